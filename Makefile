@@ -1,0 +1,75 @@
+# Every target sets up what it needs: a Python 3.11+ and make are enough to start.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?= demo
+E2E ?= 1
+PYTEST_ARGS ?=
+export E2E
+
+.PHONY: help
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 24
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Stowplan needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which to use with make PYTHON=python3.12 ...")'
+	@echo "Setting up $(VENV) (once, about a minute)..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## Create .venv with the pinned dependencies
+
+.PHONY: controlplane
+controlplane: $(READY) ## Build etcd, kube-apiserver, kubectl, ... for the e2e tests (once)
+	@if [ "$(E2E)" = 0 ]; then \
+	  echo "E2E=0: not building the control plane; nothing is tested against a real API server."; \
+	else $(BIN)/python -m tools.controlplane build; fi
+
+.PHONY: run
+run: $(READY) ## The demo; ARGS="run" serves the cluster of KUBECONFIG
+	@$(BIN)/stowplan $(ARGS)
+
+.PHONY: test
+test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 leaves out the control plane
+	@$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi
+
+.PHONY: e2e
+e2e: controlplane ## Only the tests against the real control plane
+	@$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(READY) ## ruff and the layer contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache
+
+.PHONY: format
+format: $(READY) ## Let ruff put the code in shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: types
+types: $(READY) ## mypy, strict
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests tools examples
+
+.PHONY: bench
+bench: controlplane ## Pods per second beside kube-scheduler and bare binding requests, in one run
+	@$(BIN)/python -m tools.bench $(BENCH_ARGS)
+
+.PHONY: requirements
+requirements: $(READY) ## Pin the dependencies anew
+	@$(BIN)/python -m pip install --quiet uv
+	@PATH="$(abspath $(BIN)):$$PATH" requirements/compile.sh --upgrade
+
+.PHONY: clean
+clean: ## Remove the .venv and everything that was built in the checkout
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* bench-results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Speaks Kubernetes and knows nothing of scheduling."""

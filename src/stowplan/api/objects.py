@@ -1,0 +1,365 @@
+"""Kubernetes objects, cut down to the fields that a scheduler reads.
+
+msgspec skips every other field for free while decoding. Go's API server may write `null` for an
+empty list or map, so those are `X | None` here and read as `value or ()`. Quantities stay strings:
+they are parsed once, where an object is compiled (`cluster.pod_info`, `cluster.node_row`).
+Structs are frozen: an object that came from the API is never changed, only replaced.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+Labels: TypeAlias = dict[str, str]
+Quantities: TypeAlias = dict[str, str | int | float]
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
+    """Base of every wire struct: camelCase names, defaults left out when encoded."""
+
+
+class OwnerReference(Wire):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(Wire):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+class ObjectReference(Wire):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class Named(Wire):
+    """Anything of which only the name is read."""
+
+    name: str = ""
+
+
+class Condition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    last_probe_time: str | None = None
+    observed_generation: int = 0
+
+
+# Selectors
+
+
+class LabelSelectorRequirement(Wire):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(Wire):
+    match_labels: Labels | None = None
+    match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+class NodeSelectorTerm(Wire):
+    match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+    match_fields: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(Wire):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+# Pods
+
+
+class ResourceRequirements(Wire):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class ContainerPort(Wire):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+
+
+class RestartRule(Wire):
+    action: str = ""
+
+
+class Container(Wire):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    ports: tuple[ContainerPort, ...] | None = None
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
+
+
+class Toleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PreferredSchedulingTerm(Wire):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Wire):
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredSchedulingTerm, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Wire):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] | None = None
+    mismatch_label_keys: tuple[str, ...] | None = None
+
+
+class WeightedPodAffinityTerm(Wire):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Wire):
+    """Also the shape of podAntiAffinity."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Wire):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
+
+
+class ClaimVolume(Wire):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Volume(Wire):
+    """Sources that scheduling reads; the in-tree ones keep their raw fields."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+    gce_persistent_disk: dict[str, Any] | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+    rbd: dict[str, Any] | None = None
+    azure_disk: dict[str, Any] | None = None
+    cinder: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+
+
+class PodResourceClaim(Wire):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(Wire):
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    node_selector: Labels | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    overhead: Quantities | None = None
+    resources: ResourceRequirements | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduling_gates: tuple[Named, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class ContainerStatus(Wire):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities | None = None
+
+
+class PodStatus(Wire):
+    phase: str = ""
+    conditions: tuple[Condition, ...] | None = None
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities | None = None
+
+
+class Pod(Wire):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as logs, events and messages name a pod."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def priority(self) -> int:
+        return self.spec.priority or 0
+
+    @property
+    def is_terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+# Nodes
+
+
+class Taint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] | None = None
+
+
+class ContainerImage(Wire):
+    names: tuple[str, ...] | None = None
+    size_bytes: int = 0
+
+
+class NodeStatus(Wire):
+    allocatable: Quantities | None = None
+    capacity: Quantities | None = None
+    conditions: tuple[Condition, ...] | None = None
+    images: tuple[ContainerImage, ...] | None = None
+    declared_features: tuple[str, ...] | None = None
+
+
+class Node(Wire):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+
+class Namespace(Wire):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+# What the scheduler writes
+
+
+class Binding(Wire):
+    """The body of POST pods/{name}/binding; the UID guards against a pod of the same name."""
+
+    metadata: ObjectMeta
+    target: ObjectReference
+    api_version: str = msgspec.field(default="v1")
+    kind: str = msgspec.field(default="Binding")
+
+
+class StatusCause(Wire):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(Wire):
+    name: str = ""
+    kind: str = ""
+    causes: tuple[StatusCause, ...] | None = None
+    retry_after_seconds: int = 0
+
+
+class Status(Wire):
+    """metav1.Status: what the API server answers when there is no object to show."""
+
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+
+class LeaseSpec(Wire):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Wire):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()

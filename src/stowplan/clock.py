@@ -1,0 +1,63 @@
+"""The only place that reads a clock; everything else is handed one.
+
+`monotonic()` orders and measures, `time()` is wall-clock time for what is written to the API.
+Virtual time (tests, simulation) is the same interface moved by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Seconds, as floats."""
+
+    def monotonic(self) -> float: ...
+
+    def time(self) -> float: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def time(self) -> float:
+        return time.time()
+
+
+class VirtualClock:
+    """Time that moves only when told to; both readings advance together."""
+
+    def __init__(self, start: float = 1_000_000.0, *, epoch: float = 1_700_000_000.0) -> None:
+        self._now = start
+        self._offset = epoch - start
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def time(self) -> float:
+        return self._now + self._offset
+
+    def advance(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError("time does not go back")
+        self._now += seconds
+
+
+def rfc3339(epoch_s: float) -> str:
+    """`2026-01-02T03:04:05Z`, as metav1.Time is written."""
+    return datetime.fromtimestamp(int(epoch_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(epoch_s: float) -> str:
+    """`2026-01-02T03:04:05.000006Z`, as metav1.MicroTime is written."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str) -> float:
+    """Seconds since the epoch of a metav1.Time or MicroTime."""
+    return datetime.fromisoformat(text).timestamp()

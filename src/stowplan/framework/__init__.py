@@ -1,0 +1,1 @@
+"""The plugin contract and the code that runs it."""

@@ -1,0 +1,1 @@
+"""The in-tree plugins, one module each, under upstream's names."""

@@ -1,0 +1,1 @@
+"""Decides (cycle, pure) and acts (binding, loop)."""

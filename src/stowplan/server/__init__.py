@@ -1,0 +1,1 @@
+"""The process's own HTTP face: health and metrics."""
