@@ -20,7 +20,7 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_o
     """Base of every wire struct: camelCase names, defaults left out when encoded."""
 
 
-class OwnerReference(Wire):
+class OwnerReference(Wire, frozen=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -28,7 +28,7 @@ class OwnerReference(Wire):
     controller: bool | None = None
 
 
-class ObjectMeta(Wire):
+class ObjectMeta(Wire, frozen=True):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -42,7 +42,7 @@ class ObjectMeta(Wire):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class ObjectReference(Wire):
+class ObjectReference(Wire, frozen=True):
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -52,13 +52,13 @@ class ObjectReference(Wire):
     field_path: str = ""
 
 
-class Named(Wire):
+class Named(Wire, frozen=True):
     """Anything of which only the name is read."""
 
     name: str = ""
 
 
-class Condition(Wire):
+class Condition(Wire, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -71,46 +71,46 @@ class Condition(Wire):
 # Selectors
 
 
-class LabelSelectorRequirement(Wire):
+class LabelSelectorRequirement(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] | None = None
 
 
-class LabelSelector(Wire):
+class LabelSelector(Wire, frozen=True):
     match_labels: Labels | None = None
     match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
 
 
-class NodeSelectorTerm(Wire):
+class NodeSelectorTerm(Wire, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
     match_fields: tuple[LabelSelectorRequirement, ...] | None = None
 
 
-class NodeSelector(Wire):
+class NodeSelector(Wire, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
 # Pods
 
 
-class ResourceRequirements(Wire):
+class ResourceRequirements(Wire, frozen=True):
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
-class ContainerPort(Wire):
+class ContainerPort(Wire, frozen=True):
     container_port: int = 0
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = ""
 
 
-class RestartRule(Wire):
+class RestartRule(Wire, frozen=True):
     action: str = ""
 
 
-class Container(Wire):
+class Container(Wire, frozen=True):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements | None = None
@@ -119,7 +119,7 @@ class Container(Wire):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
-class Toleration(Wire):
+class Toleration(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -127,12 +127,12 @@ class Toleration(Wire):
     toleration_seconds: int | None = None
 
 
-class PreferredSchedulingTerm(Wire):
+class PreferredSchedulingTerm(Wire, frozen=True):
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Wire):
+class NodeAffinity(Wire, frozen=True):
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -141,7 +141,7 @@ class NodeAffinity(Wire):
     )
 
 
-class PodAffinityTerm(Wire):
+class PodAffinityTerm(Wire, frozen=True):
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] | None = None
     namespace_selector: LabelSelector | None = None
@@ -150,12 +150,12 @@ class PodAffinityTerm(Wire):
     mismatch_label_keys: tuple[str, ...] | None = None
 
 
-class WeightedPodAffinityTerm(Wire):
+class WeightedPodAffinityTerm(Wire, frozen=True):
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(Wire):
+class PodAffinity(Wire, frozen=True):
     """Also the shape of podAntiAffinity."""
 
     required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
@@ -166,13 +166,13 @@ class PodAffinity(Wire):
     )
 
 
-class Affinity(Wire):
+class Affinity(Wire, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Wire):
+class TopologySpreadConstraint(Wire, frozen=True):
     max_skew: int = 1
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -183,12 +183,12 @@ class TopologySpreadConstraint(Wire):
     match_label_keys: tuple[str, ...] | None = None
 
 
-class ClaimVolume(Wire):
+class ClaimVolume(Wire, frozen=True):
     claim_name: str = ""
     read_only: bool = False
 
 
-class Volume(Wire):
+class Volume(Wire, frozen=True):
     """Sources that scheduling reads; the in-tree ones keep their raw fields."""
 
     name: str = ""
@@ -204,13 +204,13 @@ class Volume(Wire):
     csi: dict[str, Any] | None = None
 
 
-class PodResourceClaim(Wire):
+class PodResourceClaim(Wire, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
-class PodSpec(Wire):
+class PodSpec(Wire, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     containers: tuple[Container, ...] | None = None
@@ -232,13 +232,13 @@ class PodSpec(Wire):
     termination_grace_period_seconds: int | None = None
 
 
-class ContainerStatus(Wire):
+class ContainerStatus(Wire, frozen=True):
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
 
 
-class PodStatus(Wire):
+class PodStatus(Wire, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] | None = None
     nominated_node_name: str = ""
@@ -249,7 +249,7 @@ class PodStatus(Wire):
     allocated_resources: Quantities | None = None
 
 
-class Pod(Wire):
+class Pod(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -279,23 +279,23 @@ class Pod(Wire):
 # Nodes
 
 
-class Taint(Wire):
+class Taint(Wire, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(Wire):
+class NodeSpec(Wire, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] | None = None
 
 
-class ContainerImage(Wire):
+class ContainerImage(Wire, frozen=True):
     names: tuple[str, ...] | None = None
     size_bytes: int = 0
 
 
-class NodeStatus(Wire):
+class NodeStatus(Wire, frozen=True):
     allocatable: Quantities | None = None
     capacity: Quantities | None = None
     conditions: tuple[Condition, ...] | None = None
@@ -303,7 +303,7 @@ class NodeStatus(Wire):
     declared_features: tuple[str, ...] | None = None
 
 
-class Node(Wire):
+class Node(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -313,14 +313,14 @@ class Node(Wire):
         return self.metadata.name
 
 
-class Namespace(Wire):
+class Namespace(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
 # What the scheduler writes
 
 
-class Binding(Wire):
+class Binding(Wire, frozen=True):
     """The body of POST pods/{name}/binding; the UID guards against a pod of the same name."""
 
     metadata: ObjectMeta
@@ -329,20 +329,20 @@ class Binding(Wire):
     kind: str = msgspec.field(default="Binding")
 
 
-class StatusCause(Wire):
+class StatusCause(Wire, frozen=True):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class StatusDetails(Wire):
+class StatusDetails(Wire, frozen=True):
     name: str = ""
     kind: str = ""
     causes: tuple[StatusCause, ...] | None = None
     retry_after_seconds: int = 0
 
 
-class Status(Wire):
+class Status(Wire, frozen=True):
     """metav1.Status: what the API server answers when there is no object to show."""
 
     status: str = ""
@@ -352,7 +352,7 @@ class Status(Wire):
     details: StatusDetails | None = None
 
 
-class LeaseSpec(Wire):
+class LeaseSpec(Wire, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -360,6 +360,6 @@ class LeaseSpec(Wire):
     lease_transitions: int | None = None
 
 
-class Lease(Wire):
+class Lease(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
