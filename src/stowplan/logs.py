@@ -1,0 +1,229 @@
+"""Logging as Kubernetes components do it: klog text or JSON lines on stderr, with key/values.
+
+    from stowplan.logs import V4, get_logger, kv
+
+    log = get_logger(__name__)
+    log.info("Bound pod", extra=kv(pod=key, node=name))           # -v=0 and up
+    log.log(V4, "Skipped backoff", extra=kv(pod=key))             # -v=4 and up
+    log.error("Bind failed", exc_info=error, extra=kv(pod=key))   # with its traceback
+
+klog's verbosity V(n) is the numeric level `INFO - n`, so INFO itself is V(0), V(10) is DEBUG, and
+`-v N` simply sets the threshold. Everybody imports this module; it imports nothing of ours.
+A log call never raises, whatever its values are: a broken `__str__` becomes part of the line.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TextIO, TypeAlias
+
+import msgspec
+
+V1 = logging.INFO - 1
+V2 = logging.INFO - 2
+V3 = logging.INFO - 3
+V4 = logging.INFO - 4
+V5 = logging.INFO - 5
+
+LogFormat: TypeAlias = Literal["text", "json"]
+
+_ROOT = "stowplan"
+_TRACEBACK_VERBOSITY = 4
+_JSON_RESERVED = frozenset({"ts", "v", "msg", "caller", "logger"})
+_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def get_logger(name: str) -> logging.Logger:
+    """The logger of a module. Names outside our package (users' plugins) hang under ours,
+    so that `-v` rules them too."""
+    if name != _ROOT and not name.startswith(_ROOT + "."):
+        name = f"{_ROOT}.{name}"
+    return logging.getLogger(name)
+
+
+def kv(**fields: object) -> dict[str, object]:
+    """The key/values of one line, for `extra=`; they become text only if the line is written."""
+    return {"kv": fields}
+
+
+def configure(verbosity: int, fmt: LogFormat, stream: TextIO | None = None) -> None:
+    """Send all logs to `stream` (stderr unless given). Other libraries speak from WARNING up.
+
+    May be called again: it replaces what it installed before and leaves foreign handlers alone.
+    """
+    formatter: logging.Formatter
+    if fmt == "text":
+        formatter = TextFormatter(verbosity)
+    elif fmt == "json":
+        formatter = JsonFormatter(verbosity)
+    else:
+        raise ValueError(f'unknown log format {fmt!r}: use "text" or "json"')
+    handler = _LineHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    for old in [h for h in root.handlers if isinstance(h, _LineHandler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger(_ROOT).setLevel(max(1, logging.INFO - max(0, verbosity)))
+
+
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Ours, to be found again by `configure`."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """The log stream itself is closed or full: there is nowhere left to say so."""
+
+
+class TextFormatter(logging.Formatter):
+    """`I1115 02:10:05.123456   12345 loop.py:42] "Bound pod" pod="ns/a" node="n1"`."""
+
+    def __init__(self, verbosity: int = 0) -> None:
+        super().__init__()
+        self._verbosity = verbosity
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        micros = int(record.created % 1 * 1_000_000)
+        parts = [
+            f"{_severity(record.levelno)}{when}.{micros:06d} {record.process or os.getpid():7d} "
+            f"{record.filename}:{record.lineno}] {_quote(_message(record))}"
+        ]
+        for key, value in _fields(record, self._verbosity):
+            parts.append(f"{_key(key)}={_text_value(value)}")
+        return " ".join(parts)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; `ts` in milliseconds; like upstream's, errors carry no `v`."""
+
+    def __init__(self, verbosity: int = 0) -> None:
+        super().__init__()
+        self._verbosity = verbosity
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {"ts": record.created * 1000}
+        if record.levelno < logging.ERROR:
+            line["v"] = max(0, logging.INFO - record.levelno)
+        line["msg"] = _message(record)
+        line["caller"] = f"{record.filename}:{record.lineno}"
+        line["logger"] = record.name
+        for key, value in _fields(record, self._verbosity):
+            line[f"{key}_" if key in _JSON_RESERVED else key] = value
+        try:
+            return _encode_json(line)
+        except Exception:
+            return _encode_json({_printable(k): _json_or_text(v) for k, v in line.items()})
+
+
+def _fields(record: logging.LogRecord, verbosity: int) -> Iterator[tuple[str, object]]:
+    """What follows the message: the error first, as klog writes it, then the caller's pairs."""
+    given = getattr(record, "kv", None)
+    pairs: dict[str, object] = (
+        {_text(key): value for key, value in given.items()} if isinstance(given, Mapping) else {}
+    )
+    raised = record.exc_info[1] if record.exc_info else None
+    error = pairs.pop("err", raised)
+    if error is not None:
+        yield "err", _error_text(error)
+    yield from pairs.items()
+    wanted = record.levelno >= logging.ERROR or verbosity >= _TRACEBACK_VERBOSITY
+    if raised is not None and wanted:
+        yield "stacktrace", _stack_text(raised)
+
+
+def _error_text(error: object) -> str:
+    """Some exceptions (TimeoutError, CancelledError) have no text but their name."""
+    return _text(error) or type(error).__name__
+
+
+def _stack_text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error)).rstrip("\n")
+    except Exception as broken:
+        return f"<no traceback: {type(broken).__name__}>"
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:
+        # A foreign library's format string and arguments disagree.
+        return f"{_text(record.msg)} {_text(record.args)}"
+
+
+def _severity(level: int) -> str:
+    if level >= logging.CRITICAL:
+        return "F"
+    if level >= logging.ERROR:
+        return "E"
+    return "W" if level >= logging.WARNING else "I"
+
+
+def _text_value(value: object) -> str:
+    """Numbers bare, collections as JSON, all else quoted; several lines become klog's block."""
+    if isinstance(value, bool | int | float) or value is None:
+        return _json_text(value)
+    if isinstance(value, list | tuple | dict | set | frozenset):
+        return _printable(_json_text(value))
+    text = _text(value)
+    if "\n" in text:
+        lines = "".join(f"\t{_printable(line)}\n" for line in text.split("\n"))
+        return f"<\n{lines} >"
+    return _quote(text)
+
+
+def _json_text(value: object) -> str:
+    try:
+        return _encode_json(value)
+    except Exception:
+        return _quote(_text(value))
+
+
+def _json_or_text(value: object) -> object:
+    """The value if it can be JSON; its text if not (a lone surrogate, a cycle)."""
+    try:
+        _encode_json(value)
+    except Exception:
+        return _printable(_text(value))
+    return value
+
+
+def _encode_json(value: object) -> str:
+    return msgspec.json.encode(value, enc_hook=_text).decode()
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception as broken:
+        return f"<unprintable {type(value).__name__}: {type(broken).__name__}>"
+
+
+def _key(key: str) -> str:
+    return key if key.isidentifier() else _printable(key)
+
+
+def _printable(text: str) -> str:
+    """Without control characters and lone surrogates, which would break a line or its encoding."""
+    return text if text.isprintable() else "".join(map(_escape, text))
+
+
+def _quote(text: str) -> str:
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_ESCAPES.get(char) or _escape(char) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return _ESCAPES.get(char) or f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
