@@ -1,0 +1,101 @@
+"""From a raw tree (dicts, lists, scalars) to structs, naming every mistake and not just the first.
+
+msgspec stops at the first error. A user who has three typos wants to read three lines, so the tree
+is walked along the struct types first, and each leaf is converted on its own.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from stowplan.config.durations import Duration, parse_duration
+from stowplan.config.fields import FieldError, did_you_mean, invalid, required
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def decode(raw: object, into: type[T], errors: list[FieldError]) -> T | None:
+    """`raw` as `into`, or None with the reasons appended to `errors`."""
+    found: list[FieldError] = []
+    _check(into, raw, "", found)
+    errors += found
+    return None if found else msgspec.convert(raw, into, dec_hook=decode_hook)
+
+
+def decode_hook(wanted: type, value: Any) -> Any:
+    """msgspec's hook for types that it does not know."""
+    if wanted is Duration:
+        if not isinstance(value, str):
+            raise ValueError('expected a duration such as "15s"')
+        return parse_duration(value)
+    raise NotImplementedError(f"no decoder for {wanted}")
+
+
+def encode_hook(value: Any) -> Any:
+    if isinstance(value, Duration):
+        return str(value)
+    raise NotImplementedError(f"no encoder for {type(value)}")
+
+
+def without_nulls(raw: Any) -> Any:
+    """The tree without null members: in Go's API null is the same as not set, at every depth."""
+    if isinstance(raw, dict):
+        return {key: without_nulls(value) for key, value in raw.items() if value is not None}
+    if isinstance(raw, list):
+        return [without_nulls(value) for value in raw]
+    return raw
+
+
+def _check(wanted: Any, value: object, path: str, errors: list[FieldError]) -> None:
+    wanted = _without_none(wanted)
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        _check_struct(wanted, value, path, errors)
+    elif get_origin(wanted) is tuple:
+        if not isinstance(value, list):
+            errors.append(_wrong_type(path, value, "a list"))
+            return
+        for index, item in enumerate(value):
+            _check(get_args(wanted)[0], item, f"{path}[{index}]", errors)
+    else:
+        try:
+            msgspec.convert(value, wanted, dec_hook=decode_hook)
+        except msgspec.ValidationError as error:
+            # The path in msgspec's text is relative to the leaf: ours is better.
+            errors.append(invalid(path, value, str(error).partition(" - at `$")[0]))
+
+
+def _check_struct(
+    wanted: type[msgspec.Struct], value: object, path: str, errors: list[FieldError]
+) -> None:
+    if not isinstance(value, dict):
+        errors.append(_wrong_type(path, value, "a mapping"))
+        return
+    hints = get_type_hints(wanted, include_extras=True)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(wanted)}
+    for key, item in value.items():
+        inner = f"{path}.{key}" if path else str(key)
+        if key in fields:
+            _check(hints[fields[key].name], item, inner, errors)
+        else:
+            hint = did_you_mean(str(key), fields) or f" (known here: {', '.join(fields)})"
+            errors.append(FieldError(inner, f"unknown field{hint}"))
+    for key, field in fields.items():
+        if field.required and key not in value:
+            errors.append(required(f"{path}.{key}" if path else key))
+
+
+def _wrong_type(path: str, value: object, expected: str) -> FieldError:
+    got = {dict: "a mapping", list: "a list", str: "a string", bool: "a boolean"}.get(
+        type(value), "nothing" if value is None else "a number"
+    )
+    return FieldError(path, f"expected {expected}, got {got}")
+
+
+def _without_none(wanted: Any) -> Any:
+    """X of `X | None`; nulls are gone from the tree by now."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        return next(option for option in get_args(wanted) if option is not type(None))
+    return wanted

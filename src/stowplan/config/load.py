@@ -1,0 +1,144 @@
+"""Reading a configuration file: YAML or JSON text to a complete, validated configuration.
+
+Every mistake of a file is told at once, each with the file and the path of the field. The order
+is parse, decode, default, validate; a later step runs only when the one before found nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from stowplan.config.decode import decode, encode_hook, without_nulls
+from stowplan.config.defaults import default_config, fill_absent, replace_zeros
+from stowplan.config.fields import FieldError, duplicate, invalid, raise_errors, required
+from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
+from stowplan.config.validation import validate
+from stowplan.errors import ConfigError
+
+__all__ = ["default_config", "load_config", "parse_config", "parse_object", "to_object"]
+
+
+def load_config(path: str | Path) -> KubeSchedulerConfiguration:
+    """The configuration in a file; ConfigError names the file and every wrong field."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text: {error.reason}", where=str(path)) from None
+    return parse_config(text, where=str(path))
+
+
+def parse_config(text: str, *, where: str = "") -> KubeSchedulerConfiguration:
+    """The configuration in YAML or JSON text; `where` is named in errors."""
+    repeated: list[FieldError] = []
+    raw = _parse(text, where, repeated)
+    return _build(raw, where, repeated)
+
+
+def parse_object(raw: object, *, where: str = "") -> KubeSchedulerConfiguration:
+    """The configuration in an already parsed tree."""
+    return _build(raw, where, [])
+
+
+def _build(raw: object, where: str, errors: list[FieldError]) -> KubeSchedulerConfiguration:
+    if not isinstance(raw, dict):
+        raise ConfigError(f"expected a {KIND}, found no mapping", where=where)
+    tree: dict[str, Any] = without_nulls(raw)
+    config: KubeSchedulerConfiguration | None = None
+    if _is_ours(tree, errors):
+        config = decode(fill_absent(tree), KubeSchedulerConfiguration, errors)
+    raise_errors(errors, where=where)
+    assert config is not None  # decode gives a reason for None
+    config = replace_zeros(config)
+    raise_errors(validate(config), where=where)
+    return config
+
+
+def to_object(config: KubeSchedulerConfiguration) -> dict[str, Any]:
+    """The tree that `parse_object` reads, for printing as JSON or YAML."""
+    tree = msgspec.to_builtins(config, enc_hook=encode_hook)
+    assert isinstance(tree, dict)
+    if not tree["extenders"]:
+        del tree["extenders"]
+    return tree
+
+
+def _is_ours(raw: dict[str, Any], errors: list[FieldError]) -> bool:
+    """A file of another kind would only give a list of unknown fields that helps nobody."""
+    ours = True
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        value = raw.get(field)
+        if value != expected:
+            ours = False
+            detail = f'expected "{expected}"'
+            errors.append(
+                required(field, detail) if value is None else invalid(field, value, detail)
+            )
+    return ours
+
+
+def _parse(text: str, where: str, errors: list[FieldError]) -> object:
+    if text.lstrip().startswith("{"):
+        # JSON may hold tabs, which YAML refuses; flow-style YAML falls through.
+        try:
+            return json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, errors))
+        except json.JSONDecodeError:
+            errors.clear()
+    return _parse_yaml(text, where, errors)
+
+
+def _unique(pairs: list[tuple[str, Any]], errors: list[FieldError]) -> dict[str, Any]:
+    unique: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in unique:
+            errors.append(duplicate("", key))
+        unique[key] = value
+    return unique
+
+
+def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _find_duplicates(node, "", errors)
+        return loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ConfigError(f"{place}{error.problem or error.context}", where=where) from None
+    except yaml.YAMLError as error:
+        raise ConfigError(" ".join(str(error).split()), where=where) from None
+    finally:
+        loader.dispose()
+
+
+def _find_duplicates(
+    node: yaml.Node, path: str, errors: list[FieldError], above: tuple[yaml.Node, ...] = ()
+) -> None:
+    """YAML lets the last of two equal keys win in silence; here they are mistakes."""
+    if node in above:
+        raise yaml.YAMLError(f"{path}: an alias contains itself")
+    above = (*above, node)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _find_duplicates(item, f"{path}[{index}]", errors, above)
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            inner = f"{path}.{name}" if path else name
+            if name in lines:
+                first, again = lines[name] + 1, key.start_mark.line + 1
+                errors.append(
+                    FieldError(inner, f"key is there twice, in lines {first} and {again}")
+                )
+            lines[name] = key.start_mark.line
+            _find_duplicates(value, inner, errors, above)

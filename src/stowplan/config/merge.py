@@ -1,0 +1,203 @@
+"""Which plugins run at which extension point, in which order and with which weight.
+
+Two steps, both kube-scheduler's: the user's plugin sets are laid over the default ones, then
+MultiPoint is expanded to every point that its plugins implement. Pure functions over the
+configuration; the framework calls them with what its registry knows, and instantiates the answer.
+
+A default plugin that the registry does not have is left out. One that the user names is an error:
+nobody should believe in a plugin that does not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from stowplan.config.defaults import DEFAULT_MULTI_POINT, DEFAULT_PLUGINS
+from stowplan.config.fields import FieldError, did_you_mean, duplicate, invalid, raise_errors
+from stowplan.config.types import POINTS, PluginRef, Plugins, PluginSet, Profile
+
+Implements: TypeAlias = Callable[[str], Collection[str]]
+PointPlugins: TypeAlias = dict[str, list[PluginRef]]
+
+ALL: Final = "*"
+
+
+class _Entry(NamedTuple):
+    """An enabled plugin and the path where the user enabled it; defaults have no path."""
+
+    ref: PluginRef
+    path: str = ""
+
+
+def resolve_points(
+    plugins: Plugins,
+    *,
+    implements: Implements,
+    known: Collection[str],
+    path: str = "plugins",
+) -> PointPlugins:
+    """The plugins of every point in running order; ConfigError with every mistake."""
+    errors: list[FieldError] = []
+    points = _resolve(plugins, implements, known, path, errors)
+    raise_errors(errors)
+    return points
+
+
+def resolve_profiles(
+    profiles: Sequence[Profile],
+    *,
+    implements: Implements,
+    known: Collection[str],
+    where: str = "",
+) -> dict[str, PointPlugins]:
+    """`resolve_points` of all profiles by scheduler name, which must agree on the queue's order."""
+    errors: list[FieldError] = []
+    resolved: dict[str, PointPlugins] = {}
+    for index, profile in enumerate(profiles):
+        path = f"profiles[{index}].plugins"
+        resolved[profile.scheduler_name] = points = _resolve(
+            profile.plugins, implements, known, path, errors
+        )
+        sorting = [ref.name for ref in points["queueSort"]]
+        first = [ref.name for ref in resolved[profiles[0].scheduler_name]["queueSort"]]
+        if sorting and first and sorting != first:
+            detail = f'must be the same for all profiles, profiles[0] has "{first[0]}"'
+            errors.append(invalid(f"{path}.queueSort", sorting[0], detail))
+    raise_errors(errors, where=where)
+    return resolved
+
+
+def defaults_left_out(known: Collection[str]) -> list[str]:
+    """Default plugins that the registry does not have, in their order."""
+    return [ref.name for ref in DEFAULT_MULTI_POINT if ref.name not in known]
+
+
+def merge_defaults(plugins: Plugins) -> Plugins:
+    """The user's sets laid over the default ones, as kube-scheduler prints its configuration."""
+    merged: dict[str, PluginSet] = {}
+    for point in (*POINTS, "multiPoint"):
+        custom = plugins.at(point)
+        entries = _merge_set(DEFAULT_PLUGINS.at(point), custom, "")
+        merged[point] = PluginSet(
+            enabled=tuple(entry.ref for entry in entries), disabled=custom.disabled
+        )
+    return Plugins(
+        pre_enqueue=merged["preEnqueue"],
+        queue_sort=merged["queueSort"],
+        pre_filter=merged["preFilter"],
+        filter=merged["filter"],
+        post_filter=merged["postFilter"],
+        pre_score=merged["preScore"],
+        score=merged["score"],
+        reserve=merged["reserve"],
+        permit=merged["permit"],
+        pre_bind=merged["preBind"],
+        bind=merged["bind"],
+        post_bind=merged["postBind"],
+        multi_point=merged["multiPoint"],
+    )
+
+
+def _merge_set(default: PluginSet, custom: PluginSet, path: str) -> list[_Entry]:
+    """Defaults that are not disabled, each replaced in place by the user's entry of that name;
+    then the user's other entries. A name that the user repeats stays twice, to be refused later.
+    """
+    disabled = {ref.name for ref in custom.disabled}
+    entries = [_Entry(ref, f"{path}.enabled[{i}]") for i, ref in enumerate(custom.enabled)]
+    last_by_name = {entry.ref.name: entry for entry in entries}
+    merged: list[_Entry] = []
+    replacing: set[str] = set()
+    if ALL not in disabled:
+        for ref in default.enabled:
+            if ref.name in disabled:
+                continue
+            entry = last_by_name.get(ref.name, _Entry(ref))
+            if entry.path:
+                replacing.add(entry.path)
+            merged.append(entry)
+    merged += [entry for entry in entries if entry.path not in replacing]
+    return merged
+
+
+def _resolve(
+    plugins: Plugins,
+    implements: Implements,
+    known: Collection[str],
+    path: str,
+    errors: list[FieldError],
+) -> PointPlugins:
+    def usable(point: str) -> list[_Entry]:
+        entries = _merge_set(DEFAULT_PLUGINS.at(point), plugins.at(point), f"{path}.{point}")
+        errors.extend(
+            invalid(
+                f"{entry.path}.name",
+                entry.ref.name,
+                f"no such plugin{did_you_mean(entry.ref.name, known)}",
+            )
+            for entry in entries
+            if entry.path and entry.ref.name not in known
+        )
+        return [entry for entry in entries if entry.ref.name in known]
+
+    multi_point = usable("multiPoint")
+    twice: set[str] = set()
+    resolved: PointPlugins = {}
+    for point in POINTS:
+        specific: dict[str, _Entry] = {}
+        for entry in usable(point):
+            if point not in implements(entry.ref.name):
+                has = ", ".join(p for p in POINTS if p in implements(entry.ref.name))
+                detail = f"does not implement {point}; it implements {has or 'no point'}"
+                errors.append(invalid(f"{entry.path}.name", entry.ref.name, detail))
+            elif entry.ref.name in specific:
+                errors.append(duplicate(f"{entry.path}.name", entry.ref.name))
+            else:
+                specific[entry.ref.name] = entry
+        disabled = {ref.name for ref in plugins.at(point).disabled}
+        expanding = [
+            entry
+            for entry in multi_point
+            if point in implements(entry.ref.name) and not {ALL, entry.ref.name} & disabled
+        ]
+        resolved[point] = _in_order(specific, expanding, twice, errors, scoring=point == "score")
+    _check_required(resolved, path, errors)
+    return resolved
+
+
+def _in_order(
+    specific: dict[str, _Entry],
+    expanding: list[_Entry],
+    twice: set[str],
+    errors: list[FieldError],
+    *,
+    scoring: bool,
+) -> list[PluginRef]:
+    """First the MultiPoint plugins that the point itself names again, in the point's order; then
+    the other MultiPoint plugins; then the rest of the point's own.
+    """
+    again = {entry.ref.name for entry in expanding if entry.ref.name in specific}
+    only_multi: dict[str, _Entry] = {}
+    for entry in expanding:
+        name = entry.ref.name
+        if name in again:
+            continue
+        if name not in only_multi:
+            only_multi[name] = entry
+        elif name not in twice:
+            twice.add(name)
+            errors.append(duplicate(f"{entry.path}.name", name))
+    ordered = [entry for name, entry in specific.items() if name in again]
+    ordered += only_multi.values()
+    ordered += [entry for name, entry in specific.items() if name not in again]
+    # The point's own weight rules even where it says none: that is 1, not MultiPoint's weight.
+    return [PluginRef(e.ref.name, (e.ref.weight or 1) if scoring else 0) for e in ordered]
+
+
+def _check_required(resolved: PointPlugins, path: str, errors: list[FieldError]) -> None:
+    if len(resolved["queueSort"]) != 1:
+        names = [ref.name for ref in resolved["queueSort"]]
+        detail = f"exactly one queue sort plugin is required, but {len(names)} are enabled"
+        errors.append(invalid(f"{path}.queueSort", names, detail))
+    if not resolved["bind"]:
+        errors.append(invalid(f"{path}.bind", [], "at least one bind plugin is needed"))
