@@ -1,0 +1,170 @@
+"""What gets built, from which Go module, and the key under which the result is cached.
+
+Versions live in the go.mod files beside this module and nowhere else; `pinned_version` reads them.
+Called by the builder, by the lookup of binaries and by ``status``. Two things must stay true: the
+key changes whenever a pinned version or a build flag does, and a program of our own (the informer)
+can be edited without moving the key of the big binaries, which take minutes to build again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# Every binary is built the same way; a change here must give a new cache key, and does.
+BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
+BUILD_ENVIRONMENT = {"CGO_ENABLED": "0"}
+STRIP_LDFLAGS = "-s -w"
+
+_VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """One go.mod/go.sum pair: everything built from it shares its pinned dependencies."""
+
+    name: str
+    directory: Path
+    release: str  # the required module whose version names the release
+    stamp_kubernetes_version: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """One binary: the Go package it comes from and the name it has in the cache."""
+
+    name: str
+    module: GoModule
+    package: str
+    built_as: str  # the file name `go build` chooses, from the last element of the package path
+    sources: Path | None = None  # set for programs of our own: their directory
+
+    @property
+    def is_ours(self) -> bool:
+        return self.sources is not None
+
+
+KUBERNETES = GoModule("kubernetes", HERE, "k8s.io/kubernetes", stamp_kubernetes_version=True)
+ETCD = GoModule("etcd", HERE / "etcd", "go.etcd.io/etcd/server/v3")
+KWOK = GoModule("kwok", HERE / "kwok", "sigs.k8s.io/kwok")
+MODULES = (ETCD, KUBERNETES, KWOK)
+
+
+def _kubernetes_command(name: str) -> Target:
+    return Target(name, KUBERNETES, f"k8s.io/kubernetes/cmd/{name}", name)
+
+
+def _program_of_ours(name: str) -> Target:
+    """A main package in a directory beside this file, linked with the Kubernetes module."""
+    return Target(name, KUBERNETES, f"./{name}", name, HERE / name)
+
+
+# In the order they are built. A further program of ours is one more line at the end.
+TARGETS = (
+    Target("etcd", ETCD, "go.etcd.io/etcd/server/v3", "server"),
+    _kubernetes_command("kube-apiserver"),
+    _kubernetes_command("kubectl"),
+    _kubernetes_command("kube-controller-manager"),
+    _kubernetes_command("kube-scheduler"),
+    _program_of_ours("informer"),
+    Target("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
+)
+TARGET_BY_NAME = {target.name: target for target in TARGETS}
+
+
+def pinned_version(module: GoModule) -> str:
+    """The release that the module's go.mod requires, such as ``v1.36.3``."""
+    text = (module.directory / "go.mod").read_text(encoding="utf-8")
+    match = re.search(rf"^\s*(?:require )?{re.escape(module.release)} (v\S+)", text, re.MULTILINE)
+    if match is None:
+        raise ValueError(f"{module.directory / 'go.mod'} does not require {module.release}")
+    return match[1]
+
+
+def ldflags(module: GoModule) -> str:
+    """Linker flags; the Kubernetes binaries report the release they were built from.
+
+    Without the stamp they call themselves v0.0.0-master, and clients that look at the server's
+    version would take it for an ancient one.
+    """
+    if not module.stamp_kubernetes_version:
+        return STRIP_LDFLAGS
+    version = pinned_version(module)
+    major, minor = version.removeprefix("v").split(".")[:2]
+    stamps = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+    }
+    settings = [
+        f"-X {package}.{variable}={value}"
+        for package in _VERSION_PACKAGES
+        for variable, value in stamps.items()
+    ]
+    return " ".join([STRIP_LDFLAGS, *settings])
+
+
+def required_modules(go_mod: str) -> list[str]:
+    """The lines of a go.mod that decide what is linked, in an order of their own.
+
+    Comments, tool lines and the grouping into blocks are left out: `go mod tidy` moves lines
+    between blocks when a program of ours starts to import one more package, and that changes no
+    other binary.
+    """
+    lines = set()
+    block = ""
+    for line in go_mod.splitlines():
+        line = line.split("//")[0].strip()
+        if line == ")":
+            block = ""
+        elif line.endswith("("):
+            block = line.removesuffix("(").strip()
+        elif line:
+            line = f"{block} {line}".strip()
+            if line.split()[0] not in ("module", "tool"):
+                lines.add(line)
+    return sorted(lines)
+
+
+def host_platform() -> str:
+    """Part of the key, for home directories that several kinds of machine share."""
+    return f"{sys.platform}-{platform.machine()}"
+
+
+@functools.cache
+def cache_key() -> str:
+    """Short hash over the pinned modules, the flags and the platform."""
+    digest = hashlib.sha256()
+    for part in (host_platform(), *BUILD_FLAGS, *sorted(BUILD_ENVIRONMENT.items())):
+        digest.update(f"{part}\n".encode())
+    for module in MODULES:
+        go_mod = (module.directory / "go.mod").read_text(encoding="utf-8")
+        go_sum = (module.directory / "go.sum").read_text(encoding="utf-8")
+        pins = [module.name, ldflags(module), *required_modules(go_mod)]
+        for line in [*pins, *sorted(go_sum.splitlines())]:
+            digest.update(f"{line}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def file_name(target: Target) -> str:
+    """The target's file in the cache directory.
+
+    A program of ours carries a hash of its source, so that two checkouts with different versions
+    of it can share one cache without handing each other the wrong binary.
+    """
+    if target.sources is None:
+        return target.name
+    digest = hashlib.sha256()
+    for source in sorted(target.sources.rglob("*.go")):
+        if not source.name.endswith("_test.go"):
+            digest.update(source.relative_to(target.sources).as_posix().encode() + b"\0")
+            digest.update(source.read_bytes() + b"\0")
+    return f"{target.name}-{digest.hexdigest()[:12]}"
