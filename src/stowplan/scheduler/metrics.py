@@ -1,0 +1,304 @@
+"""What the scheduler counts, as plain integers: kube-scheduler's series and a few of our own.
+
+The hot path holds on to children (`metrics.framework_extension_point_duration.at("Filter",
+"Success", profile)`) and adds to them: no locks, no label lookup, no library. `server.metrics`
+reads them when somebody scrapes. Everything here belongs to the event loop's thread.
+
+Names, labels and buckets are kube-scheduler 1.36's, so that its dashboards and alerts keep working.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
+
+Labels: TypeAlias = tuple[str, ...]
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+Reading: TypeAlias = Mapping[Labels, float]
+
+# One cycle in so many measures each plugin by itself, as upstream samples 10 % of its cycles.
+PLUGIN_SAMPLE_EVERY: Final = 10
+# Pods that needed more attempts than this share one label value.
+MOST_ATTEMPTS_SHOWN: Final = 15
+
+
+class Value:
+    """A counter or gauge: `child.value += 1`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+
+class Histogram:
+    """Counts per bucket; the last one is +Inf. A bucket holds what is at most its bound."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def cumulative(self) -> Iterator[tuple[float, int]]:
+        """(upper bound, observations up to it), the last bound being infinite."""
+        total = 0
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            total += count
+            yield bound, total
+
+
+M = TypeVar("M", Value, Histogram)
+
+
+class Family(Generic[M]):
+    """One metric name with its children by label values."""
+
+    def __init__(
+        self, name: str, kind: Kind, help_text: str, labels: Labels, make: Callable[[], M]
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.help_text = help_text
+        self.labels = labels
+        self.children: dict[Labels, M] = {}
+        self._make: Callable[[], M] = make
+        if not labels:
+            self.at()  # a family without labels shows its zero from the start
+
+    def at(self, *values: str) -> M:
+        """The child for these label values; keep it where it is used often."""
+        child = self.children.get(values)
+        if child is None:
+            if len(values) != len(self.labels):
+                raise ValueError(f"{self.name} has the labels {self.labels}, not {values}")
+            child = self.children[values] = self._make()
+        return child
+
+
+class Source:
+    """A metric somebody else already keeps: `read` is called at each scrape."""
+
+    def __init__(self, name: str, kind: Kind, help_text: str, labels: Labels) -> None:
+        self.name = name
+        self.kind = kind
+        self.help_text = help_text
+        self.labels = labels
+        self.read: Callable[[], Reading] = dict
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Bounds as Go computes them, by repeated multiplication."""
+    bounds = [start]
+    while len(bounds) < count:
+        bounds.append(bounds[-1] * factor)
+    return tuple(bounds)
+
+
+class SchedulerMetrics:
+    """Every series of the process; `all()` is what a scrape shows."""
+
+    def __init__(self) -> None:
+        self._all: list[Family[Value] | Family[Histogram] | Source] = []
+        self._cycles = 0
+        self._declare_attempts()
+        self._declare_framework()
+        self._declare_queue_and_cache()
+        self._declare_preemption()
+        self._declare_process()
+
+    def _declare_attempts(self) -> None:
+        self.schedule_attempts = self._counter(
+            "scheduler_schedule_attempts_total",
+            "[STABLE] Number of attempts to schedule pods, by the result. 'unschedulable' means a "
+            "pod could not be scheduled, 'error' means an internal scheduler problem.",
+            ("result", "profile"),
+        )
+        self.scheduling_attempt_duration = self._histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)",
+            ("result", "profile"),
+            exponential(0.001, 2, 15),
+        )
+        self.scheduling_algorithm_duration = self._histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "[ALPHA] Scheduling algorithm latency in seconds",
+            (),
+            exponential(0.001, 2, 15),
+        )
+        self.pod_scheduling_sli_duration = self._histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "[BETA] From the time a pod enters the queue until it is scheduled, which may take "
+            "several attempts.",
+            ("attempts",),
+            exponential(0.01, 2, 20),
+        )
+        self.pod_scheduling_attempts = self._histogram(
+            "scheduler_pod_scheduling_attempts",
+            "[STABLE] Number of attempts to successfully schedule a pod.",
+            (),
+            exponential(1, 2, 5),
+        )
+
+    def _declare_framework(self) -> None:
+        self.framework_extension_point_duration = self._histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "[STABLE] Latency for running all plugins of a specific extension point.",
+            ("extension_point", "status", "profile"),
+            exponential(0.0001, 2, 12),
+        )
+        self.plugin_execution_duration = self._histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "[ALPHA] Duration for running a plugin at a specific extension point (sampled).",
+            ("plugin", "extension_point", "status"),
+            exponential(0.00001, 1.5, 20),
+        )
+        self.plugin_evaluation = self._counter(
+            "scheduler_plugin_evaluation_total",
+            "[BETA] Number of attempts to schedule pods by each plugin and the extension point "
+            "(only PreFilter, Filter, PreScore, and Score).",
+            ("plugin", "extension_point", "profile"),
+        )
+        self.permit_wait_duration = self._histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "[BETA] Duration of waiting on permit.",
+            ("result",),
+            exponential(0.001, 2, 15),
+        )
+
+    def _declare_queue_and_cache(self) -> None:
+        self.pending_pods = self._source(
+            "scheduler_pending_pods",
+            "gauge",
+            "[STABLE] Number of pending pods, by the queue type: active, backoff, unschedulable "
+            "(tried and failed), gated (never tried).",
+            ("queue",),
+        )
+        self.queue_incoming_pods = self._source(
+            "scheduler_queue_incoming_pods_total",
+            "counter",
+            "[STABLE] Number of pods added to scheduling queues by event and queue type.",
+            ("queue", "event"),
+        )
+        self.inflight_events = self._source(
+            "scheduler_inflight_events",
+            "gauge",
+            "[ALPHA] Number of events currently tracked in the scheduling queue.",
+            ("event",),
+        )
+        self.queueing_hint_execution_duration = self._histogram(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "[ALPHA] Duration for running a queueing hint function of a plugin.",
+            ("plugin", "event", "hint"),
+            exponential(0.00001, 1.5, 20),
+        )
+        self.event_handling_duration = self._histogram(
+            "scheduler_event_handling_duration_seconds",
+            "[ALPHA] Event handling latency in seconds.",
+            ("event",),
+            exponential(0.0001, 2, 12),
+        )
+        self.unschedulable_pods = self._gauge(
+            "scheduler_unschedulable_pods",
+            "[BETA] Number of unschedulable pods by plugin name. A pod counts for every plugin "
+            "that rejected it, so the sum over plugins means nothing.",
+            ("plugin", "profile"),
+        )
+        self.cache_size = self._source(
+            "scheduler_cache_size",
+            "gauge",
+            "[ALPHA] Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
+            ("type",),
+        )
+
+    def _declare_preemption(self) -> None:
+        self.preemption_victims = self._histogram(
+            "scheduler_preemption_victims",
+            "[STABLE] Number of selected preemption victims",
+            (),
+            exponential(1, 2, 7),
+        )
+        self.preemption_attempts = self._counter(
+            "scheduler_preemption_attempts_total",
+            "[STABLE] Total preemption attempts in the cluster till now",
+            (),
+        )
+
+    def _declare_process(self) -> None:
+        self.leader_election_master_status = self._gauge(
+            "leader_election_master_status",
+            "[ALPHA] 1 if this process holds the lease 'name', 0 if it is a backup.",
+            ("name",),
+        )
+        self.binds_in_flight = self._source(
+            "stowplan_binds_in_flight", "gauge", "Binding cycles that have not ended yet.", ()
+        )
+        self.events_written = self._source(
+            "stowplan_events_written_total", "counter", "Events that reached the API server.", ()
+        )
+        self.events_dropped = self._source(
+            "stowplan_events_dropped_total",
+            "counter",
+            "Events given up on, by the reason.",
+            ("reason",),
+        )
+        self.watch_restarts = self._source(
+            "stowplan_watch_restarts_total",
+            "counter",
+            "Watches that had to be opened again or listed anew, by resource.",
+            ("resource",),
+        )
+
+    def all(self) -> tuple[Family[Value] | Family[Histogram] | Source, ...]:
+        return tuple(self._all)
+
+    # What an attempt writes in one go
+
+    def attempt_ended(self, result: str, profile: str, seconds: float) -> None:
+        """`result` is scheduled, unschedulable or error."""
+        self.schedule_attempts.at(result, profile).value += 1
+        self.scheduling_attempt_duration.at(result, profile).observe(seconds)
+
+    def pod_scheduled(self, attempts: int, seconds_since_first_queued: float) -> None:
+        self.pod_scheduling_attempts.at().observe(attempts)
+        shown = str(attempts) if attempts < MOST_ATTEMPTS_SHOWN else f"{MOST_ATTEMPTS_SHOWN}+"
+        self.pod_scheduling_sli_duration.at(shown).observe(seconds_since_first_queued)
+
+    def sample_plugins(self) -> bool:
+        """Whether this cycle measures its plugins one by one; call it once a cycle."""
+        self._cycles += 1
+        return self._cycles % PLUGIN_SAMPLE_EVERY == 1
+
+    # Declaring
+
+    def _counter(self, name: str, help_text: str, labels: Labels) -> Family[Value]:
+        return self._keep(Family(name, "counter", help_text, labels, Value))
+
+    def _gauge(self, name: str, help_text: str, labels: Labels) -> Family[Value]:
+        return self._keep(Family(name, "gauge", help_text, labels, Value))
+
+    def _histogram(
+        self, name: str, help_text: str, labels: Labels, bounds: tuple[float, ...]
+    ) -> Family[Histogram]:
+        family = Family(name, "histogram", help_text, labels, lambda: Histogram(bounds))
+        self._all.append(family)
+        return family
+
+    def _keep(self, family: Family[Value]) -> Family[Value]:
+        self._all.append(family)
+        return family
+
+    def _source(self, name: str, kind: Kind, help_text: str, labels: Labels) -> Source:
+        source = Source(name, kind, help_text, labels)
+        self._all.append(source)
+        return source
