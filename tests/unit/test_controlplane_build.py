@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import io
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -219,11 +219,12 @@ def test_failures_come_with_advice(message: str, advice: str) -> None:
 
 
 def test_lock_is_exclusive(empty_cache: Path) -> None:
-    with build.build_lock(empty_cache, progress.Progress(io.StringIO())):
-        held = subprocess.run(["flock", "--nonblock", empty_cache / "lock", "true"])
-    assert held.returncode == 1
-    free = subprocess.run(["flock", "--nonblock", empty_cache / "lock", "true"])
-    assert free.returncode == 0
+    exclusively = fcntl.LOCK_EX | fcntl.LOCK_NB
+    with (empty_cache / "lock").open("a") as other:
+        lock = build.build_lock(empty_cache, progress.Progress(io.StringIO()))
+        with lock, pytest.raises(BlockingIOError):
+            fcntl.flock(other, exclusively)
+        fcntl.flock(other, exclusively)
 
 
 def test_service_account_key_is_a_p256_key() -> None:

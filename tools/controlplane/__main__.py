@@ -71,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"only these of: {', '.join(TARGET_BY_NAME)}",
     )
 
-    path_parser = commands.add_parser("path", help="print the directory, or one binary's path")
+    path_parser = commands.add_parser(
+        "path", help="print the cache directory, or one binary's path"
+    )
     path_parser.add_argument("name", nargs="?", choices=tuple(TARGET_BY_NAME), metavar="NAME")
 
     commands.add_parser("status", help="show each binary: version, whether it is there, and where")
