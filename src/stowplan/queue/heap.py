@@ -1,0 +1,104 @@
+"""A heap of queued pods with removal by key, and the keys that order it.
+
+`heapq` compares sort keys in C, so an order is a function from a pod to a key; a QueueSort plugin
+that only offers `less` is wrapped by `key_from_less`. Removal is lazy: an entry that is no longer
+the one on record for its pod is skipped when it surfaces, and the list is rebuilt when more than
+half of it is such. Keys are taken when a pod is added, so `refresh` must follow a change of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from heapq import heapify, heappop, heappush
+from typing import Any, TypeAlias
+
+from stowplan.queue.pod import QueuedPod
+
+SortKey: TypeAlias = Callable[[QueuedPod], Any]
+Less: TypeAlias = Callable[[QueuedPod, QueuedPod], bool]
+
+_Entry: TypeAlias = tuple[Any, int, QueuedPod]  # the sequence is unique: pods are never compared
+
+
+def priority_then_age(queued: QueuedPod) -> tuple[int, float]:
+    """PrioritySort: higher priority first, then who waits longer since the last attempt."""
+    return (-queued.pod.priority, queued.timestamp)
+
+
+class _LessKey:
+    """Orders by somebody's `less`; holds a copy, since a heap's keys must not change inside it."""
+
+    __slots__ = ("_less", "_queued")
+
+    def __init__(self, queued: QueuedPod, less: Less) -> None:
+        self._queued = copy(queued)
+        self._less = less
+
+    def __lt__(self, other: _LessKey) -> bool:
+        return self._less(self._queued, other._queued)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _LessKey) and not (self < other or other < self)
+
+    __hash__ = None  # type: ignore[assignment]  # equal means "neither is first", no identity
+
+
+def key_from_less(less: Less) -> SortKey:
+    return lambda queued: _LessKey(queued, less)
+
+
+class PodHeap:
+    """Pods by `namespace/name`; O(log n) to add, pop and refresh, O(1) to find and remove."""
+
+    def __init__(self, sort_key: SortKey) -> None:
+        self._sort_key = sort_key
+        self._heap: list[_Entry] = []
+        self._entries: dict[str, _Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """In no particular order."""
+        return (entry[2] for entry in self._entries.values())
+
+    def in_order(self) -> list[QueuedPod]:
+        return [entry[2] for entry in sorted(self._entries.values())]
+
+    def get(self, key: str) -> QueuedPod | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry[2]
+
+    def add(self, queued: QueuedPod) -> None:
+        """Add a pod, in place of one of the same name."""
+        entry = (self._sort_key(queued), queued.sequence, queued)
+        self._entries[queued.key] = entry
+        heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._entries) + 16:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)
+
+    def refresh(self, queued: QueuedPod) -> None:
+        """Sort a pod anew after it changed."""
+        if self._entries[queued.key][0] != self._sort_key(queued):
+            self.add(queued)
+
+    def remove(self, key: str) -> QueuedPod | None:
+        entry = self._entries.pop(key, None)
+        return None if entry is None else entry[2]
+
+    def peek(self) -> QueuedPod | None:
+        while self._heap:
+            queued = self._heap[0][2]
+            if self._entries.get(queued.key) is self._heap[0]:
+                return queued
+            heappop(self._heap)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        queued = self.peek()
+        if queued is not None:
+            heappop(self._heap)
+            del self._entries[queued.key]
+        return queued

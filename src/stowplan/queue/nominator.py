@@ -1,0 +1,72 @@
+"""Which pods are promised which node, until they get there.
+
+A preemptor is nominated to the node whose victims are leaving; filters of pods of lower or equal
+priority count it as if it were there. Kept by the scheduling queue, read by the scheduling cycle.
+A nomination made here is known before the API server's copy of the pod says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, KeysView
+
+from stowplan.api.objects import Pod
+from stowplan.queue.pod import pod_uid
+
+
+class Nominator:
+    """`is_pending` tells whether a pod still exists and is not bound: no other is nominated."""
+
+    def __init__(self, is_pending: Callable[[Pod], bool] = lambda pod: True) -> None:
+        self._is_pending = is_pending
+        self._pods: dict[str, dict[str, Pod]] = {}  # node -> UID -> pod, in order of nomination
+        self._nodes: dict[str, str] = {}  # UID -> node
+
+    def __len__(self) -> int:
+        """Number of nominated pods: 0, mostly, so test this before anything else."""
+        return len(self._nodes)
+
+    def nodes(self) -> KeysView[str]:
+        """Nodes that somebody is nominated to."""
+        return self._pods.keys()
+
+    def node_of(self, pod: Pod) -> str | None:
+        return self._nodes.get(pod_uid(pod))
+
+    def for_node(self, node: str) -> list[Pod]:
+        pods = self._pods.get(node)
+        return list(pods.values()) if pods else []
+
+    def add(self, pod: Pod, node: str | None = None) -> None:
+        """Nominate to `node`, instead of any other. None: as the pod's status says; "": nowhere."""
+        self.delete(pod)
+        node = pod.status.nominated_node_name if node is None else node
+        if not node or pod.spec.node_name or not self._is_pending(pod):
+            return
+        uid = pod_uid(pod)
+        self._nodes[uid] = node
+        self._pods.setdefault(node, {})[uid] = pod
+
+    def update(self, old: Pod, new: Pod) -> None:
+        """The pod changed. Its status wins, unless it never spoke of a nomination: then one that
+        was made here, and is not written yet, stays."""
+        node = None
+        if not old.status.nominated_node_name and not new.status.nominated_node_name:
+            node = self.node_of(old)
+        self.delete(old)
+        self.add(new, node)
+
+    def refresh(self, pod: Pod) -> None:
+        """Newer object of the same pod, nomination untouched."""
+        uid = pod_uid(pod)
+        node = self._nodes.get(uid)
+        if node is not None:
+            self._pods[node][uid] = pod
+
+    def delete(self, pod: Pod) -> None:
+        uid = pod_uid(pod)
+        node = self._nodes.pop(uid, None)
+        if node is not None:
+            pods = self._pods[node]
+            del pods[uid]
+            if not pods:
+                del self._pods[node]

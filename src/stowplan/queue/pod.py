@@ -1,0 +1,97 @@
+"""A pod that waits, with everything the queue remembers of its attempts.
+
+The scheduling cycle gets the `QueuedPod` from `SchedulingQueue.pop`, fills in the plugins that
+rejected the pod and hands the same object back to `add_unschedulable`. While a pod is queued only
+the queue changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stowplan.api.objects import Pod
+
+
+def pod_uid(pod: Pod) -> str:
+    """What tells two pods of one name apart; a pod that has no UID is known by its name."""
+    return pod.uid or pod.key
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """Times are seconds of the queue's monotonic clock."""
+
+    pod: Pod
+    timestamp: float  # when it was queued first, or came back from its last failed attempt
+    sequence: int = 0  # tells apart pods that have the same timestamp: first come, first served
+    raw: bytes | None = None  # the pod as the API server wrote it, for extenders
+    attempts: int = 0
+    initial_attempt_timestamp: float | None = None
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    unschedulable_count: int = 0
+    consecutive_errors_count: int = 0
+    gating_plugin: str = ""  # the PreEnqueue plugin that keeps it out, asked first next time
+    gating_message: str = ""
+    backoff_expiration: float | None = None  # None: not computed since the last attempt
+    key: str = field(init=False)
+    uid: str = field(init=False)
+    scheduler_name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.pod.key
+        self.uid = pod_uid(self.pod)
+        self.scheduler_name = self.pod.spec.scheduler_name
+
+    @property
+    def is_gated(self) -> bool:
+        return bool(self.gating_plugin)
+
+    @property
+    def rejectors(self) -> set[str]:
+        """Plugins to ask whether an event may help; empty after an error."""
+        return self.unschedulable_plugins | self.pending_plugins
+
+    def clear_rejectors(self) -> None:
+        self.unschedulable_plugins = set()
+        self.pending_plugins = set()
+        self.gating_plugin = ""
+        self.gating_message = ""
+
+    def replace_pod(self, pod: Pod, raw: bytes | None) -> None:
+        """The same pod as the API server knows it now. Its old raw form is stale in any case."""
+        self.pod = pod
+        self.raw = raw
+
+
+class PendingCounts(NamedTuple):
+    """How many pods are where; `backoff` includes those that back off after an error."""
+
+    active: int
+    backoff: int
+    unschedulable: int
+    gated: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPods:
+    """A listing for people and checks: it copies, so it is not for the hot path."""
+
+    active: list[QueuedPod]
+    backoff: list[QueuedPod]
+    error_backoff: list[QueuedPod]
+    unschedulable: list[QueuedPod]
+    gated: list[QueuedPod]
+    in_flight: list[QueuedPod]
+
+    @property
+    def counts(self) -> PendingCounts:
+        return PendingCounts(
+            len(self.active),
+            len(self.backoff) + len(self.error_backoff),
+            len(self.unschedulable),
+            len(self.gated),
+            len(self.in_flight),
+        )

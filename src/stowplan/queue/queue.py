@@ -1,0 +1,409 @@
+"""The scheduling queue: where a pending pod is, and what moves it.
+
+    add ──▶ active ──pop──▶ in flight ──done──▶ scheduled
+               ▲                │ add_unschedulable
+               │                ├──▶ backoff        retried when its time is up, or when idle
+               └────────────────┴──▶ unschedulable  until an event, or five minutes, helps
+                                     gated          a PreEnqueue plugin keeps it out
+
+Used by the scheduler's event handlers and loop, from one thread. A pod that is told to `add` and
+not yet to `delete` is always in exactly one of these places until its attempt succeeds. A pod is
+queued by `namespace/name` and in flight by UID. Nothing here waits or starts anything: the loop
+sleeps until `on_ready` is called or `next_wakeup` is reached, then calls the flush methods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from stowplan.api.objects import Pod
+from stowplan.clock import Clock
+from stowplan.logs import get_logger, kv
+from stowplan.queue import events as ev
+from stowplan.queue.backoff import BackoffQueue
+from stowplan.queue.changes import PodRequests, pod_changes
+from stowplan.queue.events import ClusterEvent
+from stowplan.queue.gate import Gate, PreEnqueue
+from stowplan.queue.heap import Less, PodHeap, SortKey, key_from_less, priority_then_age
+from stowplan.queue.hints import Hints, HintTable, Strategy
+from stowplan.queue.inflight import Attempt, InFlight
+from stowplan.queue.nominator import Nominator
+from stowplan.queue.pod import PendingCounts, PendingPods, QueuedPod, pod_uid
+from stowplan.queue.unschedulable import UnschedulablePods
+
+log = get_logger(__name__)
+
+
+class SchedulingQueue:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        key: SortKey = priority_then_age,
+        less: Less | None = None,
+        pre_enqueue: PreEnqueue = lambda queued: None,
+        hints: Hints | None = None,
+        pod_requests: PodRequests | None = None,
+        initial_backoff_s: float = 1.0,
+        max_backoff_s: float = 10.0,
+        max_in_unschedulable_s: float = 300.0,
+    ) -> None:
+        """The order is QueueSort's: a `key`, or a `less` for a plugin that has no key."""
+        order = key_from_less(less) if less else key
+        self._clock = clock
+        self._gate = Gate(pre_enqueue, clock)
+        self._pod_requests = pod_requests
+        self._max_in_unschedulable_s = max_in_unschedulable_s
+        self._hints = HintTable(hints or {})
+        self._active = PodHeap(order)
+        self._backoff = BackoffQueue(clock, order, initial_s=initial_backoff_s, max_s=max_backoff_s)
+        self._unschedulable = UnschedulablePods()
+        self._in_flight = InFlight()
+        self._sequence = 0
+        self._ready = False
+        self.nominator = Nominator(self._is_pending)
+        self.on_ready: Callable[[], None] | None = None
+        self.incoming: Counter[tuple[str, str]] = Counter()  # (queue, event label)
+        self.unschedulable_by: Counter[tuple[str, str]] = Counter()  # (plugin, scheduler name)
+
+    # Pods come, change and go
+
+    def add(self, pod: Pod, raw: bytes | None = None) -> None:
+        """A pending pod appeared. One that is known already is updated."""
+        attempt = self._in_flight.get(pod_uid(pod))
+        if attempt is not None:
+            self._update_in_flight(attempt, pod, raw)
+        else:
+            self._add_or_update(None, pod, raw, ev.UNSCHEDULED_POD_ADD)
+        self._notify()
+
+    def update(self, old: Pod | None, new: Pod, raw: bytes | None = None) -> None:
+        """A pending pod changed. The caller keeps out pods that are assumed or bound."""
+        if old is not None and pod_uid(old) != pod_uid(new):
+            # A list after a broken watch shows a pod deleted and made anew as one update.
+            self.delete(old)
+            old = None
+        attempt = self._in_flight.get(pod_uid(new))
+        if attempt is not None:
+            self._update_in_flight(attempt, new, raw)
+        else:
+            self._add_or_update(old, new, raw, ev.UNSCHEDULED_POD_UPDATE)
+        self._notify()
+
+    def delete(self, pod: Pod) -> None:
+        """The pod is gone or bound. An attempt in flight ends when it comes back."""
+        uid = pod_uid(pod)
+        self.nominator.delete(pod)
+        attempt = self._in_flight.get(uid)
+        if attempt is not None:
+            attempt.gone = True
+        queued = self._find(pod.key)
+        if queued is not None and queued.uid == uid:
+            self._drop(queued)
+
+    # The scheduling cycle
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod to try, or None. It is in flight until `done` or `add_unschedulable`."""
+        queued = self._active.pop()
+        if queued is None:
+            # An idle scheduler need not wait: backoff only keeps a pod from being in others' way.
+            queued = self._backoff.rejected.pop()
+            if queued is None:
+                return None
+            self.incoming["active", ev.POP_FROM_BACKOFF] += 1
+        queued.attempts += 1
+        self._count_reasons(queued, -1)
+        queued.clear_rejectors()
+        self._in_flight.begin(queued)
+        return queued
+
+    def done(self, uid: str) -> None:
+        """The attempt is over and the pod does not come back (or it failed after this point)."""
+        self._in_flight.done(uid)
+
+    def add_unschedulable(self, queued: QueuedPod) -> bool:
+        """The attempt failed: queue the pod again and end the attempt.
+
+        The caller has set `unschedulable_plugins` and `pending_plugins`; if both are empty it was
+        an error. False: the pod is gone or replaced, nothing was queued.
+        """
+        try:
+            return self._requeue_failed(queued)
+        finally:
+            self._in_flight.done(queued.uid)
+            self._notify()
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Try these pods soon, without backoff. PreEnqueue plugins may still keep them out."""
+        for pod in pods:
+            if self._in_flight.get(pod_uid(pod)) is not None:
+                self._in_flight.record(ev.FORCE_ACTIVATE, None, pod)
+                continue
+            queued = self._find(pod.key)
+            if queued is None or queued.uid != pod_uid(pod):
+                continue
+            label = ev.FORCE_ACTIVATE.label
+            if self._backoff.remove(pod.key) is not None:
+                self._enter_active(queued, label)
+            elif self._unschedulable.get(pod.key) is not None:
+                self._to_active(queued, label)
+        self._notify()
+
+    # Events and time
+
+    def move_all(
+        self,
+        event: ClusterEvent,
+        old: object | None,
+        new: object | None,
+        pre_check: Callable[[Pod], bool] | None = None,
+    ) -> None:
+        """Something happened in the cluster: queue the pods that it may help."""
+        if not self._hints.is_interesting(event):
+            return
+        candidates = self._unschedulable.rejected_by(self._hints.interested(event))
+        if event.is_wildcard:
+            gated = [queued for queued in candidates if queued.is_gated]
+            candidates = [*self._unschedulable.waiting.values(), *gated]
+        if pre_check is not None:
+            candidates = [queued for queued in candidates if pre_check(queued.pod)]
+        self._move(candidates, event, old, new)
+
+    def flush_backoff(self) -> None:
+        """Free the pods whose backoff is over."""
+        for queued in self._backoff.pop_completed():
+            self._enter_active(queued, ev.BACKOFF_COMPLETE)
+        for key in self._gate.due():
+            queued = self._unschedulable.gated[key]
+            self._requeue(queued, Strategy.AFTER_BACKOFF, ev.BACKOFF_COMPLETE)
+        self._notify()
+
+    def flush_unschedulable(self) -> None:
+        """Retry pods that no event has helped for too long, lest one was missed.
+
+        DIVERGES: swept as soon as it is due; upstream looks every 30 seconds.
+        """
+        due = self._unschedulable.due(self._clock.monotonic(), self._max_in_unschedulable_s)
+        if due:
+            self._move(due, ev.UNSCHEDULABLE_TIMEOUT, None, None)
+
+    def next_wakeup(self) -> float | None:
+        """Monotonic time at which one of the flush methods has something to do."""
+        times = [self._gate.next_retry(), self._backoff.next_completion()]
+        oldest = self._unschedulable.oldest()
+        if oldest is not None:
+            times.append(oldest.timestamp + self._max_in_unschedulable_s)
+        return min((time for time in times if time is not None), default=None)
+
+    # Looking in
+
+    def get(self, pod: Pod) -> QueuedPod | None:
+        """The queued pod of that name, or the one in flight with that UID."""
+        queued = self._find(pod.key)
+        if queued is not None:
+            return queued
+        attempt = self._in_flight.get(pod_uid(pod))
+        return None if attempt is None else attempt.queued
+
+    @property
+    def counts(self) -> PendingCounts:
+        return PendingCounts(
+            len(self._active),
+            len(self._backoff),
+            len(self._unschedulable.waiting),
+            len(self._unschedulable.gated),
+            len(self._in_flight),
+        )
+
+    def pending(self) -> PendingPods:
+        """Active and backing off pods in the order in which they would be popped."""
+        return PendingPods(
+            active=self._active.in_order(),
+            backoff=self._backoff.rejected.in_order(),
+            error_backoff=self._backoff.failed.in_order(),
+            unschedulable=list(self._unschedulable.waiting.values()),
+            gated=list(self._unschedulable.gated.values()),
+            in_flight=[attempt.queued for attempt in self._in_flight],
+        )
+
+    @property
+    def inflight_events(self) -> Mapping[str, int]:
+        """Recorded events by label, and the pods in flight as `PodPopped`."""
+        return self._in_flight.by_label
+
+    # Inside
+
+    def _find(self, key: str) -> QueuedPod | None:
+        return self._active.get(key) or self._backoff.get(key) or self._unschedulable.get(key)
+
+    def _is_pending(self, pod: Pod) -> bool:
+        attempt = self._in_flight.get(pod_uid(pod))
+        if attempt is not None:
+            return not attempt.gone
+        queued = self._find(pod.key)
+        return queued is not None and queued.uid == pod_uid(pod)
+
+    def _new(self, pod: Pod, raw: bytes | None) -> QueuedPod:
+        queued = QueuedPod(pod, 0.0, raw=raw)
+        self._stamp(queued)
+        return queued
+
+    def _stamp(self, queued: QueuedPod) -> None:
+        self._sequence += 1
+        queued.sequence = self._sequence
+        queued.timestamp = self._clock.monotonic()
+
+    def _add_or_update(
+        self, old: Pod | None, pod: Pod, raw: bytes | None, event: ClusterEvent
+    ) -> None:
+        self._in_flight.supersede(pod.key, pod_uid(pod))
+        queued = self._find(pod.key)
+        if queued is not None and queued.uid != pod_uid(pod):
+            self._drop(queued)
+            queued = None
+        if queued is None:
+            self._to_active(self._new(pod, raw), event.label)
+        else:
+            self._update_queued(queued, old or queued.pod, pod, raw)
+
+    def _update_in_flight(self, attempt: Attempt, new: Pod, raw: bytes | None) -> None:
+        changes = pod_changes(attempt.latest, new, self._pod_requests)
+        self._in_flight.record_update(attempt, new, raw, changes)
+
+    def _update_queued(self, queued: QueuedPod, old: Pod, new: Pod, raw: bytes | None) -> None:
+        queued.replace_pod(new, raw)
+        self.nominator.update(old, new)
+        if self._active.get(queued.key) is not None:
+            self._active.refresh(queued)
+        elif self._backoff.get(queued.key) is not None:
+            self._backoff.refresh(queued)
+        else:
+            for event in pod_changes(old, new, self._pod_requests):
+                strategy = self._hints.judge(queued, event, old, new)
+                if strategy is not Strategy.SKIP and self._requeue(queued, strategy, event.label):
+                    break
+
+    def _drop(self, queued: QueuedPod) -> None:
+        self._active.remove(queued.key)
+        self._backoff.remove(queued.key)
+        self._unschedulable.remove(queued.key)
+        self._gate.forget(queued.key)
+        self._count_reasons(queued, -1)
+        self.nominator.delete(queued.pod)
+
+    def _requeue_failed(self, queued: QueuedPod) -> bool:
+        attempt = self._in_flight.get(queued.uid)
+        if attempt is not None and attempt.gone:
+            log.debug("Pod went away during its attempt", extra=kv(pod=queued.key, uid=queued.uid))
+            return False
+        if self._find(queued.key) is not None:
+            log.error(
+                "Pod is queued already; its failed attempt is dropped",
+                extra=kv(pod=queued.key, uid=queued.uid),
+            )
+            return False
+        if attempt is not None and attempt.latest is not attempt.queued.pod:
+            queued.replace_pod(attempt.latest, attempt.raw)
+            self.nominator.refresh(queued.pod)
+        if queued.rejectors:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors_count = 0
+        else:
+            queued.consecutive_errors_count += 1
+        self._stamp(queued)
+        queued.backoff_expiration = None
+        self._count_reasons(queued, +1)
+        strategy = self._replay(queued, attempt)
+        if strategy is Strategy.SKIP:
+            self._unschedulable.put(queued)
+            self.incoming["unschedulable", ev.SCHEDULE_ATTEMPT_FAILURE] += 1
+        else:
+            self._requeue(queued, strategy, ev.SCHEDULE_ATTEMPT_FAILURE)
+        return True
+
+    def _replay(self, queued: QueuedPod, attempt: Attempt | None) -> Strategy:
+        """What the events during the attempt are worth, now that its outcome is known."""
+        if attempt is None or not queued.rejectors:
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for event, old, new in self._in_flight.events_since(attempt):
+            strategy = self._hints.judge(queued, event, old, new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                best = strategy
+                if not queued.pending_plugins:
+                    break
+        return best
+
+    def _move(
+        self,
+        candidates: Iterable[QueuedPod],
+        event: ClusterEvent,
+        old: object | None,
+        new: object | None,
+    ) -> None:
+        for queued in candidates:
+            if self._unschedulable.get(queued.key) is not queued:
+                continue  # a plugin that was asked about another pod activated this one
+            strategy = self._hints.judge(queued, event, old, new)
+            if strategy is not Strategy.SKIP:
+                self._unschedulable.remove(queued.key)
+                self._requeue(queued, strategy, event.label)
+        self._in_flight.record(event, old, new)
+        self._notify()
+
+    def _requeue(self, queued: QueuedPod, strategy: Strategy, label: str) -> bool:
+        """To backoff or active; False if a PreEnqueue plugin keeps it out."""
+        if strategy is Strategy.AFTER_BACKOFF and self._backoff.is_backing_off(queued):
+            return self._to_backoff(queued, label)
+        return self._to_active(queued, label)
+
+    def _to_active(self, queued: QueuedPod, label: str) -> bool:
+        if not self._admit(queued, label):
+            return False
+        self._enter_active(queued, label)
+        if label in (ev.UNSCHEDULED_POD_ADD.label, ev.UNSCHEDULED_POD_UPDATE.label):
+            self.nominator.add(queued.pod)
+        return True
+
+    def _to_backoff(self, queued: QueuedPod, label: str) -> bool:
+        if not self._admit(queued, label):
+            return False
+        self._backoff.add(queued)
+        self.incoming["backoff", label] += 1
+        self._ready = self._ready or self._backoff.rejected.get(queued.key) is not None
+        return True
+
+    def _enter_active(self, queued: QueuedPod, label: str) -> None:
+        if queued.initial_attempt_timestamp is None:
+            queued.initial_attempt_timestamp = self._clock.monotonic()
+        self._active.add(queued)
+        self.incoming["active", label] += 1
+        self._ready = True
+
+    def _admit(self, queued: QueuedPod, label: str) -> bool:
+        """Ask the PreEnqueue plugins; a pod that is kept out becomes, or stays, gated."""
+        was_here = self._unschedulable.remove(queued.key) is not None
+        rejectors = queued.rejectors
+        if self._gate.admits(queued):
+            return True
+        if queued.gating_plugin not in rejectors:
+            self.unschedulable_by[queued.gating_plugin, queued.scheduler_name] += 1
+        self._unschedulable.put(queued)
+        if not was_here:
+            self.incoming["unschedulable", label] += 1
+        return False
+
+    def _count_reasons(self, queued: QueuedPod, step: int) -> None:
+        for plugin in queued.rejectors:
+            self.unschedulable_by[plugin, queued.scheduler_name] += step
+
+    def _notify(self) -> None:
+        """Once for each operation, after it: the head of the queue is then the right one."""
+        if self._ready:
+            self._ready = False
+            if self.on_ready is not None:
+                self.on_ready()
