@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from stowplan.config.defaults import DEFAULT_MULTI_POINT, DEFAULT_PLUGINS
 from stowplan.config.fields import FieldError, did_you_mean, duplicate, invalid, raise_errors
 from stowplan.config.types import POINTS, PluginRef, Plugins, PluginSet, Profile
@@ -75,28 +77,11 @@ def defaults_left_out(known: Collection[str]) -> list[str]:
 
 def merge_defaults(plugins: Plugins) -> Plugins:
     """The user's sets laid over the default ones, as kube-scheduler prints its configuration."""
-    merged: dict[str, PluginSet] = {}
-    for point in (*POINTS, "multiPoint"):
-        custom = plugins.at(point)
-        entries = _merge_set(DEFAULT_PLUGINS.at(point), custom, "")
-        merged[point] = PluginSet(
-            enabled=tuple(entry.ref for entry in entries), disabled=custom.disabled
-        )
-    return Plugins(
-        pre_enqueue=merged["preEnqueue"],
-        queue_sort=merged["queueSort"],
-        pre_filter=merged["preFilter"],
-        filter=merged["filter"],
-        post_filter=merged["postFilter"],
-        pre_score=merged["preScore"],
-        score=merged["score"],
-        reserve=merged["reserve"],
-        permit=merged["permit"],
-        pre_bind=merged["preBind"],
-        bind=merged["bind"],
-        post_bind=merged["postBind"],
-        multi_point=merged["multiPoint"],
-    )
+    custom = plugins.multi_point
+    entries = _merge_set(DEFAULT_PLUGINS.multi_point, custom, "")
+    enabled = tuple(entry.ref for entry in entries)
+    # The other sets have no defaults, so the user's stand as they are.
+    return replace(plugins, multi_point=PluginSet(enabled=enabled, disabled=custom.disabled))
 
 
 def _merge_set(default: PluginSet, custom: PluginSet, path: str) -> list[_Entry]:

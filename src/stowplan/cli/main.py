@@ -1,0 +1,130 @@
+"""The `stowplan` command: finds the subcommand, and turns errors into one line and an exit code.
+
+`stowplan --help` must be quick, so a subcommand's module is imported only when it is called; the
+table below has all that the help needs. Commands raise `StowplanError`s and let them through.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import click
+
+from stowplan import __version__
+from stowplan.errors import StowplanError
+
+ENV_PREFIX: Final = "STOWPLAN"
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT
+EXIT_PIPE_CLOSED: Final = 141  # 128 + SIGPIPE
+
+
+class LazyCommand(NamedTuple):
+    """Where a command is ("module:attribute"), and its line in the list of commands."""
+
+    target: str
+    short_help: str
+
+
+COMMANDS: Final[Mapping[str, LazyCommand]] = {
+    "run": LazyCommand("stowplan.cli.run:run", "Schedule the pods of a cluster."),
+    "demo": LazyCommand(
+        "stowplan.cli.demo:demo", "Watch the scheduler place pods on a pretend cluster."
+    ),
+    "apiserver": LazyCommand(
+        "stowplan.cli.apiserver:apiserver", "Serve an in-memory Kubernetes API."
+    ),
+    "config": LazyCommand(
+        "stowplan.cli.config:config", "Check a scheduler configuration, or print the default one."
+    ),
+}
+
+
+class PipeClosed(Exception):
+    """The reader of our output went away; click would take the OSError for its own."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lazy:
+            return None
+        module, _, attribute = self._lazy[cmd_name].target.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        _read_flags_from_environment(command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.short_help) for name, lazy in self._lazy.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosed from error
+
+
+def _read_flags_from_environment(command: click.Command) -> None:
+    """STOWPLAN_<FLAG> for every command, and not click's STOWPLAN_<COMMAND>_<FLAG>: whoever sets
+    a kubeconfig in the environment means it for all of them.
+    """
+    command.context_settings.setdefault("auto_envvar_prefix", ENV_PREFIX)
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            _read_flags_from_environment(child)
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"Every flag of a command can be set in the environment too: --some-flag is "
+    f"{ENV_PREFIX}_SOME_FLAG.",
+)
+# An image may well carry STOWPLAN_VERSION; that is no wish to see the version.
+@click.version_option(__version__, prog_name="stowplan", allow_from_autoenv=False)
+def cli() -> None:
+    """A Kubernetes scheduler and scheduling framework: which container goes where, and why."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The console entry point; always ends in SystemExit."""
+    code = _run(list(sys.argv[1:] if argv is None else argv))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = EXIT_PIPE_CLOSED
+    if code == EXIT_PIPE_CLOSED:
+        # Python flushes once more on its way out and would complain about the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        code = cli.main(argv, prog_name="stowplan", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except StowplanError as error:
+        for line in str(error).splitlines() or [type(error).__name__]:
+            click.echo(f"Error: {line}", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except PipeClosed:
+        return EXIT_PIPE_CLOSED
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,90 @@
+"""Options that several commands share, as decorators.
+
+@click.command()
+@kubeconfig_options          # kubeconfig: str | None, context: str | None
+@logging_options             # sets up logging before the command runs; adds no arguments
+def run(kubeconfig: str | None, context: str | None) -> None: ...
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from stowplan.config.durations import Duration, parse_duration
+from stowplan.logs import LogFormat, configure
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+PORT = click.IntRange(0, 65535)
+
+
+def verbosity_level(value: object) -> int:
+    """0 to 10. Go's programs write `-v=4`, which click reads as the value "=4"."""
+    text = str(value).removeprefix("=")
+    if not text.isdecimal() or int(text) > 10:
+        raise click.BadParameter(f"{text!r} is not a number from 0 to 10")
+    return int(text)
+
+
+def duration(value: object) -> Duration:
+    """A Go duration such as 15s or 1m30s, for `type=`; the command gets seconds."""
+    try:
+        return value if isinstance(value, Duration) else parse_duration(str(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def kubeconfig_options(command: F) -> F:
+    """`--kubeconfig` and `--context`, as kubectl has them."""
+    command = click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")(
+        command
+    )
+    return click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Kubeconfig file. Without it: $KUBECONFIG, the pod's service account, ~/.kube/config.",
+    )(command)
+
+
+def logging_options(command: Callable[P, R]) -> Callable[P, R]:
+    """`-v` and `--log-format`; logging is set up before the command's own code runs."""
+
+    @functools.wraps(command)
+    def with_logging(*args: P.args, **kwargs: P.kwargs) -> R:
+        verbosity = kwargs.pop("verbosity")
+        log_format = kwargs.pop("log_format")
+        assert isinstance(verbosity, int)
+        _configure(verbosity, log_format)
+        return command(*args, **kwargs)
+
+    decorated = click.option(
+        "--log-format",
+        "--logging-format",
+        "log_format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How log lines look.",
+    )(with_logging)
+    return click.option(
+        "-v",
+        "--v",
+        "verbosity",
+        type=verbosity_level,
+        metavar="LEVEL",
+        default=0,
+        show_default=True,
+        help="How much to log; 2 is good for operation, 4 and more for debugging.",
+    )(decorated)
+
+
+def _configure(verbosity: int, log_format: object) -> None:
+    chosen: LogFormat = "json" if log_format == "json" else "text"
+    configure(verbosity, chosen)
