@@ -238,6 +238,13 @@ class ContainerStatus(Wire, frozen=True):
     allocated_resources: Quantities | None = None
 
 
+class PodResourceClaimStatus(Wire, frozen=True):
+    """The claim that was made for one of the pod's `resource_claims`."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Wire, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] | None = None
@@ -247,6 +254,8 @@ class PodStatus(Wire, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
+    extended_resource_claim_status: dict[str, Any] | None = None
 
 
 class Pod(Wire, frozen=True):

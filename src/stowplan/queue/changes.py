@@ -34,6 +34,8 @@ def pod_changes(
         actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
         actions.append(ActionType.UPDATE_POD_TOLERATION)  # the API only lets them be added
+    if _claims(old) != _claims(new):
+        actions.append(ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULABLE_POD
     return tuple(ClusterEvent(resource, action) for action in actions or [ActionType.UPDATE])
 
@@ -60,6 +62,11 @@ def _resource_fields(pod: Pod) -> tuple[object, ...]:
         status.resources,
         status.allocated_resources or {},
     )
+
+
+def _claims(pod: Pod) -> tuple[object, ...]:
+    status = pod.status
+    return (status.resource_claim_statuses or (), status.extended_resource_claim_status)
 
 
 def node_changes(old: Node, new: Node) -> tuple[ClusterEvent, ...]:

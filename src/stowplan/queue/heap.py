@@ -13,10 +13,15 @@ from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
+from stowplan.logs import get_logger, kv
 from stowplan.queue.pod import QueuedPod
+
+log = get_logger(__name__)
 
 SortKey: TypeAlias = Callable[[QueuedPod], Any]
 Less: TypeAlias = Callable[[QueuedPod, QueuedPod], bool]
+
+_BROKEN_ORDER = "The QueueSort plugin raised; ordered by priority and age"
 
 _Entry: TypeAlias = tuple[Any, int, QueuedPod]  # the sequence is unique: pods are never compared
 
@@ -36,7 +41,11 @@ class _LessKey:
         self._less = less
 
     def __lt__(self, other: _LessKey) -> bool:
-        return self._less(self._queued, other._queued)
+        try:
+            return bool(self._less(self._queued, other._queued))
+        except Exception:
+            log.exception(_BROKEN_ORDER, extra=kv(pod=self._queued.key))
+            return priority_then_age(self._queued) < priority_then_age(other._queued)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _LessKey) and not (self < other or other < self)
@@ -46,6 +55,19 @@ class _LessKey:
 
 def key_from_less(less: Less) -> SortKey:
     return lambda queued: _LessKey(queued, less)
+
+
+def safe_key(key: SortKey) -> SortKey:
+    """A pod for which a plugin's key raises comes last, in the usual order: it must not be lost."""
+
+    def safe(queued: QueuedPod) -> tuple[int, Any]:
+        try:
+            return (0, key(queued))
+        except Exception:
+            log.exception(_BROKEN_ORDER, extra=kv(pod=queued.key))
+            return (1, priority_then_age(queued))
+
+    return safe
 
 
 class PodHeap:

@@ -62,11 +62,12 @@ class InFlight:
         self._uids_by_key.setdefault(queued.key, set()).add(queued.uid)
         self.by_label[POD_POPPED] += 1
 
-    def supersede(self, key: str, uid: str) -> None:
+    def supersede(self, key: str, uid: str) -> list[Pod]:
         """A pod of this name and UID exists: attempts for its predecessors lead nowhere."""
-        for other in self._uids_by_key.get(key, ()):
-            if other != uid:
-                self._attempts[other].gone = True
+        others = self._uids_by_key.get(key, set()) - {uid}
+        for other in others:
+            self._attempts[other].gone = True
+        return [self._attempts[other].latest for other in others]
 
     def record(self, event: ClusterEvent, old: object | None, new: object | None) -> None:
         if self._attempts:
@@ -99,7 +100,7 @@ class InFlight:
         needed = oldest.first_event - self._dropped if oldest is not None else len(self._events)
         for happened in self._events[self._dead : needed]:
             self.by_label[happened.event.label] -= 1
-        self._dead = max(self._dead, needed)
+        self._dead = needed
         # Cutting the head of a list moves its tail: do it only when there is more head than tail.
         if self._dead * 2 >= len(self._events):
             del self._events[: self._dead]

@@ -25,7 +25,7 @@ from stowplan.queue.backoff import BackoffQueue
 from stowplan.queue.changes import PodRequests, pod_changes
 from stowplan.queue.events import ClusterEvent
 from stowplan.queue.gate import Gate, PreEnqueue
-from stowplan.queue.heap import Less, PodHeap, SortKey, key_from_less, priority_then_age
+from stowplan.queue.heap import Less, PodHeap, SortKey, key_from_less, priority_then_age, safe_key
 from stowplan.queue.hints import Hints, HintTable, Strategy
 from stowplan.queue.inflight import Attempt, InFlight
 from stowplan.queue.nominator import Nominator
@@ -40,7 +40,7 @@ class SchedulingQueue:
         self,
         *,
         clock: Clock,
-        key: SortKey = priority_then_age,
+        key: SortKey | None = None,
         less: Less | None = None,
         pre_enqueue: PreEnqueue = lambda queued: None,
         hints: Hints | None = None,
@@ -50,7 +50,11 @@ class SchedulingQueue:
         max_in_unschedulable_s: float = 300.0,
     ) -> None:
         """The order is QueueSort's: a `key`, or a `less` for a plugin that has no key."""
-        order = key_from_less(less) if less else key
+        order: SortKey = priority_then_age
+        if less is not None:
+            order = key_from_less(less)
+        elif key is not None:
+            order = safe_key(key)
         self._clock = clock
         self._gate = Gate(pre_enqueue, clock)
         self._pod_requests = pod_requests
@@ -258,7 +262,8 @@ class SchedulingQueue:
     def _add_or_update(
         self, old: Pod | None, pod: Pod, raw: bytes | None, event: ClusterEvent
     ) -> None:
-        self._in_flight.supersede(pod.key, pod_uid(pod))
+        for predecessor in self._in_flight.supersede(pod.key, pod_uid(pod)):
+            self.nominator.delete(predecessor)
         queued = self._find(pod.key)
         if queued is not None and queued.uid != pod_uid(pod):
             self._drop(queued)
