@@ -41,7 +41,9 @@ class PluginError(StowplanError):
     """A plugin raised, or returned what its contract forbids."""
 
     def __init__(self, plugin: str, point: str, message: str) -> None:
-        super().__init__(f"running {point} plugin {plugin!r}: {message}")
+        # kube-scheduler words Filter's error differently from all the others.
+        what = f'"{plugin}" filter plugin' if point == "Filter" else f'{point} plugin "{plugin}"'
+        super().__init__(f"running {what}: {message}")
         self.plugin = plugin
         self.point = point
 

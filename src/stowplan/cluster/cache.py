@@ -1,0 +1,144 @@
+"""What the scheduler believes: nodes, the pods that stand on them, and those it has just placed.
+
+Informer events and the scheduler's own decisions meet here. A pod is known by its UID. A decided
+pod is *assumed*: it occupies its node at once, until the API server confirms it, the bind fails
+(`forget`) or it is deleted. Assumed pods never expire. Every call is O(1) in the number of nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from stowplan.api.objects import Node, Pod
+from stowplan.cluster.pod_info import PodInfo, compile_pod, same_footprint
+from stowplan.cluster.table import NodeTable
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Placed:
+    info: PodInfo
+    row: int
+    node: str
+    assumed: bool
+
+
+class ClusterCache:
+    """The table, and which pod stands where."""
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self._placed: dict[str, _Placed] = {}
+        self._assumed: set[str] = set()
+
+    # Reading
+
+    @property
+    def pod_count(self) -> int:
+        return len(self._placed)
+
+    @property
+    def assumed_count(self) -> int:
+        return len(self._assumed)
+
+    def is_assumed(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def node_of(self, uid: str) -> str | None:
+        """Name of the node that a pod stands on, assumed or confirmed."""
+        placed = self._placed.get(uid)
+        return placed.node if placed is not None else None
+
+    def placements(self) -> dict[str, str]:
+        """UID to node name of every pod that occupies a node."""
+        return {uid: placed.node for uid, placed in self._placed.items()}
+
+    # The scheduler's own decisions
+
+    def assume(self, pod: Pod, node: str, info: PodInfo | None = None) -> Pod:
+        """Occupy a node with a pod that is about to be bound; returns the pod as if bound."""
+        if pod.uid in self._placed:
+            raise ValueError(f"pod {pod.key} ({pod.uid}) is in the cache already")
+        bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+        if info is None:
+            info = compile_pod(bound)
+        else:
+            info = PodInfo(bound, info.request, info.score_request, info.held, info.held_non_zero)
+        self._place(info, node, assumed=True)
+        return bound
+
+    def forget(self, uid: str) -> bool:
+        """Take an assumed pod off its node; False when it is not (or no longer) assumed."""
+        if uid not in self._assumed:
+            return False
+        self._remove(uid)
+        return True
+
+    # What the API server says
+
+    def add_pod(self, pod: Pod) -> None:
+        """A pod that has a node appeared: new to us, or the confirmation of an assumed one."""
+        placed = self._placed.get(pod.uid)
+        if placed is None:
+            self._place(compile_pod(pod), pod.spec.node_name, assumed=False)
+            return
+        if placed.assumed:
+            placed.assumed = False
+            self._assumed.discard(pod.uid)
+            if placed.node != pod.spec.node_name:
+                log.warning(
+                    "Pod was bound to another node than decided",
+                    extra=kv(pod=pod.key, decided=placed.node, bound=pod.spec.node_name),
+                )
+        self._update(placed, pod)
+
+    def update_pod(self, pod: Pod) -> None:
+        """A new version of a pod that has a node."""
+        self.add_pod(pod)
+
+    def remove_pod(self, uid: str) -> bool:
+        """The pod is gone or finished; True if it occupied a node."""
+        if uid not in self._placed:
+            return False
+        self._remove(uid)
+        return True
+
+    def set_node(self, node: Node) -> None:
+        self.table.set_node(node)
+
+    def remove_node(self, name: str) -> None:
+        self.table.remove_node(name)
+
+    # Inside
+
+    def _place(self, info: PodInfo, node: str, *, assumed: bool) -> None:
+        row = self.table.add_pod(node, info)
+        self._placed[info.uid] = _Placed(info, row, node, assumed)
+        if assumed:
+            self._assumed.add(info.uid)
+
+    def _remove(self, uid: str) -> None:
+        placed = self._placed.pop(uid)
+        self._assumed.discard(uid)
+        self.table.remove_pod(placed.row, uid)
+
+    def _update(self, placed: _Placed, pod: Pod) -> None:
+        old = placed.info.pod
+        if placed.node != pod.spec.node_name:
+            self._remove(pod.uid)
+            self._place(compile_pod(pod), pod.spec.node_name, assumed=False)
+        elif same_footprint(old, pod) and _same_identity(old, pod):
+            # Nothing that a plugin counts changed: keep the numbers, show the newer object.
+            placed.info.pod = pod
+        else:
+            placed.info = compile_pod(pod)
+            self.table.replace_pod(placed.row, placed.info)
+
+
+def _same_identity(old: Pod, new: Pod) -> bool:
+    """Whether selectors and the terminating flag see the same pod."""
+    return old.metadata.labels == new.metadata.labels and old.is_terminating == new.is_terminating

@@ -1,0 +1,91 @@
+"""Small integers for strings and tuples, so that columns can hold them.
+
+`Interner` numbers values in the order they are first seen. `LabelColumns` holds, for every label
+key that a selector has asked for, one int32 column of interned values over all rows of the table;
+keys nobody asked for cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, ItemsView, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from stowplan.cluster.table import NodeTable
+
+T = TypeVar("T", bound=Hashable)
+
+#: Value id of a row that does not carry the label.
+ABSENT = -1
+
+
+class Interner(Generic[T]):
+    """Distinct values and their numbers, 0 upwards."""
+
+    __slots__ = ("_ids", "values")
+
+    def __init__(self, values: Iterable[T] = ()) -> None:
+        self.values: list[T] = []
+        self._ids: dict[T, int] = {}
+        for value in values:
+            self.id(value)
+
+    def id(self, value: T) -> int:
+        """The value's number, given on first sight."""
+        number = self._ids.get(value)
+        if number is None:
+            number = self._ids[value] = len(self.values)
+            self.values.append(value)
+        return number
+
+    def get(self, value: T) -> int | None:
+        """The value's number if it has one."""
+        return self._ids.get(value)
+
+    def items(self) -> ItemsView[T, int]:
+        return self._ids.items()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class LabelColumns:
+    """Label values by row, for the keys that were asked for."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._columns: dict[str, NDArray[np.int32]] = {}
+        self._values: dict[str, Interner[str]] = {}
+
+    def column(self, key: str) -> NDArray[np.int32]:
+        """Value ids of one label key over all rows; `ABSENT` where a node lacks it."""
+        column = self._columns.get(key)
+        if column is None:
+            column = np.full(self._table.capacity, ABSENT, np.int32)
+            values: Interner[str] = Interner()
+            for row in self._table.live_rows.tolist():
+                labels = self._table.node(row).metadata.labels
+                if labels and key in labels:
+                    column[row] = values.id(labels[key])
+            self._columns[key] = column
+            self._values[key] = values
+        return column
+
+    def values(self, key: str) -> Interner[str]:
+        """The distinct values of a key, by id."""
+        self.column(key)
+        return self._values[key]
+
+    def write(self, row: int, labels: Mapping[str, str]) -> None:
+        for key, column in self._columns.items():
+            value = labels.get(key)
+            column[row] = ABSENT if value is None else self._values[key].id(value)
+
+    def grow(self, capacity: int) -> None:
+        for key, column in self._columns.items():
+            wider = np.full(capacity, ABSENT, np.int32)
+            wider[: len(column)] = column
+            self._columns[key] = wider

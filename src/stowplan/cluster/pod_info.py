@@ -1,0 +1,101 @@
+"""A pod compiled for scheduling: every quantity parsed, once.
+
+The cache holds one `PodInfo` for each pod that occupies a node, the cycle makes one for the pod
+it decides on. Equal specs compile to equal numbers, so nothing here depends on the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.requests import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    NON_ZERO_DEFAULTS,
+    Amounts,
+    canonical,
+    pod_requests,
+)
+
+Request: TypeAlias = tuple[tuple[str, int], ...]
+
+_LEADING = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2}
+
+
+@dataclass(slots=True, eq=False)
+class PodInfo:
+    """What one pod takes, in canonical units (milli-CPU, bytes, counts).
+
+    Each request lists cpu, memory and ephemeral storage first, then scalar resources by name;
+    resources that are not named are absent.
+    """
+
+    pod: Pod
+    #: What fitting compares: the spec alone.
+    request: Request
+    #: What scoring adds: containers only, cpu and memory never absent (kube-scheduler's quirk:
+    #: pod-level resources are not seen there).
+    score_request: Request
+    #: What the pod takes from its node: a resized container's larger figure counts.
+    held: Request
+    #: cpu and memory of `held` with defaults for containers that name none.
+    held_non_zero: tuple[int, int]
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+
+def compile_pod(pod: Pod) -> PodInfo:
+    """Parse a pod's requests. Raises ValueError for a quantity that is none."""
+    request = _ordered(pod_requests(pod))
+    if pod.spec.resources is None and not (
+        pod.status.container_statuses or pod.status.init_container_statuses
+    ):
+        score_request = _ordered(pod_requests(pod, defaults=NON_ZERO_DEFAULTS))
+        held = request
+        non_zero = dict(score_request)
+    else:
+        score_request = _ordered(pod_requests(pod, skip_pod_level=True, defaults=NON_ZERO_DEFAULTS))
+        amounts = pod_requests(pod, use_status=True)
+        held = _ordered(amounts)
+        non_zero = canonical(
+            pod_requests(pod, use_status=True, defaults=_held_defaults(pod, amounts))
+        )
+    return PodInfo(
+        pod=pod,
+        request=request,
+        score_request=score_request,
+        held=held,
+        held_non_zero=(non_zero.get(CPU, 0), non_zero.get(MEMORY, 0)),
+    )
+
+
+def same_footprint(old: Pod, new: Pod) -> bool:
+    """Whether two versions of one pod compile to the same numbers."""
+    old_status, new_status = old.status, new.status
+    return (
+        old.spec == new.spec
+        and old_status.container_statuses == new_status.container_statuses
+        and old_status.init_container_statuses == new_status.init_container_statuses
+        and old_status.resources == new_status.resources
+        and old_status.allocated_resources == new_status.allocated_resources
+        and (not old_status.container_statuses or old_status.conditions == new_status.conditions)
+    )
+
+
+def _held_defaults(pod: Pod, amounts: Amounts) -> Mapping[str, int]:
+    """With pod-level resources, defaults apply only to what is missing at both levels."""
+    resources = pod.spec.resources
+    if resources is None or not (resources.requests or resources.limits):
+        return NON_ZERO_DEFAULTS
+    return {name: milli for name, milli in NON_ZERO_DEFAULTS.items() if name not in amounts}
+
+
+def _ordered(amounts: dict[str, int]) -> Request:
+    items = canonical(amounts).items()
+    return tuple(sorted(items, key=lambda item: (_LEADING.get(item[0], 3), item[0])))

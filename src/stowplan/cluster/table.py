@@ -1,0 +1,245 @@
+"""The node table: one row a node, one column a fact, kept up to date by the cache.
+
+The live table is the snapshot: a decision is synchronous, so nothing moves under it. A row keeps
+its slot for as long as its node lives or pods still stand on it (a *ghost* row: the node is
+unknown or gone, `valid` is False). What must stay true: every array has `capacity` entries,
+`requested`, `non_zero` and `pod_count` equal the sums over `pods[row]`, and every change of a row
+is marked in one of the journals before the next decision reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.api.objects import Node, Taint
+from stowplan.cluster.interning import Interner, LabelColumns
+from stowplan.cluster.journal import Journal, Rows
+from stowplan.cluster.node_tree import NodeTree
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, canonical, parse_amounts
+
+Int64Array = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+#: Rows 0 and 1 of `allocatable` and `requested`, and of `non_zero`.
+CPU_ROW, MEMORY_ROW = 0, 1
+
+
+class NodeTable:
+    """All nodes in columns of int64, in canonical units (milli-CPU, bytes, counts)."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.capacity = capacity
+        #: Resource name -> first index of `allocatable` and `requested`.
+        self.resources = Interner([CPU, MEMORY, EPHEMERAL_STORAGE])
+        self.allocatable: Int64Array = np.zeros((len(self.resources), capacity), np.int64)
+        self.requested: Int64Array = np.zeros((len(self.resources), capacity), np.int64)
+        #: cpu and memory as scoring sees them: a container without a request counts a little.
+        self.non_zero: Int64Array = np.zeros((2, capacity), np.int64)
+        self.pod_count: Int64Array = np.zeros(capacity, np.int64)
+        self.allowed_pods: Int64Array = np.zeros(capacity, np.int64)
+        self.valid: BoolArray = np.zeros(capacity, np.bool_)
+        self.unschedulable: BoolArray = np.zeros(capacity, np.bool_)
+        #: Index into `taint_classes`: nodes with the same taints share one class.
+        self.taint_class: Int32Array = np.zeros(capacity, np.int32)
+        self.taint_classes: Interner[tuple[Taint, ...]] = Interner([()])
+        self.labels = LabelColumns(self)
+
+        self.nodes: list[Node | None] = []
+        self.names: list[str] = []
+        self.pods: list[dict[str, PodInfo]] = []
+        self.row_of: dict[str, int] = {}
+        self._free: list[int] = []
+
+        #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
+        self.pod_journal = Journal()
+        self.node_journal = Journal()
+        #: Counts every coming and going of a node.
+        self.nodeset_version = 0
+        self._tree = NodeTree()
+        self._order: Rows | None = None
+        self._live: Rows | None = None
+
+    # Reading
+
+    @property
+    def version(self) -> int:
+        """Grows with every change; a decision is stamped with it."""
+        return self.pod_journal.end + self.node_journal.end + self.nodeset_version
+
+    @property
+    def order(self) -> Rows:
+        """Live rows in kube-scheduler's node order (zones in turn)."""
+        if self._order is None:
+            self._order = np.array([self.row_of[n] for n in self._tree.order()], dtype=np.intp)
+        return self._order
+
+    @property
+    def live_rows(self) -> Rows:
+        """Rows that hold a node, by slot."""
+        if self._live is None:
+            self._live = np.flatnonzero(self.valid)
+        return self._live
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return len(self.live_rows)
+
+    def node(self, row: int) -> Node:
+        node = self.nodes[row]
+        assert node is not None, "a ghost row has no node"
+        return node
+
+    def live_row(self, name: str) -> int | None:
+        """Row of a node that exists; None for an unknown or ghost one."""
+        row = self.row_of.get(name)
+        return row if row is not None and self.valid[row] else None
+
+    def ghost_names(self) -> Iterator[str]:
+        """Names of nodes that are unknown but hold pods."""
+        return (name for name, row in self.row_of.items() if not self.valid[row])
+
+    def resource_row(self, name: str) -> int:
+        """Index of a resource in `allocatable` and `requested`; made when first asked for."""
+        known = len(self.resources)
+        index = self.resources.id(name)
+        if index == known:
+            blank = np.zeros((1, self.capacity), np.int64)
+            self.allocatable = np.concatenate([self.allocatable, blank])
+            self.requested = np.concatenate([self.requested, blank])
+        return index
+
+    # Nodes
+
+    def set_node(self, node: Node) -> int:
+        """Add a node or replace what is known of it; returns its row."""
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = self._new_row(node.name)
+        if not self.valid[row]:
+            self.valid[row] = True
+            self._tree.add(node)
+            self._nodeset_changed()
+            self._write_node(row, node)
+        elif self._facts_differ(row, node):
+            self._tree.move(node)
+            self._write_node(row, node)
+        self.nodes[row] = node
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; its row stays as a ghost while pods stand on it."""
+        row = self.live_row(name)
+        if row is None:
+            return
+        self.valid[row] = False
+        self.nodes[row] = None
+        self._tree.remove(name)
+        self._nodeset_changed()
+        self._drop_if_empty(row)
+
+    def _write_node(self, row: int, node: Node) -> None:
+        amounts = parse_amounts(node.status.allocatable)
+        wanted = canonical(amounts)
+        for name in wanted:
+            self.resource_row(name)
+        for name, index in self.resources.items():
+            self.allocatable[index, row] = wanted.get(name, 0)
+        self.allowed_pods[row] = amounts.get(PODS, 0) // 1000
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taint_class[row] = self.taint_classes.id(node.spec.taints or ())
+        self.labels.write(row, node.metadata.labels or {})
+        self.node_journal.mark(row)
+
+    def _facts_differ(self, row: int, node: Node) -> bool:
+        """Whether an update changes anything that scheduling reads."""
+        old = self.nodes[row]
+        if old is None:
+            return True
+        return (
+            old.metadata.labels != node.metadata.labels
+            or old.metadata.annotations != node.metadata.annotations
+            or old.spec != node.spec
+            or old.status != node.status
+        )
+
+    # Pods
+
+    def add_pod(self, name: str, info: PodInfo) -> int:
+        """Put a pod on a node; an unknown node gets a ghost row."""
+        row = self.row_of.get(name)
+        if row is None:
+            row = self._new_row(name)
+        self.pods[row][info.uid] = info
+        self._account(row, info, 1)
+        return row
+
+    def remove_pod(self, row: int, uid: str) -> None:
+        info = self.pods[row].pop(uid)
+        self._account(row, info, -1)
+        self._drop_if_empty(row)
+
+    def replace_pod(self, row: int, info: PodInfo) -> None:
+        """Swap one version of a pod for another, keeping its place among the row's pods."""
+        old = self.pods[row][info.uid]
+        self.pods[row][info.uid] = info
+        self._account(row, old, -1)
+        self._account(row, info, 1)
+
+    def _account(self, row: int, info: PodInfo, sign: int) -> None:
+        for name, amount in info.held:
+            # The interner's dict is the fast path; resource_row widens the arrays for a new name.
+            index = self.resources.get(name)
+            if index is None:
+                index = self.resource_row(name)
+            self.requested[index, row] += sign * amount
+        cpu, memory = info.held_non_zero
+        self.non_zero[CPU_ROW, row] += sign * cpu
+        self.non_zero[MEMORY_ROW, row] += sign * memory
+        self.pod_count[row] += sign
+        self.pod_journal.mark(row)
+
+    # Slots
+
+    def _new_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            if row == self.capacity:
+                self._grow()
+            self.names.append(name)
+            self.nodes.append(None)
+            self.pods.append({})
+        self.row_of[name] = row
+        return row
+
+    def _drop_if_empty(self, row: int) -> None:
+        if not self.valid[row] and not self.pods[row]:
+            del self.row_of[self.names[row]]
+            self.names[row] = ""
+            self._free.append(row)
+
+    def _grow(self) -> None:
+        """Double the capacity; readers hold no arrays across decisions, so nothing dangles."""
+        blank = self.capacity
+        self.capacity *= 2
+        self.allocatable = np.pad(self.allocatable, ((0, 0), (0, blank)))
+        self.requested = np.pad(self.requested, ((0, 0), (0, blank)))
+        self.non_zero = np.pad(self.non_zero, ((0, 0), (0, blank)))
+        self.pod_count = np.pad(self.pod_count, (0, blank))
+        self.allowed_pods = np.pad(self.allowed_pods, (0, blank))
+        self.valid = np.pad(self.valid, (0, blank))
+        self.unschedulable = np.pad(self.unschedulable, (0, blank))
+        self.taint_class = np.pad(self.taint_class, (0, blank))
+        self.labels.grow(self.capacity)
+
+    def _nodeset_changed(self) -> None:
+        self.nodeset_version += 1
+        self._order = None
+        self._live = None

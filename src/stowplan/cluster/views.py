@@ -1,0 +1,145 @@
+"""One node as a per-node plugin sees it, and what-if changes to rows.
+
+A `NodeView` reads the live table; with an `Overlay` it shows a hypothetical node: pods that are
+nominated to it already standing there, or victims already gone. Overlay changes are row-local:
+a row sees only its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from stowplan.api.objects import Node, Pod, Taint
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
+
+
+class Overlay:
+    """Pods added to and removed from some rows, as deltas in columns aligned with `rows`."""
+
+    def __init__(
+        self,
+        table: NodeTable,
+        added: Mapping[int, list[PodInfo]],
+        removed: Mapping[int, list[PodInfo]] | None = None,
+    ) -> None:
+        self.added = added
+        self.removed = removed or {}
+        touched = sorted({*added, *self.removed})
+        #: The rows that differ from the table; the arrays below have one entry for each.
+        self.rows: Rows = np.array(touched, dtype=np.intp)
+        self._place = {row: place for place, row in enumerate(touched)}
+        for pods in (*added.values(), *self.removed.values()):
+            for info in pods:
+                for name, _ in info.held:
+                    table.resource_row(name)
+        size = len(touched)
+        self.requested: Int64Array = np.zeros((len(table.resources), size), np.int64)
+        self.non_zero: Int64Array = np.zeros((2, size), np.int64)
+        self.pod_count: Int64Array = np.zeros(size, np.int64)
+        for changes, sign in ((added, 1), (self.removed, -1)):
+            for row, pods in changes.items():
+                for info in pods:
+                    self._account(table, self._place[row], info, sign)
+
+    def _account(self, table: NodeTable, place: int, info: PodInfo, sign: int) -> None:
+        for name, amount in info.held:
+            self.requested[table.resource_row(name), place] += sign * amount
+        self.non_zero[CPU_ROW, place] += sign * info.held_non_zero[0]
+        self.non_zero[MEMORY_ROW, place] += sign * info.held_non_zero[1]
+        self.pod_count[place] += sign
+
+    def place(self, row: int) -> int:
+        """Where a row stands in the arrays."""
+        return self._place[row]
+
+
+class NodeView:
+    """A node with its pods and what is left of it, in canonical units."""
+
+    __slots__ = ("_overlay", "_table", "row")
+
+    def __init__(self, table: NodeTable, row: int, overlay: Overlay | None = None) -> None:
+        self._table = table
+        self._overlay = overlay
+        #: The node's row in the table.
+        self.row = row
+
+    @property
+    def node(self) -> Node:
+        return self._table.node(self.row)
+
+    @property
+    def name(self) -> str:
+        return self._table.names[self.row]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.node.metadata.labels or {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.node.metadata.annotations or {}
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        return self.node.spec.taints or ()
+
+    @property
+    def unschedulable(self) -> bool:
+        return self.node.spec.unschedulable
+
+    @property
+    def pod_infos(self) -> list[PodInfo]:
+        """The compiled pods that stand on the node."""
+        pods: Iterable[PodInfo] = self._table.pods[self.row].values()
+        over = self._overlay
+        if over is not None:
+            gone = {info.uid for info in over.removed.get(self.row, ())}
+            pods = [*(p for p in pods if p.uid not in gone), *over.added.get(self.row, ())]
+        return list(pods)
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods that stand on the node."""
+        return [info.pod for info in self.pod_infos]
+
+    @property
+    def pod_count(self) -> int:
+        count = int(self._table.pod_count[self.row])
+        if self._overlay is not None:
+            count += int(self._overlay.pod_count[self._overlay.place(self.row)])
+        return count
+
+    @property
+    def allowed_pods(self) -> int:
+        return int(self._table.allowed_pods[self.row])
+
+    def allocatable(self, resource: str) -> int:
+        """How much of a resource the node offers in all."""
+        index = self._table.resources.get(resource)
+        return 0 if index is None else int(self._table.allocatable[index, self.row])
+
+    def requested(self, resource: str) -> int:
+        """How much of a resource its pods have asked for."""
+        index = self._table.resources.get(resource)
+        if index is None:
+            return 0
+        amount = int(self._table.requested[index, self.row])
+        if self._overlay is not None:
+            amount += int(self._overlay.requested[index, self._overlay.place(self.row)])
+        return amount
+
+    def non_zero(self, index: int) -> int:
+        """cpu (0) or memory (1) with defaults for containers that ask for none."""
+        amount = int(self._table.non_zero[index, self.row])
+        if self._overlay is not None:
+            amount += int(self._overlay.non_zero[index, self._overlay.place(self.row)])
+        return amount
+
+    def free(self, resource: str) -> int:
+        """What is left of a resource; negative when the node is overcommitted."""
+        return self.allocatable(resource) - self.requested(resource)

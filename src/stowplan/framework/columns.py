@@ -1,0 +1,126 @@
+"""Shapes: columns that pods with the same signature share, refreshed row by row.
+
+Keyed by plugin and by what that plugin reads of the pod (`Plugin.sign`), because many pods differ
+only in what most plugins never look at. A column is kept when its signature is seen a second
+time, and refreshed from the table's journals instead of being built anew. Without a cache
+(`ColumnCache(limit_bytes=0)`) every answer is the same, only slower; a property test checks it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import FilterStep, RowSet, ScoreStep
+from stowplan.framework.plugin import Reads
+
+_Key: TypeAlias = tuple[str, str, Hashable]
+_Fill: TypeAlias = Callable[[Cycle, RowSet, Any], None]
+
+#: How many signatures are remembered as "seen once".
+_SEEN_LIMIT = 20_000
+
+
+@dataclass(slots=True)
+class _Column:
+    values: NDArray[Any]
+    node_position: int
+    pod_position: int
+
+
+class ColumnCache:
+    """Verdict and raw score columns of a profile's plugins, bounded by bytes."""
+
+    def __init__(self, limit_bytes: int = 64 << 20) -> None:
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+        self._columns: OrderedDict[_Key, _Column] = OrderedDict()
+        self._seen: set[_Key] = set()
+        self.hits = 0
+        self.misses = 0
+
+    def verdicts(self, step: FilterStep, cycle: Cycle) -> Int32Array:
+        """The filter column of a cacheable plugin over the whole table. Read only."""
+        return self._get(("filter", step.name), step, step.fill, cycle, np.int32)
+
+    def scores(self, step: ScoreStep, cycle: Cycle) -> Int64Array:
+        """The raw score column of a cacheable plugin over the whole table. Read only."""
+        return self._get(("score", step.name), step, step.fill, cycle, np.int64)
+
+    def _get(
+        self,
+        name: tuple[str, str],
+        step: FilterStep | ScoreStep,
+        fill: _Fill,
+        cycle: Cycle,
+        dtype: DTypeLike,
+    ) -> NDArray[Any]:
+        table = cycle.table
+        signature = step.plugin.sign(cycle.info) if self._limit_bytes else None
+        if signature is None:
+            return _whole(fill, cycle, dtype)
+        key = (*name, signature)
+        column = self._columns.get(key)
+        if column is not None and len(column.values) == table.capacity:
+            changed = _changed_rows(table, column, step.plugin.reads)
+            if changed is not None:
+                self.hits += 1
+                if len(changed):
+                    fill(cycle, changed, column.values)
+                _stamp(column, table)
+                self._columns.move_to_end(key)
+                return column.values
+        self.misses += 1
+        values = _whole(fill, cycle, dtype)
+        if column is not None or key in self._seen:
+            self._keep(key, values, table)
+        else:
+            if len(self._seen) >= _SEEN_LIMIT:
+                self._seen.clear()
+            self._seen.add(key)
+        return values
+
+    def _keep(self, key: _Key, values: NDArray[Any], table: NodeTable) -> None:
+        old = self._columns.pop(key, None)
+        if old is not None:
+            self._bytes -= old.values.nbytes
+        column = _Column(values, 0, 0)
+        _stamp(column, table)
+        self._columns[key] = column
+        self._bytes += values.nbytes
+        while self._bytes > self._limit_bytes and self._columns:
+            _, dropped = self._columns.popitem(last=False)
+            self._bytes -= dropped.values.nbytes
+
+
+def _whole(fill: _Fill, cycle: Cycle, dtype: DTypeLike) -> NDArray[Any]:
+    """A column over every slot; those without a node hold values that nobody reads."""
+    values = np.zeros(cycle.table.capacity, dtype)
+    fill(cycle, slice(None), values)
+    return values
+
+
+def _stamp(column: _Column, table: NodeTable) -> None:
+    column.node_position = table.node_journal.end
+    column.pod_position = table.pod_journal.end
+
+
+def _changed_rows(table: NodeTable, column: _Column, reads: Reads) -> Rows | None:
+    """Rows to refresh; None when it is cheaper, or necessary, to start over."""
+    rows = table.node_journal.since(column.node_position)
+    if rows is None:
+        return None
+    if reads is Reads.PODS:
+        pod_rows = table.pod_journal.since(column.pod_position)
+        if pod_rows is None:
+            return None
+        rows = pod_rows if not len(rows) else np.union1d(rows, pod_rows)
+    return rows if len(rows) * 4 < len(table) + 16 else None

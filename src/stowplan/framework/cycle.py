@@ -1,0 +1,65 @@
+"""The state of one scheduling attempt, handed to every plugin that takes part in it.
+
+The runtime makes one `Cycle` an attempt. Plugins leave what they computed in PreFilter or PreScore
+under a key of their own. For what-if questions the cycle is cloned, values that offer `clone()`
+with it; everything else is shared and must not be changed afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.table import NodeTable
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Clonable(Protocol):
+    def clone(self) -> Any: ...
+
+
+class Cycle:
+    """The pod, the table it is decided on, and the plugins' notes."""
+
+    __slots__ = ("info", "notes", "skip_filter", "skip_score", "table")
+
+    def __init__(self, table: NodeTable, info: PodInfo) -> None:
+        self.table = table
+        #: The pod, compiled.
+        self.info = info
+        #: Plugins that skipped in PreFilter (not asked about what-if pods either) and in PreScore.
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+        self.notes: dict[object, Any] = {}
+
+    @property
+    def pod(self) -> Pod:
+        return self.info.pod
+
+    def write(self, key: object, value: Any) -> None:
+        """Leave a value for later extension points; a plugin uses its name or a type as key."""
+        self.notes[key] = value
+
+    def read(self, key: object) -> Any:
+        """The value under a key; KeyError when nobody left one."""
+        return self.notes[key]
+
+    def get(self, key: type[T]) -> T | None:
+        """The value left under its own type, if any."""
+        value = self.notes.get(key)
+        assert value is None or isinstance(value, key)
+        return value
+
+    def clone(self) -> Cycle:
+        """A copy for what-if questions."""
+        twin = Cycle(self.table, self.info)
+        twin.skip_filter = set(self.skip_filter)
+        twin.skip_score = set(self.skip_score)
+        twin.notes = {
+            key: value.clone() if isinstance(value, Clonable) else value
+            for key, value in self.notes.items()
+        }
+        return twin

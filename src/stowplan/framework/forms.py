@@ -1,0 +1,167 @@
+"""Makes both forms of Filter and Score look alike to the cycle.
+
+`FilterStep` and `ScoreStep` wrap one plugin of one profile. They run its column form, or its
+per-node form row by row; they turn exceptions and forbidden answers into `PluginError`. What a
+user's function may return (True, False, a text, a Status) becomes a Status here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import Int32Array, Int64Array
+from stowplan.cluster.views import NodeView, Overlay
+from stowplan.errors import PluginError, StowplanError
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
+from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.status import SUCCESS, Code, Status, unschedulable
+
+#: Rows of the table: an index array, or a slice when all of them are meant.
+RowSet: TypeAlias = "Rows | slice"
+_RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
+
+
+class FilterStep:
+    """One plugin at the Filter point."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+        self._columns: Callable[..., None] | None = getattr(plugin, "filter_columns", None)
+        self._row = _row_form(plugin, "filter")
+        self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+
+    def fill(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None = None
+    ) -> None:
+        """Write a verdict id for each of `rows` into `out`; 0 means the pod fits."""
+        if self._columns is not None:
+            try:
+                self._columns(cycle, rows, out, overlay)
+            except StowplanError:
+                raise
+            except Exception as problem:
+                raise PluginError(self.name, "Filter", describe(problem)) from problem
+            return
+        for row in _each(cycle, rows):
+            status = self.status_of_row(cycle, row, overlay)
+            out[row] = 0 if status.is_success else self._remember(cycle, status)
+
+    def status_of_row(self, cycle: Cycle, row: int, overlay: Overlay | None = None) -> Status:
+        """The plugin's answer for one row, which may be hypothetical."""
+        if self._row is None:
+            verdicts = np.zeros(cycle.table.capacity, np.int32)
+            self.fill(cycle, np.array([row], dtype=np.intp), verdicts, overlay)
+            verdict_id = int(verdicts[row])
+            return self.status(cycle, verdict_id) if verdict_id else SUCCESS
+        try:
+            answer = self._row(cycle, NodeView(cycle.table, row, overlay))
+        except Exception as problem:
+            raise PluginError(self.name, "Filter", describe(problem)) from problem
+        status = _filter_status(answer, self.name)
+        if status.code is Code.ERROR or not (status.is_success or status.is_rejected):
+            raise PluginError(self.name, "Filter", status.message or status.code.label)
+        return status.by(self.name)
+
+    def status(self, cycle: Cycle, verdict_id: int) -> Status:
+        """What a verdict id in this attempt's column means."""
+        remembered: list[Status] | None = cycle.notes.get(self)
+        if remembered is not None:
+            return remembered[verdict_id - 1]
+        return self.plugin.verdict(cycle, verdict_id).by(self.name)
+
+    def _remember(self, cycle: Cycle, status: Status) -> int:
+        """Number the distinct answers of a per-node plugin within one attempt."""
+        remembered: list[Status] = cycle.notes.setdefault(self, [])
+        for number, known in enumerate(remembered, start=1):
+            if known == status:
+                return number
+        remembered.append(status)
+        return len(remembered)
+
+
+class ScoreStep:
+    """One plugin at the Score point, with its weight."""
+
+    def __init__(self, plugin: Plugin, weight: int) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+        self.weight = weight
+        self._columns: Callable[..., None] | None = getattr(plugin, "score_columns", None)
+        self._row = _row_form(plugin, "score")
+        self._normalize: Callable[..., Int64Array] | None = getattr(plugin, "normalize", None)
+        self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+
+    def fill(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
+        """Write the raw score of each of `rows` into `out`."""
+        try:
+            if self._columns is not None:
+                self._columns(cycle, rows, out)
+                return
+            assert self._row is not None
+            for row in _each(cycle, rows):
+                out[row] = int(self._row(cycle, NodeView(cycle.table, row)))
+        except StowplanError:
+            raise
+        except Exception as problem:
+            raise PluginError(self.name, "Score", describe(problem)) from problem
+
+    def finish(self, cycle: Cycle, raw: Int64Array) -> Int64Array:
+        """Normalise the feasible rows' scores and check their range."""
+        scores = raw
+        if self._normalize is not None:
+            try:
+                scores = self._normalize(cycle, raw)
+            except Exception as problem:
+                raise PluginError(self.name, "Score", describe(problem)) from problem
+        low, high = int(scores.min()), int(scores.max())
+        if low < MIN_NODE_SCORE or high > MAX_NODE_SCORE:
+            wrong = low if low < MIN_NODE_SCORE else high
+            raise PluginError(
+                self.name,
+                "Score",
+                f'plugin "{self.name}" returns an invalid score {wrong}, it should in the range '
+                f"of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing",
+            )
+        return scores
+
+
+def describe(problem: BaseException) -> str:
+    """An exception in one line."""
+    text = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+
+
+def _filter_status(answer: object, plugin: str) -> Status:
+    if answer is None or answer is True:
+        return SUCCESS
+    if isinstance(answer, Status):
+        return answer
+    if isinstance(answer, str):
+        return unschedulable(answer)
+    if answer is False or isinstance(answer, np.bool_):
+        return SUCCESS if answer else unschedulable(f"node(s) didn't satisfy plugin {plugin}")
+    raise PluginError(
+        plugin, "Filter", f"answered {answer!r}; expected True, False, a reason or a Status"
+    )
+
+
+def _row_form(plugin: Plugin, method: str) -> _RowAnswer | None:
+    """The per-node method as a call of (cycle, node), whether or not it wants the cycle."""
+    function = getattr(plugin, method, None)
+    if function is None:
+        return None
+    if len(inspect.signature(function).parameters) >= 3:
+        return lambda cycle, node: function(cycle.pod, node, cycle)
+    return lambda cycle, node: function(cycle.pod, node)
+
+
+def _each(cycle: Cycle, rows: RowSet) -> list[int]:
+    chosen: list[int] = (cycle.table.live_rows if isinstance(rows, slice) else rows).tolist()
+    return chosen

@@ -1,0 +1,42 @@
+"""What a plugin may reach beyond its arguments: the handle it is constructed with.
+
+One handle serves all plugins of one profile. The parts that do I/O (`client`, `record`) are
+for the binding points only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from stowplan.api.objects import Pod
+from stowplan.clock import Clock, SystemClock
+from stowplan.cluster.table import NodeTable
+from stowplan.framework.waiting import WaitingPods
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    """Stands in where a test or a simulation gives no effect."""
+
+
+@dataclass(slots=True)
+class Handle:
+    """The scheduler as plugins see it."""
+
+    profile: str = "default-scheduler"
+    table: NodeTable = field(default_factory=NodeTable)
+    clock: Clock = field(default_factory=SystemClock)
+    #: The process's random source; seeded, so that a run can be repeated.
+    rng: Random = field(default_factory=Random)
+    #: Pods that Permit is holding back.
+    waiting: WaitingPods = field(default_factory=WaitingPods)
+    #: `await client.bind(namespace, name, uid, node)` and the rest of the API client.
+    client: Any = None
+    #: Move pods to the active queue at once, backoff or not.
+    activate: Callable[[Iterable[Pod]], None] = _ignore
+    #: Run a function on the scheduler's loop after some seconds.
+    call_later: Callable[[float, Callable[[], None]], Any] = _ignore
+    #: Write an Event: record(pod, type=, reason=, action=, note=).
+    record: Callable[..., None] = _ignore

@@ -1,0 +1,135 @@
+"""The plugin contract.
+
+A plugin is a class with a `name` and only the extension points it needs; which points those are
+is read off its methods. Two forms exist for Filter and Score, and a plugin may have either or both:
+
+  per node    filter(pod, node) and score(pod, node), optionally with the cycle as third argument:
+              all that a ten-line plugin needs
+  columns     filter_columns(...) and score_columns(...): the whole table in, an array out
+
+A plugin that has both must give the same answer in both; the per-node form then serves what-if
+questions and explanations. The points, in the order in which they run:
+
+  pre_enqueue(pod) -> Status | None
+  less(a, b) or sort_key(queued) -> tuple          QueueSort: exactly one plugin has it
+  pre_filter(cycle) -> PreFilterResult | Status | None
+  filter / filter_columns
+  post_filter(cycle, diagnosis) -> PostFilterResult | Status
+  pre_score(cycle, rows) -> Status | None
+  score / score_columns, then normalize(cycle, scores) -> array
+  reserve(cycle, pod, node_name) -> Status | None, undone by unreserve(cycle, pod, node_name)
+  permit(cycle, pod, node_name) -> Status | (Status, timeout_s) | None
+  pre_bind(cycle, pod, node_name), bind(cycle, pod, node_name) -> Status | None   (may be async)
+  post_bind(cycle, pod, node_name) -> None                                        (may be async)
+
+Nothing here may do I/O except the three binding points. A plugin that raises fails the attempt of
+its pod, with its name in the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import msgspec
+
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.handle import Handle
+from stowplan.framework.status import Status
+from stowplan.queue.events import EventHint
+
+#: The extension points by their configuration names, and the methods that make a plugin have them.
+POINTS: dict[str, tuple[str, ...]] = {
+    "preEnqueue": ("pre_enqueue",),
+    "queueSort": ("sort_key", "less"),
+    "preFilter": ("pre_filter",),
+    "filter": ("filter_columns", "filter"),
+    "postFilter": ("post_filter",),
+    "preScore": ("pre_score",),
+    "score": ("score_columns", "score"),
+    "reserve": ("reserve", "unreserve"),
+    "permit": ("permit",),
+    "preBind": ("pre_bind",),
+    "bind": ("bind",),
+    "postBind": ("post_bind",),
+}
+
+
+class Reads(Enum):
+    """What a plugin's columns depend on besides the pod's signature; says when they go stale."""
+
+    #: The node alone: labels, taints, allocatable, ...
+    NODE = "node"
+    #: The node and the pods that stand on it.
+    PODS = "pods"
+    #: Anything: columns are never kept from one attempt to the next.
+    ANYTHING = "anything"
+
+
+class Plugin:
+    """Base class of plugins. Override what is needed; everything has a safe default."""
+
+    #: Name in configuration, messages and metrics.
+    name: ClassVar[str] = ""
+    #: Struct that types the plugin's `args`; None: the plugin takes none.
+    Args: ClassVar[type[msgspec.Struct] | None] = None
+    reads: ClassVar[Reads] = Reads.ANYTHING
+    #: Whether `filter_columns` understands an Overlay; if not, what-if rows use the per-node form.
+    overlays: ClassVar[bool] = False
+    #: What the verdict ids 1, 2, ... of `filter_columns` mean.
+    verdicts: ClassVar[tuple[Status, ...]] = ()
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        self.args = args
+        self.handle = handle
+
+    def sign(self, info: PodInfo) -> Hashable | None:
+        """What this plugin reads of the pod: equal signatures give equal columns.
+
+        None: columns are not kept.
+        """
+        return None
+
+    def events(self) -> Sequence[EventHint] | None:
+        """Cluster events that may make a pod schedulable that this plugin rejected.
+
+        None means any event.
+        """
+        return None
+
+    def verdict(self, cycle: Cycle, verdict_id: int) -> Status:
+        """What a non-zero entry of the filter column says."""
+        return self.verdicts[verdict_id - 1]
+
+    def what_if(self, cycle: Cycle, other: PodInfo, row: int, delta: int) -> None:
+        """Upstream's AddPod (+1) and RemovePod (-1): change notes for a pod that comes or goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """From PreFilter: the only nodes worth looking at. None: all of them."""
+
+    nodes: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """From PostFilter: what became of the pod that fits nowhere.
+
+    `nominated_node` None leaves the pod's nomination alone, "" clears it.
+    """
+
+    status: Status
+    nominated_node: str | None = None
+
+
+def points_of(plugin: type[Plugin]) -> frozenset[str]:
+    """The extension points that a plugin class implements."""
+    return frozenset(
+        point
+        for point, methods in POINTS.items()
+        if any(callable(getattr(plugin, method, None)) for method in methods)
+    )

@@ -1,0 +1,92 @@
+"""One profile: a scheduler name and its plugins, instantiated and sorted by extension point.
+
+Built once at start from resolved configuration (`config.merge`). One instance of a plugin serves
+all of its points. The cycle and the binding cycle read the lists; nothing changes them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stowplan.config.types import POINTS, PluginRef
+from stowplan.errors import ConfigError
+from stowplan.framework.columns import ColumnCache
+from stowplan.framework.forms import FilterStep, ScoreStep, describe
+from stowplan.framework.handle import Handle
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.registry import Registry
+
+#: All nodes are looked at unless the configuration says otherwise.
+DEFAULT_PERCENTAGE = 100
+
+
+class Profile:
+    """The plugins that serve one `schedulerName`."""
+
+    def __init__(
+        self,
+        name: str,
+        points: Mapping[str, Sequence[tuple[Plugin, int]]],
+        *,
+        percentage_of_nodes_to_score: int = DEFAULT_PERCENTAGE,
+        columns: ColumnCache | None = None,
+    ) -> None:
+        self.name = name
+        #: Upstream's meaning: 100 is all nodes, 0 a share that shrinks as the cluster grows.
+        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.columns = columns if columns is not None else ColumnCache()
+        self._points = {point: [p for p, _ in points.get(point, ())] for point in POINTS}
+        self.filters = [FilterStep(p) for p, _ in points.get("filter", ())]
+        self.scores = [ScoreStep(p, weight or 1) for p, weight in points.get("score", ())]
+        self.plugins: dict[str, Plugin] = {
+            plugin.name: plugin for point in points.values() for plugin, _ in point
+        }
+
+    def at(self, point: str) -> list[Any]:
+        """Plugins of an extension point, in running order."""
+        return self._points[point]
+
+
+def build_profile(
+    name: str,
+    points: Mapping[str, Sequence[PluginRef]],
+    *,
+    registry: Registry,
+    handle: Handle,
+    args: Mapping[str, dict[str, Any]] | None = None,
+    percentage_of_nodes_to_score: int = DEFAULT_PERCENTAGE,
+) -> Profile:
+    """Instantiate a profile's plugins. ConfigError names the plugin and the field."""
+    instances: dict[str, Plugin] = {}
+    built: dict[str, list[tuple[Plugin, int]]] = {}
+    for point, refs in points.items():
+        for ref in refs:
+            if ref.name not in instances:
+                raw = (args or {}).get(ref.name, {})
+                instances[ref.name] = make_plugin(registry.get(ref.name), raw, handle)
+            built.setdefault(point, []).append((instances[ref.name], ref.weight))
+    return Profile(name, built, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
+
+
+def make_plugin(
+    plugin: type[Plugin], raw_args: Mapping[str, Any], handle: Handle | None = None
+) -> Plugin:
+    """Construct a plugin from untyped arguments, checked against its own `Args`."""
+    where = f"pluginConfig[{plugin.name}].args"
+    if plugin.Args is None:
+        if raw_args:
+            raise ConfigError(f"plugin {plugin.name} takes no arguments", where=where)
+        return plugin(None, handle)
+    try:
+        args = msgspec.convert(dict(raw_args), plugin.Args)
+    except msgspec.ValidationError as problem:
+        raise ConfigError(str(problem), where=where) from problem
+    try:
+        return plugin(args, handle)
+    except ConfigError:
+        raise
+    except Exception as problem:
+        raise ConfigError(describe(problem), where=where) from problem

@@ -1,0 +1,16 @@
+"""DefaultBinder: tells the API server which node a pod goes to."""
+
+from __future__ import annotations
+
+from stowplan.api.objects import Pod
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Plugin
+
+
+class DefaultBinder(Plugin):
+    name = "DefaultBinder"
+
+    async def bind(self, cycle: Cycle, pod: Pod, node: str) -> None:
+        """POST the binding; its UID keeps a namesake of the pod from being bound by mistake."""
+        assert self.handle is not None
+        await self.handle.client.bind(pod.metadata.namespace, pod.metadata.name, pod.uid, node)

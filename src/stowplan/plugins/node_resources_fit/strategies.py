@@ -1,0 +1,171 @@
+"""The three scoring strategies of NodeResourcesFit, for columns and for one node.
+
+Both forms get, for each configured resource, what would be requested with the pod on the node and
+what the node offers; a resource that the node does not offer (0) does not take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from stowplan.cluster.table import Int64Array
+from stowplan.errors import ConfigError
+from stowplan.framework.integers import divide_towards_zero, percent_of, round_half_away
+from stowplan.framework.resource_spec import ResourceSpec
+
+_SHAPE_PATH = "pluginConfig[NodeResourcesFit].args.scoringStrategy.requestedToCapacityRatio.shape"
+
+
+class ShapePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Score (0 to 10) at a utilization (0 to 100)."""
+
+    utilization: int
+    score: int
+
+
+class Strategy(Protocol):
+    resources: tuple[ResourceSpec, ...]
+
+    def score_columns(
+        self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]
+    ) -> Int64Array: ...
+
+    def score(self, pairs: Sequence[tuple[int, int]]) -> int: ...
+
+
+class _WeightedAverage:
+    """LeastAllocated and MostAllocated: the mean of each resource's percentage."""
+
+    def __init__(
+        self, resources: tuple[ResourceSpec, ...], _shape: tuple[ShapePoint, ...] = ()
+    ) -> None:
+        self.resources = resources
+
+    def _column(self, requested: Int64Array, allocatable: Int64Array) -> Int64Array:
+        raise NotImplementedError
+
+    def _one(self, requested: int, allocatable: int) -> int:
+        raise NotImplementedError
+
+    def score_columns(
+        self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]
+    ) -> Int64Array:
+        total: Int64Array = np.zeros_like(requested[0])
+        weights: Int64Array = np.zeros_like(requested[0])
+        for resource, wanted, offered in zip(self.resources, requested, allocatable, strict=True):
+            total += self._column(wanted, offered) * resource.weight
+            weights += (offered != 0) * resource.weight
+        result: Int64Array = total // np.maximum(weights, 1)
+        return result
+
+    def score(self, pairs: Sequence[tuple[int, int]]) -> int:
+        total = weights = 0
+        for resource, (requested, allocatable) in zip(self.resources, pairs, strict=True):
+            if allocatable:
+                total += self._one(requested, allocatable) * resource.weight
+                weights += resource.weight
+        return total // weights if weights else 0
+
+
+class LeastAllocated(_WeightedAverage):
+    """Prefers empty nodes."""
+
+    def _column(self, requested: Int64Array, allocatable: Int64Array) -> Int64Array:
+        return percent_of(np.maximum(allocatable - requested, 0), allocatable)
+
+    def _one(self, requested: int, allocatable: int) -> int:
+        return max(allocatable - requested, 0) * 100 // allocatable
+
+
+class MostAllocated(_WeightedAverage):
+    """Prefers full nodes."""
+
+    def _column(self, requested: Int64Array, allocatable: Int64Array) -> Int64Array:
+        return percent_of(np.minimum(requested, allocatable), allocatable)
+
+    def _one(self, requested: int, allocatable: int) -> int:
+        return min(requested, allocatable) * 100 // allocatable
+
+
+class RequestedToCapacityRatio:
+    """Scores utilization by a broken line; resources that score 0 drop out with their weight."""
+
+    def __init__(self, resources: tuple[ResourceSpec, ...], shape: tuple[ShapePoint, ...]) -> None:
+        _check_shape(shape)
+        self.resources = resources
+        # Configured scores go to 10, node scores to 100.
+        self._points = [(point.utilization, point.score * 10) for point in shape]
+        self._by_utilization = np.array([self._line(u) for u in range(101)], np.int64)
+
+    def _line(self, utilization: int) -> int:
+        """The broken line at one utilization, divided as Go divides."""
+        previous = self._points[0]
+        for x1, y1 in self._points:
+            if utilization <= x1:
+                x0, y0 = previous
+                if x1 == x0:
+                    return y1
+                rise = np.array([(y1 - y0) * (utilization - x0)], np.int64)
+                return y0 + int(divide_towards_zero(rise, x1 - x0)[0])
+            previous = (x1, y1)
+        return self._points[-1][1]
+
+    def score_columns(
+        self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]
+    ) -> Int64Array:
+        total: Int64Array = np.zeros_like(requested[0])
+        weights: Int64Array = np.zeros_like(requested[0])
+        for resource, wanted, offered in zip(self.resources, requested, allocatable, strict=True):
+            used = np.where(wanted > offered, 100, percent_of(np.minimum(wanted, offered), offered))
+            scores = np.where(offered == 0, 0, self._by_utilization[used])
+            counts = scores > 0
+            total += np.where(counts, scores, 0) * resource.weight
+            weights += counts * resource.weight
+        return round_half_away(total / np.maximum(weights, 1))
+
+    def score(self, pairs: Sequence[tuple[int, int]]) -> int:
+        total = weights = 0
+        for resource, (requested, allocatable) in zip(self.resources, pairs, strict=True):
+            if not allocatable:
+                continue
+            over = requested > allocatable
+            used = 100 if over else requested * 100 // allocatable
+            scored = self._line(used)
+            if scored > 0:
+                total += scored * resource.weight
+                weights += resource.weight
+        # Both are non-negative, so half away from zero is half up.
+        return (2 * total + weights) // (2 * weights) if weights else 0
+
+
+STRATEGIES: dict[str, type[LeastAllocated | MostAllocated | RequestedToCapacityRatio]] = {
+    "LeastAllocated": LeastAllocated,
+    "MostAllocated": MostAllocated,
+    "RequestedToCapacityRatio": RequestedToCapacityRatio,
+}
+
+
+def _check_shape(shape: tuple[ShapePoint, ...]) -> None:
+    if not shape:
+        raise ConfigError("Required value: at least one point must be specified", where=_SHAPE_PATH)
+    for index, point in enumerate(shape):
+        where = f"{_SHAPE_PATH}[{index}]"
+        if not 0 <= point.utilization <= 100:
+            raise ConfigError(
+                f"Invalid value: {point.utilization}: not in valid range [0-100]",
+                where=f"{where}.utilization",
+            )
+        if not 0 <= point.score <= 10:
+            raise ConfigError(
+                f"Invalid value: {point.score}: not in valid range [0-10]", where=f"{where}.score"
+            )
+        if index and point.utilization <= shape[index - 1].utilization:
+            raise ConfigError(
+                f"Invalid value: {point.utilization}: utilization values must be sorted in "
+                "increasing order",
+                where=f"{where}.utilization",
+            )

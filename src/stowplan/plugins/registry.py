@@ -1,0 +1,34 @@
+"""The in-tree plugins."""
+
+from __future__ import annotations
+
+from stowplan.framework.registry import Registry
+from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.node_name import NodeName
+from stowplan.plugins.node_number import NodeNumber
+from stowplan.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from stowplan.plugins.node_resources_fit import NodeResourcesFit
+from stowplan.plugins.node_unschedulable import NodeUnschedulable
+from stowplan.plugins.priority_sort import PrioritySort
+from stowplan.plugins.random_choice import RandomFilter, RandomScore
+from stowplan.plugins.scheduling_gates import SchedulingGates
+from stowplan.plugins.taint_toleration import TaintToleration
+
+IN_TREE = (
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
+    DefaultBinder,
+    RandomFilter,
+    RandomScore,
+    NodeNumber,
+)
+
+
+def in_tree_registry() -> Registry:
+    """A registry with everything that ships with Stowplan."""
+    return Registry(IN_TREE)

@@ -1,0 +1,29 @@
+"""SchedulingGates: a pod with gates does not enter the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stowplan.api.objects import Pod
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.status import Status, unresolvable
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+
+
+class SchedulingGates(Plugin):
+    name = "SchedulingGates"
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        gates = pod.spec.scheduling_gates
+        if not gates:
+            return None
+        names = " ".join(gate.name for gate in gates)
+        return unresolvable(f"waiting for scheduling gates: [{names}]")
+
+    def events(self) -> Sequence[EventHint]:
+        eliminated = ClusterEvent("Pod", ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        return (EventHint(eliminated, _own_gates_gone),)
+
+
+def _own_gates_gone(pod: Pod, _old: object, new: object) -> Hint:
+    return Hint.QUEUE if isinstance(new, Pod) and new.uid == pod.uid else Hint.SKIP

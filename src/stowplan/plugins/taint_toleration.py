@@ -1,0 +1,95 @@
+"""TaintToleration: keeps pods off nodes whose taints they do not tolerate.
+
+Nodes with the same taints share a taint class, so tolerations are matched once a class, not once
+a node; the column is a look-up by class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from stowplan.api.objects import Node, Pod, Taint
+from stowplan.api.tolerations import find_untolerated, tolerates
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.table import Int32Array, Int64Array
+from stowplan.cluster.views import NodeView, Overlay
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import RowSet
+from stowplan.framework.integers import default_normalize
+from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.status import Status, unresolvable
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+
+_UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
+_HARD = ("NoSchedule", "NoExecute")
+_SOFT = "PreferNoSchedule"
+
+
+class TaintToleration(Plugin):
+    name = "TaintToleration"
+    reads = Reads.NODE
+    overlays = True
+    verdicts = (_UNTOLERATED,)
+
+    def sign(self, info: PodInfo) -> Hashable:
+        return info.pod.spec.tolerations or ()
+
+    def filter_columns(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
+    ) -> None:
+        table, pod = cycle.table, cycle.pod
+        by_class = np.array(
+            [not _fits(pod, taints) for taints in table.taint_classes.values], np.int32
+        )
+        out[rows] = by_class[table.taint_class[rows]]
+
+    def filter(self, pod: Pod, node: NodeView) -> Status | None:
+        return None if _fits(pod, node.taints) else _UNTOLERATED
+
+    def pre_score(self, cycle: Cycle, rows: object) -> None:
+        """Upstream never skips here: a pod on untainted nodes scores 100 everywhere."""
+
+    def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
+        table, pod = cycle.table, cycle.pod
+        by_class = np.array(
+            [_disliked(pod, taints) for taints in table.taint_classes.values], np.int64
+        )
+        out[rows] = by_class[table.taint_class[rows]]
+
+    def score(self, pod: Pod, node: NodeView) -> int:
+        return _disliked(pod, node.taints)
+
+    def normalize(self, cycle: Cycle, scores: Int64Array) -> Int64Array:
+        return default_normalize(scores, reverse=True)
+
+    def events(self) -> Sequence[EventHint]:
+        node = ClusterEvent("Node", ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
+        pod = ClusterEvent("Pod", ActionType.UPDATE_POD_TOLERATION)
+        return (EventHint(node, _became_tolerable), EventHint(pod, _own_pod))
+
+
+def _fits(pod: Pod, taints: Sequence[Taint]) -> bool:
+    return not taints or find_untolerated(taints, pod.spec.tolerations or (), _HARD) is None
+
+
+def _disliked(pod: Pod, taints: Sequence[Taint]) -> int:
+    """How many soft taints the pod does not tolerate."""
+    tolerations = [t for t in pod.spec.tolerations or () if t.effect in ("", _SOFT)]
+    return sum(
+        taint.effect == _SOFT and not any(tolerates(t, taint) for t in tolerations)
+        for taint in taints
+    )
+
+
+def _became_tolerable(pod: Pod, old: object, new: object) -> Hint:
+    if not isinstance(new, Node):
+        return Hint.QUEUE
+    was_tolerable = isinstance(old, Node) and _fits(pod, old.spec.taints or ())
+    fits = _fits(pod, new.spec.taints or ())
+    return Hint.QUEUE if fits and not was_tolerable else Hint.SKIP
+
+
+def _own_pod(pod: Pod, _old: object, new: object) -> Hint:
+    return Hint.QUEUE if isinstance(new, Pod) and new.uid == pod.uid else Hint.SKIP
