@@ -1,0 +1,124 @@
+"""Admission: what needs other objects to be decided. Priority, namespaces, node taints."""
+
+from __future__ import annotations
+
+from stowplan.apiserver.history import Json
+from stowplan.apiserver.kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
+from stowplan.apiserver.statuses import Cause, forbidden, not_found
+from stowplan.apiserver.store import Store
+
+SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+SYSTEM_PRIORITIES = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another"
+        " node if necessary.",
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def admit_create(kind: Kind, obj: Json, store: Store) -> None:
+    if kind.namespaced:
+        _admit_namespace(kind, obj, store)
+    if kind is PODS:
+        _admit_priority(obj, store)
+    elif kind is NODES:
+        _taint_new_node(obj)
+
+
+def admit_update(kind: Kind, obj: Json, old: Json, subresource: str) -> None:
+    """Nothing that we admit on creation may change later; validation refuses it."""
+
+
+def _admit_namespace(kind: Kind, obj: Json, store: Store) -> None:
+    name = obj["metadata"]["namespace"]
+    namespace = store.get(NAMESPACES, "", name)
+    if namespace is None:
+        raise not_found(NAMESPACES, name)
+    if "deletionTimestamp" in namespace.object["metadata"]:
+        why = f"unable to create new content in namespace {name} because it is being terminated"
+        cause = Cause(
+            "metadata.namespace", f"namespace {name} is being terminated", "NamespaceTerminating"
+        )
+        raise forbidden(kind, obj["metadata"].get("name", ""), why, (cause,))
+
+
+def _admit_priority(pod: Json, store: Store) -> None:
+    """spec.priority is the number behind priorityClassName, never the client's own."""
+    spec = pod["spec"]
+    name = spec.get("priorityClassName", "")
+    if not name:
+        default = _default_class(store)
+        if default is not None:
+            spec["priorityClassName"] = name = default["metadata"]["name"]
+    policy, value = "PreemptLowerPriority", 0
+    if name:
+        record = store.get(PRIORITY_CLASSES, "", name)
+        if record is None:
+            raise forbidden(
+                PODS,
+                pod["metadata"].get("name", ""),
+                f"no PriorityClass with name {name} was found",
+            )
+        value = record.object.get("value", 0)
+        policy = record.object.get("preemptionPolicy", policy)
+    if spec.get("priority", value) != value:
+        raise forbidden(
+            PODS,
+            pod["metadata"].get("name", ""),
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod"
+            f" spec; priority admission controller computed {value} from the given PriorityClass"
+            " name",
+        )
+    spec["priority"] = value
+    if spec.get("preemptionPolicy", policy) != policy:
+        raise forbidden(
+            PODS,
+            pod["metadata"].get("name", ""),
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be"
+            f" provided in pod spec; priority admission controller computed {policy} from the"
+            " given PriorityClass name",
+        )
+    spec["preemptionPolicy"] = policy
+
+
+def _default_class(store: Store) -> Json | None:
+    """The global default; of several the one with the smallest value."""
+    found: Json | None = None
+    for record in store.records(PRIORITY_CLASSES):
+        candidate = record.object
+        if candidate.get("globalDefault") and (
+            found is None or candidate.get("value", 0) < found.get("value", 0)
+        ):
+            found = candidate
+    return found
+
+
+def _taint_new_node(node: Json) -> None:
+    """TaintNodesByCondition: a new node is closed until the node controller sees it ready."""
+    taints = node["spec"].setdefault("taints", [])
+    if not any(
+        taint.get("key") == NOT_READY["key"] and taint.get("effect") == NOT_READY["effect"]
+        for taint in taints
+    ):
+        taints.append(dict(NOT_READY))
+
+
+def first_objects() -> list[tuple[Kind, Json]]:
+    """What every cluster has from the start."""
+    objects: list[tuple[Kind, Json]] = [
+        (NAMESPACES, {"metadata": {"name": name}}) for name in SYSTEM_NAMESPACES
+    ]
+    for name, (value, description) in SYSTEM_PRIORITIES.items():
+        priority_class = {
+            "metadata": {"name": name},
+            "value": value,
+            "description": description,
+        }
+        objects.append((PRIORITY_CLASSES, priority_class))
+    return objects

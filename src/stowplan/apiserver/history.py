@@ -1,0 +1,155 @@
+"""What happened to the objects of one kind, so that watches can start in the past.
+
+A `Record` is one version of an object: never changed, encoded at most once for all readers.
+A `Change` is one write. `History` keeps the last changes and knows what it has forgotten; a
+`Subscription` hands new changes to one reader and wakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from stowplan.apiserver.statuses import too_old
+
+Json: TypeAlias = dict[str, Any]
+ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Record:
+    """One version of one object. `object` must not be mutated by anyone.
+
+    `twin` is the same event in the other API group, once somebody has asked for it.
+    """
+
+    __slots__ = ("_encoded", "object", "twin", "version")
+
+    def __init__(self, object_: Json, version: int) -> None:
+        self.object = object_
+        self.version = version
+        self.twin: Record | None = None
+        self._encoded: bytes | None = None
+
+    @property
+    def encoded(self) -> bytes:
+        if self._encoded is None:
+            self._encoded = _encode(self.object)
+        return self._encoded
+
+    @property
+    def key(self) -> tuple[str, str]:
+        metadata = self.object["metadata"]
+        return metadata.get("namespace", ""), metadata["name"]
+
+
+class Change:
+    """One write. `previous` is None for ADDED; for DELETED `record` is the last state."""
+
+    __slots__ = ("_previous_at_version", "previous", "record", "type", "version")
+
+    def __init__(self, type_: ChangeType, record: Record, previous: Record | None) -> None:
+        self.type = type_
+        self.record = record
+        self.previous = previous
+        self.version = record.version
+        self._previous_at_version: Record | None = None
+
+    @property
+    def left(self) -> Record:
+        """What a selector that lost the object is shown: the old state at the new version."""
+        if self._previous_at_version is None:
+            assert self.previous is not None
+            old = self.previous.object
+            metadata = {**old["metadata"], "resourceVersion": str(self.version)}
+            self._previous_at_version = Record({**old, "metadata": metadata}, self.version)
+        return self._previous_at_version
+
+
+class Subscription:
+    """A reader's inbox. `drop()` ends it; a reader that is too slow is dropped too."""
+
+    LIMIT = 100_000
+
+    def __init__(self, on_close: Callable[[Subscription], None]) -> None:
+        self._pending: list[Change] = []
+        self._wakeup = asyncio.Event()
+        self._on_close = on_close
+        self.dropped = False
+
+    def push(self, change: Change) -> None:
+        self._pending.append(change)
+        if len(self._pending) > self.LIMIT:
+            self.drop()
+        else:
+            self._wakeup.set()
+
+    def take(self) -> list[Change]:
+        """Everything new, without waiting."""
+        taken, self._pending = self._pending, []
+        if not self.dropped:
+            self._wakeup.clear()
+        return taken
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Returns when there is something to take, when dropped, or after the time given."""
+        if self._wakeup.is_set():
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wakeup.wait()
+        except TimeoutError:
+            pass
+
+    def drop(self) -> None:
+        self.dropped = True
+        self._pending.clear()
+        self._wakeup.set()
+
+    def close(self) -> None:
+        self._on_close(self)
+
+
+class History:
+    """The last `size` changes of one kind, oldest first."""
+
+    def __init__(self, size: int, version: int) -> None:
+        self._changes: deque[Change] = deque()
+        self._size = size
+        self._forgotten = version
+        self._subscriptions: set[Subscription] = set()
+
+    def append(self, change: Change) -> None:
+        self._changes.append(change)
+        if len(self._changes) > self._size:
+            self._forgotten = self._changes.popleft().version
+        for subscription in self._subscriptions:
+            subscription.push(change)
+
+    def since(self, version: int) -> list[Change]:
+        """The changes after that version; Expired when some of them are forgotten."""
+        if version < self._forgotten:
+            raise too_old(version, self._forgotten)
+        found: list[Change] = []
+        for change in reversed(self._changes):
+            if change.version <= version:
+                break
+            found.append(change)
+        found.reverse()
+        return found
+
+    def compact(self, version: int) -> None:
+        """Forget everything up to that version."""
+        while self._changes and self._changes[0].version <= version:
+            self._changes.popleft()
+        self._forgotten = max(self._forgotten, version)
+
+    def subscribe(self) -> Subscription:
+        subscription = Subscription(self._subscriptions.discard)
+        self._subscriptions.add(subscription)
+        return subscription

@@ -1,0 +1,188 @@
+"""HTTP verbs on resources: reads the query and the body, calls the right part, writes the answer.
+
+Everything a client can get wrong ends as an `ApiError`, which `server` turns into a Status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from stowplan.apiserver.deletion import Deleter
+from stowplan.apiserver.history import Json, Record
+from stowplan.apiserver.kinds import (
+    BINDINGS,
+    SELF_SUBJECT_ACCESS_REVIEWS,
+    Kind,
+)
+from stowplan.apiserver.negotiation import Wanted, decode_body, encode, wanted
+from stowplan.apiserver.paths import Target
+from stowplan.apiserver.pod_actions import PodActions
+from stowplan.apiserver.reading import Reader, encoded_list, selector_of
+from stowplan.apiserver.statuses import bad_request, details_of, method_not_allowed, success
+from stowplan.apiserver.store import Store
+from stowplan.apiserver.strategies import DELETED_OBJECT_RETURNED
+from stowplan.apiserver.watching import Watches
+from stowplan.apiserver.writing import Writer, is_apply
+
+_TRUE = ("1", "true", "True", "t", "T", "TRUE")
+
+
+class Rest:
+    """The resource endpoints over one store."""
+
+    def __init__(self, store: Store, *, bookmark_interval_s: float = 60.0) -> None:
+        self.store = store
+        self.reader = Reader(store)
+        self.watches = Watches(store, self.reader, bookmark_interval_s=bookmark_interval_s)
+        self.deleter = Deleter(store)
+        self.writer = Writer(store, self.deleter)
+        self.pods = PodActions(store, self.deleter)
+
+    async def handle(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        query = request.query
+        want = wanted(request.headers.get("Accept", ""))
+        method = request.method
+        if method in ("GET", "HEAD"):
+            return await self._read(request, target, query, want)
+        body = await request.read()
+        content_type = request.headers.get("Content-Type", "")
+        dry_run = _dry_run(query)
+        if method == "POST":
+            return self._post(target, decode_body(content_type, body), want, query, dry_run)
+        if method == "DELETE":
+            return self._delete(target, _delete_options(content_type, body, query), want, query)
+        if not target.name or not target.kind.stored:
+            raise method_not_allowed()
+        if method == "PUT":
+            sent = decode_body(content_type, body)
+            record, created = self.writer.update(target, sent, dry_run=dry_run)
+            return self._answer(target.kind, record, want, query, 201 if created else 200)
+        if method == "PATCH":
+            return self._patch(target, content_type, body, want, query, dry_run)
+        raise method_not_allowed()
+
+    async def _read(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], want: Wanted
+    ) -> web.StreamResponse:
+        if not target.kind.stored or target.subresource in ("binding", "eviction"):
+            raise method_not_allowed()
+        if target.watch or query.get("watch", "") in _TRUE:
+            return await self.watches.serve(request, target, query, want)
+        if target.name:
+            return _response(self.reader.get(target, query, want), want)
+        return _response(self.reader.list_objects(target, query, want), want)
+
+    def _post(
+        self, target: Target, sent: Json, want: Wanted, query: Mapping[str, str], dry_run: bool
+    ) -> web.Response:
+        kind = target.kind
+        if kind is SELF_SUBJECT_ACCESS_REVIEWS:
+            return _response(encode({**sent, "status": {"allowed": True}}, want.media), want, 201)
+        if kind is BINDINGS or target.subresource == "binding":
+            self.pods.bind(target.namespace, target.name, sent, dry_run=dry_run)
+            return _response(encode(success(code=201), want.media), want, 201)
+        if target.subresource == "eviction":
+            self.pods.evict(target.namespace, target.name, sent, dry_run=dry_run)
+            return _response(encode(success(code=201), want.media), want, 201)
+        if target.name or target.all_namespaces:
+            raise method_not_allowed()
+        record = self.writer.create(target, sent, dry_run=dry_run)
+        return self._answer(kind, record, want, query, 201)
+
+    def _patch(
+        self,
+        target: Target,
+        content_type: str,
+        body: bytes,
+        want: Wanted,
+        query: Mapping[str, str],
+        dry_run: bool,
+    ) -> web.Response:
+        created = False
+        if is_apply(content_type):
+            record, created = self.writer.apply(
+                target,
+                body,
+                field_manager=query.get("fieldManager", ""),
+                force=query.get("force", "") in _TRUE,
+                dry_run=dry_run,
+            )
+        else:
+            record = self.writer.patch(target, content_type, body, dry_run=dry_run)
+        return self._answer(target.kind, record, want, query, 201 if created else 200)
+
+    def _delete(
+        self, target: Target, options: Json, want: Wanted, query: Mapping[str, str]
+    ) -> web.Response:
+        kind = target.kind
+        dry_run = bool(options.get("dryRun"))
+        if target.subresource or not kind.stored:
+            raise method_not_allowed()
+        if not target.name:
+            return self._delete_collection(target, options, want, query, dry_run)
+        current = self.store.require(kind, target.namespace, target.name)
+        record, gone = self.deleter.delete(kind, current, options, dry_run=dry_run)
+        if gone and kind.plural not in DELETED_OBJECT_RETURNED:
+            details = details_of(kind, target.name, uid=current.object["metadata"]["uid"])
+            return _response(encode(success(details), want.media), want)
+        return self._answer(kind, record, want, query, 200)
+
+    def _delete_collection(
+        self,
+        target: Target,
+        options: Json,
+        want: Wanted,
+        query: Mapping[str, str],
+        dry_run: bool,
+    ) -> web.Response:
+        kind = target.kind
+        if "deletecollection" not in kind.verbs or target.all_namespaces:
+            raise method_not_allowed()
+        selects = selector_of(target, query)
+        deleted = [
+            self.deleter.delete(kind, record, options, dry_run=dry_run)[0]
+            for record in self.store.records(kind, target.namespace)
+            if selects is None or selects(record.object)
+        ]
+        meta = {"resourceVersion": str(self.store.version)}
+        return _response(encoded_list(kind, deleted, meta), want)
+
+    def _answer(
+        self, kind: Kind, record: Record, want: Wanted, query: Mapping[str, str], code: int
+    ) -> web.Response:
+        return _response(self.reader.show(kind, record, want, query), want, code)
+
+
+def _response(body: bytes, want: Wanted, code: int = 200) -> web.Response:
+    return web.Response(body=body, status=code, headers={"Content-Type": want.media})
+
+
+def _dry_run(query: Mapping[str, str]) -> bool:
+    value = query.get("dryRun", "")
+    if value not in ("", "All"):
+        raise bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
+    return value == "All"
+
+
+def _delete_options(content_type: str, body: bytes, query: Mapping[str, str]) -> Json:
+    """From the body, or from the query as kubectl's older versions and curl send them."""
+    options: Json = {}
+    if body.strip():
+        options = decode_body(content_type, body)
+        kind = options.get("kind", "DeleteOptions")
+        if kind != "DeleteOptions":
+            raise bad_request(f"the body of a deletion must be DeleteOptions, not {kind}")
+    grace = query.get("gracePeriodSeconds", "")
+    if grace:
+        try:
+            options["gracePeriodSeconds"] = int(grace)
+        except ValueError:
+            raise bad_request(f'gracePeriodSeconds must be a number, not "{grace}"') from None
+    grace_sent = options.get("gracePeriodSeconds")
+    if grace_sent is not None and not isinstance(grace_sent, int):
+        raise bad_request("gracePeriodSeconds must be a number")
+    if _dry_run(query):
+        options["dryRun"] = ["All"]
+    return options

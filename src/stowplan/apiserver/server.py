@@ -1,0 +1,213 @@
+"""The embedded API server as one object: `start`, `url`, `stop`, and the hooks that tests need.
+
+    server = ApiServer()
+    await server.start()
+    ...
+    await server.stop()
+
+Plain HTTP on loopback. Everything lives in the process: when it ends, the cluster is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from contextlib import suppress
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from stowplan.apiserver import admission, faults
+from stowplan.apiserver.discovery import discovery_document
+from stowplan.apiserver.history import Json
+from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
+from stowplan.apiserver.openapi import openapi_document
+from stowplan.apiserver.paths import Target, parse_path
+from stowplan.apiserver.rest import Rest
+from stowplan.apiserver.statuses import Failure, no_such_path, status_of
+from stowplan.apiserver.store import Store
+from stowplan.clock import Clock
+from stowplan.errors import ApiError
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
+
+GIT_VERSION = "v1.36.3"
+MAX_BODY = 3 * 1024 * 1024
+_VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": GIT_VERSION,
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "cpython",
+    "platform": "linux/amd64",
+}
+_HEALTH = ("/healthz", "/livez", "/readyz")
+
+
+class ApiServer:
+    """An in-memory Kubernetes API server."""
+
+    def __init__(
+        self,
+        *,
+        history_size: int = 10_000,
+        bookmark_interval_s: float = 60.0,
+        kubelet: KubeletOptions | None = None,
+        token: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        self.store = Store(history_size=history_size, clock=clock)
+        self.rest = Rest(self.store, bookmark_interval_s=bookmark_interval_s)
+        self.faults: list[faults.Fault] = []
+        self.requests = 0
+        self._kubelet_options = kubelet or KubeletOptions()
+        self._token = token
+        self._runner: web.ServerRunner | None = None
+        self._kubelet: asyncio.Task[None] | None = None
+        self._host = ""
+        self.port = 0
+        for kind, obj in admission.first_objects():
+            self.create(kind.group, kind.version, kind.plural, obj)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self._host}:{self.port}"
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        # The watch streams end by themselves on shutdown: see `stop`.
+        runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, host, port, backlog=1024)
+        try:
+            await site.start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        self._host = host
+        self.port = runner.addresses[0][1]
+        if self._kubelet_options.enabled:
+            kubelet = Kubelet(self.store, self.rest.deleter, self._kubelet_options)
+            self._kubelet = asyncio.create_task(kubelet.run(), name="pretend-kubelet")
+        log.info("Serving the embedded API", extra=kv(url=self.url))
+
+    async def stop(self) -> None:
+        """Ends the watches, the kubelet and the listener. The objects stay readable."""
+        if self._kubelet is not None:
+            self._kubelet.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._kubelet
+            self._kubelet = None
+        self.drop_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def create(
+        self, group: str, version: str, plural: str, obj: Json, *, namespace: str = ""
+    ) -> Json:
+        """Creates an object without HTTP, with defaults, admission and validation."""
+        prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        place = f"/namespaces/{namespace}" if namespace else ""
+        target = parse_path(f"{prefix}{place}/{plural}")
+        if target is None:
+            raise no_such_path()
+        return self.rest.writer.create(target, obj).object
+
+    def drop_watches(self) -> int:
+        """Closes all watch streams; clients have to reconnect. The number that were open."""
+        return self.rest.watches.drop_all()
+
+    def compact(self) -> None:
+        """Forgets the history: watches and continue tokens from before get a 410."""
+        self.store.compact()
+
+    def kubeconfig(self) -> str:
+        user = {"token": self._token} if self._token else {}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "stowplan", "cluster": {"server": self.url}}],
+            "users": [{"name": "stowplan", "user": user}],
+            "contexts": [
+                {"name": "stowplan", "context": {"cluster": "stowplan", "user": "stowplan"}}
+            ],
+            "current-context": "stowplan",
+        }
+        text: str = yaml.safe_dump(config, sort_keys=False)
+        return text
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests += 1
+        try:
+            self._authenticate(request)
+            fault = faults.match(self.faults, request) if self.faults else None
+            if fault is None:
+                return await self._answer(request)
+            await faults.before(fault, request)
+            response = await self._answer(request)
+            await faults.after(fault, request)
+            return response
+        except ApiError as error:
+            return _failure(error)
+        except Exception as error:
+            log.exception("Request failed", extra=kv(method=request.method, path=request.path))
+            cause = {"message": f"{type(error).__name__}: {error}"}
+            return _failure(
+                Failure(500, f"Internal error occurred: {error}", details={"causes": [cause]})
+            )
+
+    def _authenticate(self, request: web.BaseRequest) -> None:
+        if not self._token:
+            return
+        sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(sent.encode(), self._token.encode()):
+            raise Failure(401, "Unauthorized")
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        target = parse_path(path)
+        if target is not None:
+            return await self._serve(request, target)
+        return self._static(path.rstrip("/"), request)
+
+    async def _serve(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return await self.rest.handle(request, target)
+
+    @staticmethod
+    def _static(path: str, request: web.BaseRequest) -> web.Response:
+        if path.startswith(_HEALTH):
+            return web.Response(text="ok")
+        if path == "/version":
+            return _json(_VERSION)
+        found = discovery_document(path, request.headers.get("Accept", ""))
+        if found is not None:
+            body = msgspec.json.encode(found.body)
+            return web.Response(body=body, headers={"Content-Type": found.content_type})
+        document = openapi_document(path)
+        if document is not None:
+            return web.Response(body=document[1], headers={"Content-Type": document[0]})
+        raise no_such_path()
+
+
+def _json(value: object, code: int = 200) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(value), status=code, headers={"Content-Type": "application/json"}
+    )
+
+
+def _failure(error: ApiError) -> web.Response:
+    response = _json(status_of(error), error.status)
+    retry = (getattr(error, "details", None) or {}).get("retryAfterSeconds")
+    if retry is not None:
+        response.headers["Retry-After"] = str(retry)
+    return response

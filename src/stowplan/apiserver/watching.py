@@ -1,0 +1,224 @@
+"""Watch streams: one coroutine a watch, fed by the store, batching what is ready into one write.
+
+An event is the cached encoding of its object between two constants, so a hundred watchers of the
+same change cost one encoding. Only selectors, Tables and metadata views look into objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from aiohttp import web
+
+from stowplan.apiserver import events
+from stowplan.apiserver.history import Change, Json, Record, Subscription
+from stowplan.apiserver.kinds import Kind
+from stowplan.apiserver.negotiation import Wanted
+from stowplan.apiserver.paths import Target
+from stowplan.apiserver.reading import Reader, parse_version, partial_metadata, selector_of
+from stowplan.apiserver.selection import Predicate
+from stowplan.apiserver.statuses import Failure, status_of
+from stowplan.apiserver.store import Store
+
+MIN_REQUEST_TIMEOUT_S = 1800.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Watches:
+    """Serves watch requests; `drop_all` ends the open ones as a restart would."""
+
+    def __init__(self, store: Store, reader: Reader, *, bookmark_interval_s: float) -> None:
+        self._store = store
+        self._reader = reader
+        self._bookmark_interval_s = bookmark_interval_s
+        self._open: set[Subscription] = set()
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    def drop_all(self) -> int:
+        dropped = list(self._open)
+        for subscription in dropped:
+            subscription.drop()
+        return len(dropped)
+
+    async def serve(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], want: Wanted
+    ) -> web.StreamResponse:
+        stream = _Stream(self._reader, target, query, want)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.headers["Cache-Control"] = "no-cache, private"
+        response.enable_chunked_encoding()
+        # Subscribe before reading the state: nothing awaits in between, so nothing is missed.
+        subscription = self._store.subscribe(target.kind)
+        self._open.add(subscription)
+        try:
+            first = self._first(stream, target, query)
+            await response.prepare(request)
+            if first:
+                await response.write(first)
+            if not stream.failed:
+                await self._follow(stream, subscription, response)
+        except (ConnectionResetError, asyncio.CancelledError):
+            if not subscription.dropped:
+                raise
+        finally:
+            self._open.discard(subscription)
+            subscription.close()
+        return response
+
+    def _first(self, stream: _Stream, target: Target, query: Mapping[str, str]) -> bytes:
+        """What a new watch is sent at once: the state, or the changes since its version."""
+        text = query.get("resourceVersion", "")
+        version = parse_version(text)
+        send_initial = query.get("sendInitialEvents", "")
+        if stream.with_initial_events(send_initial, text, version):
+            lines = [
+                stream.line("ADDED", events.view(target.kind, record))
+                for record in self._store.records(target.kind, target.namespace)
+                if stream.selects(events.view(target.kind, record))
+            ]
+            if send_initial and stream.bookmarks:
+                lines.append(stream.bookmark(self._store.version, initial_events_end=True))
+            stream.version = self._store.version
+            return b"".join(lines)
+        stream.version = version if text else self._store.version
+        try:
+            changes = self._store.changes_since(target.kind, stream.version)
+        except Failure as error:
+            stream.failed = True
+            return stream.error(error)
+        return stream.lines(changes)
+
+    async def _follow(
+        self, stream: _Stream, subscription: Subscription, response: web.StreamResponse
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + stream.timeout_s
+        next_bookmark = loop.time() + self._bookmark_interval_s
+        while not subscription.dropped:
+            until = min(end, next_bookmark) if stream.bookmarks else end
+            await subscription.wait(max(0.0, until - loop.time()))
+            lines = stream.lines(subscription.take())
+            now = loop.time()
+            if stream.bookmarks and now >= next_bookmark:
+                lines += stream.bookmark(self._store.version)
+                next_bookmark = now + self._bookmark_interval_s
+            if lines:
+                await response.write(lines)
+            if now >= end:
+                return
+
+
+class _Stream:
+    """One watch: what it selects, how far it is, and how it writes an event."""
+
+    def __init__(
+        self, reader: Reader, target: Target, query: Mapping[str, str], want: Wanted
+    ) -> None:
+        self._reader = reader
+        self._kind: Kind = target.kind
+        self._namespace = target.namespace
+        self._query = query
+        self._want = want
+        self._predicate: Predicate | None = selector_of(target, query)
+        self._columns_sent = False
+        self.version = 0
+        self.failed = False
+        self.bookmarks = query.get("allowWatchBookmarks", "") in ("1", "true")
+        asked = query.get("timeoutSeconds", "")
+        self.timeout_s = (
+            float(asked)
+            if asked.isdecimal() and asked != "0"
+            else MIN_REQUEST_TIMEOUT_S * (1 + random.random())
+        )
+
+    def with_initial_events(self, send_initial: str, text: str, version: int) -> bool:
+        match = self._query.get("resourceVersionMatch", "")
+        if send_initial and match != "NotOlderThan":
+            raise _watch_option_error(
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting"
+                " resourceVersionMatch to NotOlderThan"
+            )
+        if match and not send_initial:
+            raise _watch_option_error(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch"
+                " unless sendInitialEvents is provided"
+            )
+        if send_initial:
+            return send_initial in ("1", "true")
+        return not text or version == 0
+
+    def selects(self, record: Record) -> bool:
+        if self._namespace and record.key[0] != self._namespace:
+            return False
+        return self._predicate is None or self._predicate(record.object)
+
+    def lines(self, changes: Iterable[Change]) -> bytes:
+        return b"".join([self._change(change) for change in changes])
+
+    def _change(self, change: Change) -> bytes:
+        if change.version <= self.version:
+            return b""
+        self.version = change.version
+        record = events.view(self._kind, change.record)
+        if self._namespace and record.key[0] != self._namespace:
+            return b""
+        if self._predicate is None:
+            return self.line(change.type, record)
+        if change.type == "DELETED":
+            return self.line("DELETED", record) if self._predicate(record.object) else b""
+        now = self._predicate(record.object)
+        before = change.previous is not None and self._predicate(
+            events.view(self._kind, change.previous).object
+        )
+        if now:
+            return self.line("MODIFIED" if before else "ADDED", record)
+        if before:
+            return self.line("DELETED", events.view(self._kind, change.left))
+        return b""
+
+    def line(self, type_: str, record: Record) -> bytes:
+        match self._want.form:
+            case "table":
+                body = msgspec.json.encode(self._table(record.object))
+            case "metadata":
+                body = msgspec.json.encode(partial_metadata(record.object))
+            case _:
+                body = record.encoded
+        return b'{"type":"%s","object":%s}\n' % (type_.encode(), body)
+
+    def _table(self, obj: Json) -> Json:
+        meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        table = self._reader.table(self._kind, [obj], meta, self._query)
+        if self._columns_sent:  # the columns are told once a stream
+            table["columnDefinitions"] = None
+        self._columns_sent = True
+        return table
+
+    def bookmark(self, version: int, *, initial_events_end: bool = False) -> bytes:
+        metadata: Json = {"resourceVersion": str(version), "creationTimestamp": None}
+        if initial_events_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        obj: Json = {
+            "kind": self._kind.kind,
+            "apiVersion": self._kind.api_version,
+            "metadata": metadata,
+        }
+        if self._want.form == "table":
+            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+            obj |= {"columnDefinitions": None, "rows": None}
+        elif self._want.form == "metadata":
+            obj = partial_metadata(obj)
+        return b'{"type":"BOOKMARK","object":%s}\n' % msgspec.json.encode(obj)
+
+    def error(self, failure: Failure) -> bytes:
+        return b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(status_of(failure))
+
+
+def _watch_option_error(text: str) -> Failure:
+    return Failure(422, f'ListOptions.meta.k8s.io "" is invalid: {text}')

@@ -1,0 +1,168 @@
+"""Creates, updates and patches: the path from a client's object to a stored one.
+
+The order is kube-apiserver's: normalise, default, admit, validate, store. Everything here is
+synchronous, so a read-change-write can never be interleaved with another.
+"""
+
+from __future__ import annotations
+
+from stowplan.apiserver import admission, defaulting, events, validation
+from stowplan.apiserver.apply import server_side_apply
+from stowplan.apiserver.deletion import Deleter
+from stowplan.apiserver.history import Json, Record
+from stowplan.apiserver.kinds import EVENTS, EVENTS_V1
+from stowplan.apiserver.negotiation import decode_object, media_type
+from stowplan.apiserver.patches import APPLY_PATCH, apply_patch
+from stowplan.apiserver.paths import Target
+from stowplan.apiserver.statuses import (
+    Cause,
+    Failure,
+    bad_request,
+    conflict,
+    invalid,
+    modified,
+    not_found,
+)
+from stowplan.apiserver.store import Store
+from stowplan.apiserver.strategies import (
+    CREATED_BY_PUT,
+    VERSION_REQUIRED,
+    normalise,
+    prepare_create,
+    prepare_update,
+)
+from stowplan.clock import rfc3339
+
+
+class Writer:
+    """All writes but deletion; the deleter is told when an object lost its last finalizer."""
+
+    def __init__(self, store: Store, deleter: Deleter) -> None:
+        self._store = store
+        self._deleter = deleter
+
+    def create(self, target: Target, sent: Json, *, dry_run: bool = False) -> Record:
+        kind = target.kind
+        obj = normalise(kind, sent)
+        self._check_place(target, obj)
+        metadata = obj["metadata"]
+        if metadata.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        obj = prepare_create(kind, obj)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._store.free_name(
+                kind, target.namespace, metadata["generateName"]
+            )
+        if kind is EVENTS_V1:
+            obj, kind = events.to_core(obj), EVENTS
+        defaulting.on_create(kind, obj, self._store.clock.time())
+        admission.admit_create(kind, obj, self._store)
+        validation.check_create(kind, obj)
+        return self._store.create(kind, obj, dry_run=dry_run)
+
+    def update(self, target: Target, sent: Json, *, dry_run: bool = False) -> tuple[Record, bool]:
+        """A PUT; the flag says that it created the object."""
+        kind = target.kind
+        obj = normalise(kind, sent)
+        self._check_place(target, obj)
+        current = self._store.get(kind, target.namespace, target.name)
+        if current is None:
+            if target.subresource or kind.plural not in CREATED_BY_PUT:
+                raise not_found(kind, target.name)
+            obj["metadata"].pop("resourceVersion", None)
+            return self.create(target, obj, dry_run=dry_run), True
+        version = obj["metadata"].get("resourceVersion", "")
+        if not version and kind.plural in VERSION_REQUIRED:
+            cause = Cause(
+                "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+            )
+            raise invalid(kind, target.name, [cause])
+        return self._replace(target, obj, current, dry_run), False
+
+    def patch(
+        self, target: Target, content_type: str, body: bytes, *, dry_run: bool = False
+    ) -> Record:
+        current = self._store.require(target.kind, target.namespace, target.name)
+        shown = events.view(target.kind, current)
+        patched = apply_patch(content_type, shown.object, body, kind=target.kind)
+        obj = normalise(target.kind, patched)
+        self._check_place(target, obj)
+        return self._replace(target, obj, current, dry_run)
+
+    def apply(
+        self, target: Target, body: bytes, *, field_manager: str, force: bool, dry_run: bool
+    ) -> tuple[Record, bool]:
+        """Server-side apply; the flag says that it created the object."""
+        if not field_manager:
+            raise Failure(
+                422,
+                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is'
+                " required for apply patch",
+            )
+        kind = target.kind
+        applied = decode_object(body, yaml_first=True)
+        if not isinstance(applied.setdefault("metadata", {}), dict):
+            raise bad_request(f"{kind.kind}: metadata must be an object")
+        self._check_place(target, applied)
+        current = self._store.get(kind, target.namespace, target.name)
+        if current is None and target.subresource:
+            raise not_found(kind, target.name)
+        merged = server_side_apply(
+            None if current is None else events.view(kind, current).object,
+            applied,
+            kind=kind,
+            field_manager=field_manager,
+            force=force,
+            now=rfc3339(self._store.clock.time()),
+        )
+        if current is None:
+            return self.create(target, merged, dry_run=dry_run), True
+        return self._replace(target, normalise(kind, merged), current, dry_run), False
+
+    def _replace(self, target: Target, obj: Json, current: Record, dry_run: bool) -> Record:
+        kind, metadata = target.kind, obj["metadata"]
+        version = metadata.get("resourceVersion", "")
+        if version and version != str(current.version):
+            raise modified(kind, target.name)
+        old = events.view(kind, current).object
+        uid = metadata.get("uid", "")
+        if uid and uid != old["metadata"]["uid"]:
+            raise conflict(
+                kind,
+                target.name,
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
+                f" {old['metadata']['uid']}",
+            )
+        obj = prepare_update(kind, obj, old, target.subresource)
+        if kind is EVENTS_V1:
+            obj, old, kind = events.to_core(obj), current.object, EVENTS
+        defaulting.on_update(kind, obj)
+        admission.admit_update(kind, obj, old, target.subresource)
+        validation.check_update(kind, obj, old, target.subresource)
+        if not dry_run and self._deleter.is_done(kind, obj):
+            return self._deleter.finish(kind, obj, current)
+        return self._store.update(kind, obj, current, dry_run=dry_run)
+
+    @staticmethod
+    def _check_place(target: Target, obj: Json) -> None:
+        """The object must be the one that the URL names; what it leaves out is filled in."""
+        metadata = obj["metadata"]
+        if target.kind.namespaced:
+            if metadata.setdefault("namespace", target.namespace) != target.namespace:
+                raise bad_request(
+                    "the namespace of the provided object does not match the namespace sent on"
+                    " the request"
+                )
+        elif metadata.pop("namespace", ""):
+            raise bad_request("namespace should not be set on a cluster-scoped object")
+        if target.name:
+            name = metadata.setdefault("name", target.name)
+            if name != target.name:
+                raise bad_request(
+                    f"the name of the object ({name}) does not match the name on the URL"
+                    f" ({target.name})"
+                )
+
+
+def is_apply(content_type: str) -> bool:
+    return media_type(content_type) == APPLY_PATCH
