@@ -1,0 +1,21 @@
+"""Reading bytes that somebody else wrote: whatever they are, one kind of failure comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from stowplan.errors import ApiUnavailable
+
+T = TypeVar("T")
+
+# Not JSON, wrong types and bad UTF-8 are ValueErrors; absurd nesting is a RecursionError.
+UNREADABLE = (ValueError, RecursionError)
+
+
+def decode_answer(decode: Callable[[bytes], T], body: bytes, *, request: str, kind: str) -> T:
+    """The answer to `request`, or ApiUnavailable where it is not the `kind` asked for."""
+    try:
+        return decode(body)
+    except UNREADABLE as error:
+        raise ApiUnavailable(f"{request}: the answer is not {kind}: {error}") from error

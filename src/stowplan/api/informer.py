@@ -1,0 +1,391 @@
+"""A local copy of one resource, kept true by list and watch, with handlers for what changes.
+
+The scheduler's loop runs one a resource and keeps its cache from the handlers. All changes are
+applied in one task, in order, without awaiting in between; the store is changed before its
+handler is called. A stream that breaks is resumed from the last resourceVersion seen; one that
+cannot be (410) leads to a new list, which is compared with the store, so that handlers see only
+real differences. Nothing a server sends ends `run`, and neither does a handler that raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from stowplan.api.backoff import Backoff
+from stowplan.api.client import WATCH_INACTIVITY_S, ApiClient, ListResult
+from stowplan.api.decoding import UNREADABLE
+from stowplan.api.objects import ObjectMeta
+from stowplan.api.resources import Resource
+from stowplan.api.watch import EventType, PartialObject, RawEvent, decode_partial
+from stowplan.clock import Clock, SystemClock
+from stowplan.errors import (
+    ApiError,
+    ApiUnavailable,
+    Forbidden,
+    Gone,
+    StowplanError,
+    Throttled,
+    Unauthorized,
+)
+from stowplan.logs import V2, get_logger, kv
+
+log = get_logger(__name__)
+
+_MIN_WATCH_S = 300.0
+_SHORT_WATCH_S = 1.0
+_FAILURES_BEFORE_RELIST = 3
+
+
+class HasMetadata(Protocol):
+    """Any top-level object."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+def object_key(metadata: ObjectMeta) -> str:
+    """`namespace/name`, or the bare name of an object without a namespace."""
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+class Informer(Generic[T]):
+    """See the module. Start `run` as a task, wait for `synced`, read `store`."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        resource: Resource[T],
+        *,
+        on_add: Callable[[T], None],
+        on_update: Callable[[T, T], None],
+        on_delete: Callable[[T], None],
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+        page_size: int = 500,
+        inactivity_s: float = WATCH_INACTIVITY_S,
+        retry_initial_s: float = 0.5,
+        retry_limit_s: float = 15.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.store: dict[str, T] = {}
+        self.synced = asyncio.Event()
+        self.resource_version = 0
+        self.list_started_at = 0.0
+        self.lists_applied = 0
+        self._client = client
+        self._resource = resource
+        self._on_add = on_add
+        self._on_update = on_update
+        self._on_delete = on_delete
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._label_selector = label_selector
+        self._page_size = page_size
+        self._inactivity_s = inactivity_s
+        self._clock: Clock = clock or SystemClock()
+        self._backoff = Backoff(retry_initial_s, retry_limit_s)
+        self._decode = client.decoder(resource).decode
+        self._source = f"{resource.plural}/{namespace}/{field_selector}/{label_selector}"
+        self._version = ""
+        self._must_list = True
+        self._watch_failures = 0
+        self._is_connected = False
+        self._told = ""
+        self._unreadable: set[str] = set()
+        self._relist_waiters: list[asyncio.Future[None]] = []
+        self._interruptible: asyncio.Timeout | None = None
+        self._is_over = False
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Raises only where the very first list is refused (401, 403)
+        or a programming error makes it impossible to go on."""
+        try:
+            while True:
+                if self._must_list:
+                    await self._try(self._list)
+                else:
+                    await self._try(self._watch)
+        finally:
+            self._is_over = True
+            for waiter in self._relist_waiters:
+                if not waiter.done():
+                    waiter.set_exception(self._stopped())
+            self._relist_waiters.clear()
+
+    async def relist(self) -> None:
+        """Ask for a consistent list that is begun from now on; returns when it was applied."""
+        if self._is_over:
+            raise self._stopped()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._relist_waiters.append(waiter)
+        self._must_list = True
+        if self._interruptible is not None:
+            self._interruptible.reschedule(asyncio.get_running_loop().time())
+        await waiter
+
+    def _stopped(self) -> StowplanError:
+        return StowplanError(f"the informer of {self._name()} has stopped")
+
+    # One attempt, and what follows from its failure
+
+    async def _try(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        self._is_connected = False
+        try:
+            await attempt()
+        except Gone as error:
+            log.log(
+                V2, "History is gone, listing again", extra=kv(resource=self._name(), err=error)
+            )
+            if self._must_list:  # even the list: do not ask again at once
+                await self._pause(self._backoff.next_s())
+            self._must_list = True
+        except (Unauthorized, Forbidden) as error:
+            if not self.synced.is_set():
+                raise
+            self._tell(error)
+            await self._pause(self._backoff.next_s())
+        except ApiUnavailable as error:
+            if self._is_connected:  # a broken stream says nothing about the server yet
+                log.log(V2, "Watch ended", extra=kv(resource=self._name(), err=error))
+                is_silence = isinstance(error.__cause__, TimeoutError)
+                self._watch_failures += not is_silence
+            else:
+                self._client.reachability.failed(self._source, error)
+            await self._pause(self._backoff.next_s())
+        except ApiError as error:
+            if not isinstance(error, Throttled):
+                self._watch_failures += not self._must_list
+            self._tell(error)
+            wished_s = error.retry_after_s if isinstance(error, Throttled) else 0.0
+            await self._pause(max(wished_s, self._backoff.next_s()))
+        if self._watch_failures >= _FAILURES_BEFORE_RELIST:
+            self._must_list = True
+
+    def _succeeded(self) -> None:
+        """The server gave us what we asked for."""
+        self._watch_failures = 0
+        self._backoff.reset()
+        self._client.reachability.recovered(self._source)
+        if self._told:
+            self._told = ""
+            log.info("Reading works again", extra=kv(resource=self._name()))
+
+    def _tell(self, error: StowplanError) -> None:
+        """The same trouble is told once, until it is over."""
+        if str(error) != self._told:
+            self._told = str(error)
+            log.warning(
+                "Cannot read, trying again", extra=kv(resource=self._name(), err=self._told)
+            )
+
+    async def _pause(self, seconds: float) -> None:
+        await self._interruptibly(asyncio.sleep(seconds))
+
+    async def _interruptibly(self, awaitable: Awaitable[None]) -> None:
+        """Await it unless `relist` is called meanwhile."""
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._interruptible = scope
+                await awaitable
+        except TimeoutError:
+            if not scope.expired():
+                raise
+        finally:
+            self._interruptible = None
+
+    def _name(self) -> str:
+        return (
+            f"{self._resource.plural} in {self._namespace}"
+            if self._namespace
+            else (self._resource.plural)
+        )
+
+    # Listing
+
+    async def _list(self) -> None:
+        waiters, self._relist_waiters = self._relist_waiters, []
+        started_at = self._clock.monotonic()
+        try:
+            result = await self._client.list_all(
+                self._resource,
+                namespace=self._namespace,
+                page_size=self._page_size,
+                field_selector=self._field_selector,
+                label_selector=self._label_selector,
+            )
+        except BaseException:
+            self._relist_waiters = waiters + self._relist_waiters
+            raise
+        self._succeeded()
+        self.list_started_at = started_at
+        self._apply_list(result)
+        self._saw_version(result.resource_version)
+        self._must_list = bool(self._relist_waiters)
+        self.lists_applied += 1
+        self.synced.set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _apply_list(self, result: ListResult[T]) -> None:
+        listed = {object_key(obj.metadata): obj for obj in result.items if obj.metadata.name}
+        for raw in result.undecodable:
+            self._keep_unreadable(raw, listed)
+        for key, old in list(self.store.items()):
+            new = listed.get(key)
+            if new is None or new.metadata.uid != old.metadata.uid:
+                self._remove(key, old)
+        for key, obj in listed.items():
+            self._put(key, obj)
+
+    def _keep_unreadable(self, raw: bytes, listed: dict[str, T]) -> None:
+        """An object that exists but cannot be read stays as it was known, if it was."""
+        try:
+            self._decode(raw)
+        except UNREADABLE as error:
+            partial = self._identify(raw, error)
+        else:
+            return
+        if partial is None:
+            return
+        key = object_key(partial.metadata)
+        known = self.store.get(key)
+        if known is not None and known.metadata.uid == partial.metadata.uid:
+            listed[key] = known
+
+    # Watching
+
+    async def _watch(self) -> None:
+        opened_at = self._clock.monotonic()
+        version = self._version
+        await self._interruptibly(self._follow())
+        is_short = self._clock.monotonic() - opened_at < _SHORT_WATCH_S
+        if is_short and self._version == version and not self._must_list:
+            # A server that ends every stream at once must not be asked in a tight loop.
+            self._watch_failures += 1
+            await self._pause(self._backoff.next_s())
+
+    async def _follow(self) -> None:
+        async with self._client.open_watch(
+            self._resource,
+            resource_version=self._version,
+            namespace=self._namespace,
+            timeout_s=_MIN_WATCH_S * random.uniform(1.0, 2.0),
+            inactivity_s=self._inactivity_s,
+            field_selector=self._field_selector,
+            label_selector=self._label_selector,
+        ) as stream:
+            self._is_connected = True
+            self._client.reachability.recovered(self._source)
+            async for batch in stream.batches():
+                for event in batch:
+                    self._apply_event(event)
+                self._succeeded()
+
+    def _apply_event(self, event: RawEvent) -> None:
+        if event.type == EventType.BOOKMARK:
+            self._apply_bookmark(event)
+            return
+        try:
+            obj = self._decode(event.object)
+        except UNREADABLE as error:
+            self._apply_unreadable(event, error)
+            return
+        metadata = obj.metadata
+        if not metadata.name:
+            self._skip("an object without a name", event.type)
+            return
+        key = object_key(metadata)
+        if event.type == EventType.DELETED:
+            known = self.store.get(key)
+            if known is not None:
+                self._remove(key, obj if known.metadata.uid == metadata.uid else known)
+        elif event.type in (EventType.ADDED, EventType.MODIFIED):
+            known = self.store.get(key)
+            if known is not None and known.metadata.uid != metadata.uid:
+                self._remove(key, known)
+            self._put(key, obj)
+        else:
+            self._skip(f"event type {event.type}", "unknown event type")
+        self._saw_version(metadata.resource_version)
+
+    def _apply_bookmark(self, event: RawEvent) -> None:
+        try:
+            self._saw_version(decode_partial(event.object).metadata.resource_version)
+        except UNREADABLE as error:
+            self._skip("a bookmark", error)
+
+    def _apply_unreadable(self, event: RawEvent, error: Exception) -> None:
+        partial = self._identify(event.object, error)
+        if partial is None:
+            return
+        if event.type == EventType.DELETED:
+            key = object_key(partial.metadata)
+            known = self.store.get(key)
+            if known is not None:
+                self._remove(key, known)
+        self._saw_version(partial.metadata.resource_version)
+
+    # The store
+
+    def _put(self, key: str, obj: T) -> None:
+        known = self.store.get(key)
+        if known is not None and (known.metadata.resource_version == obj.metadata.resource_version):
+            return
+        self.store[key] = obj
+        if self._unreadable:
+            self._unreadable.discard(key)
+        if known is None:
+            self._call(key, self._on_add, obj)
+        else:
+            self._call(key, self._on_update, known, obj)
+
+    def _remove(self, key: str, last: T) -> None:
+        del self.store[key]
+        self._unreadable.discard(key)
+        self._call(key, self._on_delete, last)
+
+    def _call(self, key: str, handler: Callable[..., None], *objects: T) -> None:
+        try:
+            handler(*objects)
+        except Exception as error:
+            log.error(
+                "A handler failed, going on",
+                exc_info=error,
+                extra=kv(resource=self._resource.plural, object=key),
+            )
+
+    def _saw_version(self, version: str) -> None:
+        if not version:
+            return
+        self._version = version
+        if version.isdecimal():
+            self.resource_version = int(version)
+
+    def _identify(self, raw: bytes | msgspec.Raw, error: Exception) -> PartialObject | None:
+        """Name an object that could not be decoded, and say once that it could not."""
+        try:
+            partial = decode_partial(raw)
+        except UNREADABLE:
+            self._skip("an object without readable metadata", error)
+            return None
+        self._skip(object_key(partial.metadata), error)
+        return partial
+
+    def _skip(self, what: str, problem: object) -> None:
+        if what not in self._unreadable:
+            self._unreadable.add(what)
+            log.warning(
+                "Skipped what cannot be read",
+                extra=kv(resource=self._resource.plural, object=what, err=problem),
+            )

@@ -1,0 +1,319 @@
+"""HTTP to one API server: lanes, credentials, retries after 429, errors with a type.
+
+`client` speaks Kubernetes on top of it. Each lane has its own connection pool and rate limit, so
+that events or a slow list never hold up binds or the lease. Every failure leaves as ApiError (the
+server answered) or ApiUnavailable (it did not); nothing of aiohttp gets past this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import random
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import TypeAlias
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from stowplan.api.auth import Credential, credentials_for
+from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.rate_limit import TokenBucket
+from stowplan.api.status_errors import error_from_response
+from stowplan.api.tls import build_context
+from stowplan.clock import Clock, SystemClock
+from stowplan.errors import ApiUnavailable, KubeconfigError, Throttled, Unauthorized
+
+Params: TypeAlias = Mapping[str, str | int]
+
+JSON = "application/json"
+_CONNECT_TIMEOUT_S = 10.0
+_KEEPALIVE_S = 60.0  # below the API server's own 90 s, so that it is we who close idle connections
+_MAX_THROTTLE_RETRIES = 10
+_MAX_RETRY_AFTER_S = 30.0
+_READ_BUFFER = 256 * 1024
+# RuntimeError: the session is closed; ValueError: a header that cannot be sent.
+_NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError, RuntimeError, ValueError)
+_PATH_SAFE = "/:@!$&'()*+,;=-._~"
+
+
+class Lane(StrEnum):
+    """What a request is for; lanes share nothing but the credential."""
+
+    READ = "read"
+    WATCH = "watch"
+    BIND = "bind"
+    STATUS = "status"
+    EVENTS = "events"
+    LEASE = "lease"
+
+
+_CONNECTIONS = {Lane.READ: 16, Lane.WATCH: 0, Lane.STATUS: 32, Lane.EVENTS: 16, Lane.LEASE: 2}
+
+
+class Transport:
+    """Sends requests; open it with `async with`."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        user_agent: str = "stowplan",
+        qps: float = 0,
+        burst: int = 0,
+        bind_concurrency: int = 64,
+        clock: Clock | None = None,
+    ) -> None:
+        self._config = config
+        self._server = config.server.rstrip("/")
+        self._credentials = credentials_for(config, clock=clock)
+        self._connections = _CONNECTIONS | {Lane.BIND: bind_concurrency}
+        self._sessions: dict[Lane, aiohttp.ClientSession] = {}
+        self._closed = False
+        self._headers = [("User-Agent", user_agent), ("Accept", JSON), *config.impersonate]
+        clock = clock or SystemClock()
+        limited: list[Lane] = [lane for lane in Lane if qps > 0 and lane is not Lane.WATCH]
+        self._limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
+        self._wants_gzip = not config.disable_compression and not _is_loopback(self._server)
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        # One context a certificate: a new object makes aiohttp open new connections.
+        self._tls_for: Credential | None = None
+        self._tls: ssl.SSLContext | bool = True
+        self._uses_tls = self._server.startswith("https://")
+        if self._uses_tls and config.exec is None:
+            self._tls_context(Credential("", config.client_cert, config.client_key))
+
+    @property
+    def server(self) -> str:
+        return self._server
+
+    async def close(self) -> None:
+        self._closed = True
+        sessions = list(self._sessions.values())
+        self._sessions.clear()
+        for session in sessions:
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = "",
+        lane: Lane = Lane.READ,
+        timeout_s: float = 30.0,
+        retry_throttled: bool = True,
+    ) -> bytes:
+        """One request and its answer; waits and repeats after 429, and once after a 401."""
+        limit = self._limits.get(lane)
+        if limit is not None:
+            await limit.take()
+        url = self._url(path, params)
+        headers: dict[str, str] = {}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        if accept:
+            headers["Accept"] = accept
+        timeout = self._timeouts.get(timeout_s)
+        if timeout is None:
+            timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S)
+            self._timeouts[timeout_s] = timeout
+        is_renewed = False
+        throttled = 0
+        while True:
+            credential = self._credentials.cached() or await self._credentials.obtain()
+            try:
+                response = await self._send(lane, method, url, headers, credential, body, timeout)
+                async with response:
+                    answer = await response.read()
+            except _NO_ANSWER as error:
+                raise self._unavailable(error, f"{method} {path}") from error
+            if response.status < 300:
+                return answer
+            refusal = error_from_response(
+                response.status,
+                answer,
+                request=f"{method} {path}",
+                retry_after=response.headers.get("Retry-After"),
+            )
+            if response.status == 401 and not is_renewed:
+                is_renewed = True
+                if await self._credentials.refresh(credential) != credential:
+                    continue
+            if (
+                not isinstance(refusal, Throttled)
+                or not retry_throttled
+                or throttled >= _MAX_THROTTLE_RETRIES
+            ):
+                raise refusal
+            throttled += 1
+            wait_s = min(refusal.retry_after_s, _MAX_RETRY_AFTER_S)
+            # Spread, so that all who were turned away do not come back at the same moment.
+            await asyncio.sleep(wait_s * random.uniform(1.0, 1.1))
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Params, inactivity_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A long answer in the chunks it comes in; silence for `inactivity_s` ends it."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=inactivity_s
+        )
+        url = self._url(path, params)
+        request = f"GET {path}"
+        is_renewed = False
+        while True:
+            credential = self._credentials.cached() or await self._credentials.obtain()
+            try:
+                response = await self._send(Lane.WATCH, "GET", url, {}, credential, None, timeout)
+            except _NO_ANSWER as error:
+                raise self._unavailable(error, request) from error
+            if response.status == 200:
+                break
+            try:
+                async with response:
+                    answer = await response.read()
+            except _NO_ANSWER as error:
+                raise self._unavailable(error, request) from error
+            if response.status == 401 and not is_renewed:
+                is_renewed = True
+                if await self._credentials.refresh(credential) != credential:
+                    continue
+            raise error_from_response(
+                response.status,
+                answer,
+                request=request,
+                retry_after=response.headers.get("Retry-After"),
+            )
+        try:
+            yield self._chunks(response, request)
+        finally:
+            response.close()
+
+    async def _chunks(self, response: aiohttp.ClientResponse, request: str) -> AsyncIterator[bytes]:
+        try:
+            # Not by lines: aiohttp refuses lines longer than its buffer.
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except _NO_ANSWER as error:
+            raise self._unavailable(error, request) from error
+
+    async def _send(
+        self,
+        lane: Lane,
+        method: str,
+        url: URL,
+        headers: dict[str, str],
+        credential: Credential,
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        if credential.authorization:
+            headers["Authorization"] = credential.authorization
+        return await self._session(lane).request(
+            method,
+            url,
+            headers=headers,
+            data=body,
+            timeout=timeout,
+            allow_redirects=False,
+            ssl=self._tls_context(credential) if self._uses_tls else True,
+            server_hostname=self._config.tls_server_name or None,
+            proxy=self._config.proxy_url or None,
+        )
+
+    def _session(self, lane: Lane) -> aiohttp.ClientSession:
+        session = self._sessions.get(lane)
+        if session is None:
+            if self._closed:
+                raise RuntimeError("the client is closed")
+            encoding = "gzip" if self._wants_gzip and lane is Lane.READ else "identity"
+            session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=self._connections[lane],
+                    keepalive_timeout=_KEEPALIVE_S,
+                    socket_factory=_keepalive_socket,
+                ),
+                headers=[*self._headers, ("Accept-Encoding", encoding)],
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=_READ_BUFFER,
+            )
+            self._sessions[lane] = session
+        return session
+
+    def _tls_context(self, credential: Credential) -> ssl.SSLContext | bool:
+        known = self._tls_for
+        if (
+            known is None
+            or known.client_cert != credential.client_cert
+            or known.client_key != credential.client_key
+        ):
+            try:
+                self._tls = build_context(
+                    self._config,
+                    client_cert=credential.client_cert,
+                    client_key=credential.client_key,
+                )
+            except KubeconfigError as error:
+                if self._config.exec is None:
+                    raise
+                raise Unauthorized(f"exec plugin {self._config.exec.command!r}: {error}") from error
+            self._tls_for = credential
+        return self._tls
+
+    def _url(self, path: str, params: Params | None) -> URL:
+        target = self._server + quote(path, safe=_PATH_SAFE)
+        if params:
+            target = f"{target}?{urlencode(params)}"
+        return URL(target, encoded=True)
+
+    def _unavailable(self, error: BaseException, request: str) -> ApiUnavailable:
+        """Without an answer: was the request sent? Unless sure that it was not, say maybe."""
+        not_sent = isinstance(
+            error,
+            aiohttp.ClientConnectorError
+            | aiohttp.ConnectionTimeoutError
+            | aiohttp.ClientHttpProxyError
+            | RuntimeError
+            | ValueError,
+        )
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            problem = f"its certificate is not accepted: {error.certificate_error}"
+        elif isinstance(error, aiohttp.ClientConnectorError):
+            problem = f"cannot connect: {error.strerror or error}"
+        elif isinstance(error, TimeoutError):
+            problem = "cannot connect in time" if not_sent else "no answer in time"
+        else:
+            problem = " ".join(str(error).split()) or type(error).__name__
+        return ApiUnavailable(
+            f"API server {self._server}: {request}: {problem}", maybe_done=not not_sent
+        )
+
+
+def _is_loopback(server: str) -> bool:
+    host = urlsplit(server).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that finds out within a minute that the other side is gone, even when idle."""
+    family, kind, protocol, _, _ = address
+    new = socket.socket(family=family, type=kind, proto=protocol)
+    new.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            new.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        new.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
+    return new
