@@ -111,7 +111,7 @@ def server_side_apply(
     result = _merge_map(live, applied, schema)
     last = next((manager for manager in managers if manager.is_same(me)), None)
     if last is not None:
-        _prune(result, last.paths - me.paths, others, schema)
+        _prune(result, last.paths - me.paths, [*others, me], schema)
         if last.paths == me.paths and json_equal(_plain(result), _plain(live)):
             me = replace(me, time=last.time)
     _sync_last_applied(result, applied, field_manager)
@@ -253,9 +253,9 @@ def _merged_element(server: Json, wanted: Json, name: str, spec: Field) -> Any:
     return _merge_map(server[name], wanted[name], fields_of(spec))
 
 
-def _prune(obj: Json, gone: frozenset[Path], others: list[_Manager], schema: Schema) -> None:
-    """Takes fields out of the object that their manager dropped and nobody else owns."""
-    owned = {path for manager in others for path in manager.paths}
+def _prune(obj: Json, gone: frozenset[Path], owners: list[_Manager], schema: Schema) -> None:
+    """Takes fields out of the object that their manager dropped and nobody owns a part of."""
+    owned = {path for manager in owners for path in manager.paths}
     prefixes = {path[:length] for path in owned for length in range(1, len(path) + 1)}
     for path in sorted(gone, key=len):
         if path not in prefixes:
