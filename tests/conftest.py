@@ -1,3 +1,3 @@
 """Fixtures that every suite may ask for."""
 
-pytest_plugins = ["tests.controlplane_fixtures"]
+pytest_plugins = ["tests.controlplane_fixtures", "tests.embedded_fixtures"]
