@@ -1,0 +1,401 @@
+"""The scheduling cycle: a pure function from the table, a pod and a profile to a Decision.
+
+Everything that could make two runs differ is an argument: the cursor where the search for nodes
+begins, the nominated pods, the table. Plugins do the judging; here is only kube-scheduler's order
+of doing things. `decide_steps` is a generator because extenders are asked in the middle of it:
+it yields their requests and is sent the answers by whoever may do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
+from stowplan.cluster.views import Overlay
+from stowplan.errors import PluginError, StowplanError
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import describe
+from stowplan.framework.plugin import PostFilterResult, PreFilterResult
+from stowplan.framework.profile import Profile
+from stowplan.framework.status import (
+    SUCCESS,
+    Code,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.queue.nominator import Nominator
+from stowplan.scheduler.decision import NO_NODES, Decision, Diagnosis, ScoreSheet
+from stowplan.scheduler.extender_requests import (
+    Answer,
+    Extender,
+    FilterAnswer,
+    FilterRequest,
+    PrioritizeAnswer,
+    PrioritizeRequest,
+    Request,
+)
+from stowplan.scheduler.selection import best_place, first_feasible, nodes_to_find
+
+#: Told when an extension point has run: its name and the status it ended with.
+OnPoint: TypeAlias = Callable[[str, str], None]
+Steps: TypeAlias = Generator[Request, Answer, Decision]
+
+EXTENDER = "Extender"
+
+
+def decide(
+    table: NodeTable,
+    info: PodInfo,
+    profile: Profile,
+    *,
+    cursor: int = 0,
+    nominated: Nominator | None = None,
+    on_point: OnPoint | None = None,
+) -> Decision:
+    """Decide for one pod where no extender has a say."""
+    steps = decide_steps(
+        table, info, profile, cursor=cursor, nominated=nominated, on_point=on_point
+    )
+    try:
+        next(steps)
+    except StopIteration as finished:
+        decision: Decision = finished.value
+        return decision
+    raise AssertionError("a cycle without extenders asks nobody")
+
+
+def decide_steps(
+    table: NodeTable,
+    info: PodInfo,
+    profile: Profile,
+    *,
+    cursor: int = 0,
+    nominated: Nominator | None = None,
+    extenders: Sequence[Extender] = (),
+    on_point: OnPoint | None = None,
+) -> Steps:
+    """Decide for one pod; yields what extenders are to be asked."""
+    attempt = _Attempt(table, info, profile, cursor, nominated, on_point)
+    try:
+        decision = yield from attempt.run([e for e in extenders if e.is_interested(info.pod)])
+    except StowplanError as problem:
+        # A plugin broke: the pod's attempt fails with its name, everything else goes on.
+        decision = attempt.fail(error(str(problem)), str(problem))
+        decision.diagnosis = None
+    return decision
+
+
+class _Attempt:
+    """The working state of one decision."""
+
+    def __init__(
+        self,
+        table: NodeTable,
+        info: PodInfo,
+        profile: Profile,
+        cursor: int,
+        nominated: Nominator | None,
+        on_point: OnPoint | None,
+    ) -> None:
+        self.table = table
+        self.profile = profile
+        self.cursor = cursor
+        self.nominated = nominated
+        self.on_point = on_point
+        self.cycle = Cycle(table, info)
+        self.diagnosis = Diagnosis(self.cycle, len(table))
+        self.evaluated = 0
+
+    def run(self, extenders: Sequence[Extender]) -> Steps:
+        if not len(self.table):
+            return self.fail(unresolvable(NO_NODES), NO_NODES)
+        rejection, candidates = self._pre_filter()
+        if rejection is None:
+            feasible = self._nominated_node(candidates)
+            if feasible is None:
+                feasible = self._filter(candidates, has_filter=any(e.filters for e in extenders))
+            for extender in extenders:
+                if extender.filters and len(feasible):
+                    feasible = yield from self._ask_to_filter(extender, feasible)
+            if len(feasible):
+                return (yield from self._choose(feasible, extenders))
+            # Cached columns move on with the table; a failure is read later.
+            self.diagnosis.columns = [(s, v.copy()) for s, v in self.diagnosis.columns]
+            self.diagnosis.collect_plugins()
+        return self._post_filter(rejection or unschedulable())
+
+    def fail(self, status: Status, message: str) -> Decision:
+        return Decision(
+            cycle=self.cycle,
+            profile=self.profile.name,
+            status=status,
+            message=message,
+            diagnosis=self.diagnosis,
+            evaluated_nodes=self.evaluated,
+            cursor=self.cursor,
+            table_version=self.table.version,
+        )
+
+    def _point(self, name: str, code: Code = Code.SUCCESS) -> None:
+        if self.on_point is not None:
+            self.on_point(name, code.label)
+
+    # PreFilter
+
+    def _pre_filter(self) -> tuple[Status | None, BoolArray]:
+        """The rejection, if any, and the rows that are worth filtering."""
+        rejection: Status | None = None
+        names: frozenset[str] | None = None
+        narrowed_by: list[str] = []
+        for plugin in self.profile.at("preFilter"):
+            answer = _call(plugin.pre_filter, plugin.name, "PreFilter", self.cycle)
+            if isinstance(answer, PreFilterResult):
+                if answer.nodes is not None:
+                    narrowed_by.append(plugin.name)
+                    names = answer.nodes if names is None else names & answer.nodes
+                    if not names:
+                        rejection = unresolvable(_no_common_node(narrowed_by))
+                        self.diagnosis.unschedulable_plugins.update(narrowed_by)
+                        break
+                continue
+            status = answer or SUCCESS
+            if status.is_skip:
+                self.cycle.skip_filter.add(plugin.name)
+            elif status.is_rejected:
+                rejection = status.by(plugin.name)
+                self.diagnosis.reject(rejection)
+                if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    break
+            elif not status.is_success:
+                raise PluginError(plugin.name, "PreFilter", status.message)
+        self._point("PreFilter", rejection.code if rejection else Code.SUCCESS)
+        candidates = self.table.valid
+        if rejection is not None:
+            self.diagnosis.pre_filter_message = rejection.message
+        elif names is not None:
+            candidates = np.zeros(self.table.capacity, np.bool_)
+            rows = [row for name in names if (row := self.table.live_row(name)) is not None]
+            candidates[rows] = True
+            self.diagnosis.absent_reason = _absent_reason(narrowed_by)
+            self.diagnosis.unschedulable_plugins.update(narrowed_by)
+        return rejection, candidates
+
+    # Filter
+
+    def _nominated_node(self, candidates: BoolArray) -> Rows | None:
+        """The node that preemption has made room on, if the pod fits there."""
+        name = self.cycle.pod.status.nominated_node_name
+        if not name:
+            return None
+        row = self.table.live_row(name)
+        if row is None or not candidates[row]:
+            return None
+        for step in self.profile.filters:
+            if step.name not in self.cycle.skip_filter:
+                status = step.status_of_row(self.cycle, row)
+                if not status.is_success:
+                    return None
+        if self._nominees_object(row) is not None:
+            return None
+        self.evaluated = 1
+        return np.array([row], dtype=np.intp)
+
+    def _filter(self, candidates: BoolArray, *, has_filter: bool) -> Rows:
+        """Feasible rows in the order in which kube-scheduler would have found them."""
+        alive = candidates.copy()
+        columns = self.diagnosis.columns
+        for step in self.profile.filters:
+            if step.name in self.cycle.skip_filter:
+                continue
+            if step.is_cached:
+                verdicts = self.profile.columns.verdicts(step, self.cycle)
+            else:
+                verdicts = np.zeros(self.table.capacity, np.int32)
+                step.fill(self.cycle, np.flatnonzero(alive), verdicts)
+            columns.append((step, verdicts))
+            alive &= verdicts == 0
+        if self.nominated is not None:
+            self._respect_nominees(candidates, alive)
+        self.diagnosis.candidates = candidates
+        order = self.table.order
+        ordered = order if candidates is self.table.valid else order[candidates[order]]
+        if not len(ordered):
+            return ordered
+        limit = nodes_to_find(len(ordered), self.profile.percentage_of_nodes_to_score)
+        if not self.profile.scores and not has_filter:
+            limit = 1
+        feasible, passed = first_feasible(ordered, alive, start=self.cursor, limit=limit)
+        self.evaluated = passed
+        self.cursor = (self.cursor + passed) % len(self.table)
+        self._point("Filter", Code.SUCCESS if len(feasible) else Code.UNSCHEDULABLE)
+        return feasible
+
+    def _respect_nominees(self, candidates: BoolArray, alive: BoolArray) -> None:
+        """Rows must also pass as if the pods nominated to them stood there already."""
+        assert self.nominated is not None
+        for name in self.nominated.nodes():
+            row = self.table.live_row(name)
+            if row is not None and candidates[row]:
+                objection = self._nominees_object(row)
+                if objection is not None:
+                    alive[row] = False
+                    self.diagnosis.overrides[row] = objection
+
+    def _nominees_object(self, row: int) -> Status | None:
+        """Why the pod does not fit beside the pods nominated to a row; None if it does."""
+        if self.nominated is None:
+            return None
+        pod = self.cycle.pod
+        others = [
+            compile_pod(other)
+            for other in self.nominated.for_node(self.table.names[row])
+            if other.priority >= pod.priority and other.uid != pod.uid
+        ]
+        if not others:
+            return None
+        cycle = self.cycle.clone()
+        overlay = Overlay(self.table, {row: others})
+        for plugin in self.profile.at("preFilter"):
+            if plugin.name not in cycle.skip_filter:
+                for other in others:
+                    plugin.what_if(cycle, other, row, 1)
+        for step in self.profile.filters:
+            if step.name not in cycle.skip_filter:
+                status = step.status_of_row(cycle, row, overlay)
+                if not status.is_success:
+                    return status
+        return None
+
+    def _ask_to_filter(
+        self, extender: Extender, feasible: Rows
+    ) -> Generator[Request, Answer, Rows]:
+        names = [self.table.names[row] for row in feasible]
+        answer = yield FilterRequest(extender, self.cycle.pod, names)
+        assert isinstance(answer, FilterAnswer)
+        for name, row in zip(names, feasible.tolist(), strict=True):
+            if name in answer.unresolvable:
+                status = unresolvable(answer.unresolvable[name])
+            elif name in answer.nodes:
+                continue
+            else:
+                status = unschedulable(*filter(None, [answer.failed.get(name)]))
+            self.diagnosis.overrides[row] = status.by(EXTENDER)
+        kept = [row not in self.diagnosis.overrides for row in feasible.tolist()]
+        if not all(kept):
+            self.diagnosis.unschedulable_plugins.add(EXTENDER)
+        return feasible[np.array(kept, np.bool_)]
+
+    # Score
+
+    def _choose(self, feasible: Rows, extenders: Sequence[Extender]) -> Steps:
+        sheet: ScoreSheet | None = None
+        place = 0
+        if len(feasible) > 1:
+            sheet = self._score(feasible)
+            yield from self._ask_to_prioritize(extenders, sheet)
+            place = best_place(sheet.totals)
+        return Decision(
+            cycle=self.cycle,
+            profile=self.profile.name,
+            status=SUCCESS,
+            node=self.table.names[feasible[place]],
+            scores=sheet,
+            evaluated_nodes=self.evaluated,
+            feasible_nodes=len(feasible),
+            cursor=self.cursor,
+            table_version=self.table.version,
+        )
+
+    def _score(self, rows: Rows) -> ScoreSheet:
+        for plugin in self.profile.at("preScore"):
+            status = _call(plugin.pre_score, plugin.name, "PreScore", self.cycle, rows) or SUCCESS
+            if status.is_skip:
+                self.cycle.skip_score.add(plugin.name)
+            elif not status.is_success:
+                raise PluginError(plugin.name, "PreScore", status.message)
+        self._point("PreScore")
+        sheet = ScoreSheet(self.table, rows, np.zeros(len(rows), np.int64))
+        for step in self.profile.scores:
+            if step.name in self.cycle.skip_score:
+                continue
+            raw: Int64Array
+            if step.is_cached:
+                raw = self.profile.columns.scores(step, self.cycle)
+            else:
+                raw = np.zeros(self.table.capacity, np.int64)
+                step.fill(self.cycle, rows, raw)
+            weighted = step.finish(self.cycle, raw[rows]) * step.weight
+            sheet.by_plugin.append((step.name, weighted))
+            sheet.totals += weighted
+        self._point("Score")
+        return sheet
+
+    def _ask_to_prioritize(
+        self, extenders: Sequence[Extender], sheet: ScoreSheet
+    ) -> Generator[Request, Answer, None]:
+        asked = [extender for extender in extenders if extender.prioritizes]
+        if not asked:
+            return
+        names = [self.table.names[row] for row in sheet.rows]
+        for extender in asked:
+            answer = yield PrioritizeRequest(extender, self.cycle.pod, names)
+            assert isinstance(answer, PrioritizeAnswer)
+            scores = np.array([answer.scores.get(name, 0) for name in names], np.int64)
+            sheet.by_plugin.append((extender.name, scores))
+            sheet.totals += scores
+
+    # PostFilter
+
+    def _post_filter(self, rejection: Status) -> Decision:
+        """Nothing fits: let plugins make room, and say why there is none."""
+        messages: list[str] = []
+        nominated_node: str | None = None
+        plugins = self.profile.at("postFilter")
+        if not plugins:
+            nominated_node = ""
+        for plugin in plugins:
+            answer = _call(
+                plugin.post_filter, plugin.name, "PostFilter", self.cycle, self.diagnosis
+            )
+            result = answer if isinstance(answer, PostFilterResult) else PostFilterResult(answer)
+            if result.nominated_node is not None:
+                nominated_node = result.nominated_node
+            if result.status.is_success:
+                messages.clear()
+                break
+            messages += result.status.reasons
+            if result.status.code is not Code.UNSCHEDULABLE:
+                break
+        if plugins:
+            self._point("PostFilter")
+        self.diagnosis.post_filter_message = ", ".join(messages)
+        decision = self.fail(rejection, self.diagnosis.message())
+        decision.nominated_node = nominated_node
+        return decision
+
+
+def _call(method: Callable[..., Any], name: str, point: str, *args: object) -> Any:
+    """Run a plugin's method; whatever it raises becomes a PluginError with its name."""
+    try:
+        return method(*args)
+    except StowplanError:
+        raise
+    except Exception as problem:
+        raise PluginError(name, point, describe(problem)) from problem
+
+
+def _no_common_node(plugins: Sequence[str]) -> str:
+    if len(plugins) == 1:
+        return f"node(s) didn't satisfy plugin {plugins[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously"
+
+
+def _absent_reason(plugins: Sequence[str]) -> str:
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"

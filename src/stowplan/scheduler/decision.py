@@ -1,0 +1,170 @@
+"""One attempt's outcome: the record that events, conditions, logs, metrics and explanations read.
+
+There is no second explanation logic: whoever wants to say why a pod went somewhere or nowhere
+asks its `Decision`. Success keeps arrays, not a dict per node; failure keeps verdict columns and
+counts; texts are made when they are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import BoolArray, Int32Array, Int64Array, NodeTable
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import FilterStep
+from stowplan.framework.status import SUCCESS, Code, Status
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScore:
+    """A node's weighted score, in all and by plugin."""
+
+    node: str
+    total: int
+    by_plugin: dict[str, int]
+
+
+@dataclass(slots=True)
+class ScoreSheet:
+    """Weighted scores of the feasible rows, one array a plugin."""
+
+    table: NodeTable
+    rows: Rows
+    totals: Int64Array
+    by_plugin: list[tuple[str, Int64Array]] = field(default_factory=list)
+
+    def top(self, count: int) -> list[NodeScore]:
+        """The best nodes, highest total first."""
+        best = np.argsort(-self.totals, kind="stable")[:count]
+        return [self._score(int(place)) for place in best]
+
+    def _score(self, place: int) -> NodeScore:
+        return NodeScore(
+            self.table.names[self.rows[place]],
+            int(self.totals[place]),
+            {name: int(scores[place]) for name, scores in self.by_plugin},
+        )
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """Why no node took the pod."""
+
+    cycle: Cycle
+    total_nodes: int
+    #: Rows that Filter looked at; others were ruled out by PreFilter (`absent_reason`).
+    candidates: BoolArray | None = None
+    absent_reason: str = ""
+    #: Each filter that ran and its verdict column, in running order: the first failure counts.
+    columns: list[tuple[FilterStep, Int32Array]] = field(default_factory=list)
+    #: Rows whose answer is not in the columns: nominated pods in the way, or an extender's word.
+    overrides: dict[int, Status] = field(default_factory=dict)
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+
+    def reject(self, status: Status) -> None:
+        """Note which plugin rejected: its events bring the pod back."""
+        if status.plugin:
+            names = self.pending_plugins if status.code is Code.PENDING else None
+            (self.unschedulable_plugins if names is None else names).add(status.plugin)
+
+    def groups(self) -> Iterator[tuple[Status, Rows]]:
+        """Every distinct answer and the rows that gave it."""
+        if self.candidates is None:
+            return
+        left = self.candidates.copy()
+        for row, status in self.overrides.items():
+            left[row] = False
+            yield status, np.array([row], dtype=np.intp)
+        for step, verdicts in self.columns:
+            failed = left & (verdicts != 0)
+            rows = np.flatnonzero(failed)
+            if not len(rows):
+                continue
+            ids = verdicts[rows]
+            for verdict_id in np.unique(ids).tolist():
+                yield step.status(self.cycle, verdict_id), rows[ids == verdict_id]
+            left &= ~failed
+
+    def status_of(self, row: int) -> Status:
+        """One row's answer."""
+        if row in self.overrides:
+            return self.overrides[row]
+        for step, verdicts in self.columns:
+            if verdicts[row]:
+                return step.status(self.cycle, int(verdicts[row]))
+        return SUCCESS
+
+    def collect_plugins(self) -> None:
+        """Note every plugin that rejected a row."""
+        for status, _ in self.groups():
+            self.reject(status)
+
+    def reasons(self) -> Counter[str]:
+        """How many nodes gave each reason."""
+        counts: Counter[str] = Counter()
+        for status, rows in self.groups():
+            for reason in status.reasons:
+                counts[reason] += len(rows)
+        if self.candidates is not None and self.absent_reason:
+            absent = self.total_nodes - int(self.candidates.sum())
+            if absent:
+                counts[self.absent_reason] += absent
+        return counts
+
+    def message(self) -> str:
+        """kube-scheduler's FitError text."""
+        text = f"0/{self.total_nodes} nodes are available:"
+        if self.pre_filter_message:
+            text += f" {self.pre_filter_message}."
+        else:
+            parts = sorted(f"{count} {reason}" for reason, count in self.reasons().items())
+            if parts:
+                text += f" {', '.join(parts)}."
+        if self.post_filter_message:
+            text += f" {self.post_filter_message}"
+        return text
+
+
+@dataclass(slots=True)
+class Decision:
+    """What one attempt came to."""
+
+    cycle: Cycle
+    profile: str
+    status: Status
+    #: The chosen node; None when there is none.
+    node: str | None = None
+    #: The text of the failure, as events and the condition show it.
+    message: str = ""
+    diagnosis: Diagnosis | None = None
+    scores: ScoreSheet | None = None
+    evaluated_nodes: int = 0
+    feasible_nodes: int = 0
+    #: Where the next attempt starts to look at nodes.
+    cursor: int = 0
+    table_version: int = 0
+    #: From PostFilter: None leaves the pod's nomination alone, "" clears it.
+    nominated_node: str | None = None
+
+    @property
+    def pod(self) -> Pod:
+        return self.cycle.pod
+
+    @property
+    def unschedulable_plugins(self) -> set[str]:
+        return self.diagnosis.unschedulable_plugins if self.diagnosis is not None else set()
+
+    @property
+    def pending_plugins(self) -> set[str]:
+        return self.diagnosis.pending_plugins if self.diagnosis is not None else set()

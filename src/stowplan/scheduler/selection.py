@@ -1,0 +1,65 @@
+"""How many nodes to look for, where to start, and who wins a tie: kube-scheduler's rules."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import BoolArray, Int64Array
+
+_MIN_FEASIBLE = 100
+_MIN_PERCENTAGE = 5
+#: Bits below a score that hold the tie-break; room for a million nodes.
+_RANK_BITS = 20
+
+
+def nodes_to_find(total: int, percentage: int) -> int:
+    """After how many feasible nodes the search may stop. 0 percent: fewer in larger clusters."""
+    if total < _MIN_FEASIBLE or percentage >= 100:
+        return total
+    if percentage == 0:
+        percentage = max(_MIN_PERCENTAGE, 50 - total // 125)
+    return max(total * percentage // 100, _MIN_FEASIBLE)
+
+
+def first_feasible(ordered: Rows, alive: BoolArray, *, start: int, limit: int) -> tuple[Rows, int]:
+    """Feasible rows in search order, and how many rows the search passed.
+
+    The search begins at `start` in `ordered`, goes round, and ends before the feasible row that
+    would be one too many.
+    """
+    begin = start % len(ordered)
+    rotated = np.concatenate([ordered[begin:], ordered[:begin]]) if begin else ordered
+    places = np.flatnonzero(alive[rotated])
+    if len(places) > limit:
+        return rotated[places[:limit]], int(places[limit])
+    return rotated[places], len(rotated)
+
+
+def best_place(totals: Int64Array) -> int:
+    """Index of the winner among feasible nodes in search order.
+
+    Upstream keeps nodes in a binary heap that knows only their scores: of several with the highest
+    score, the one that comes first in the heap's pre-order wins.
+    """
+    return int(np.argmax((totals << _RANK_BITS) - _heap_ranks(len(totals))))
+
+
+_ranks: Int64Array = np.zeros(0, np.int64)
+
+
+def _heap_ranks(size: int) -> Int64Array:
+    """Pre-order rank of the first `size` places of a binary heap; grown by doubling.
+
+    A place's path from the root is the binary form of its 1-based number without the leading 1;
+    pre-order is the order of those strings. Only the order among ranks matters, so the table for
+    a larger heap serves a smaller one.
+    """
+    global _ranks  # noqa: PLW0603 - a memo of a pure function
+    if size > len(_ranks):
+        length = 1 << max(size - 1, 1).bit_length()
+        paths = sorted(range(length), key=lambda place: bin(place + 1)[3:])
+        ranks = np.empty(length, np.int64)
+        ranks[paths] = np.arange(length)
+        _ranks = ranks
+    return _ranks[:size]
