@@ -62,8 +62,7 @@ def _build(raw: object, where: str, errors: list[FieldError]) -> KubeSchedulerCo
 
 def to_object(config: KubeSchedulerConfiguration) -> dict[str, Any]:
     """The tree that `parse_object` reads, for printing as JSON or YAML."""
-    tree = msgspec.to_builtins(config, enc_hook=encode_hook)
-    assert isinstance(tree, dict)
+    tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config, enc_hook=encode_hook))
     if not tree["extenders"]:
         del tree["extenders"]
     return tree
@@ -103,8 +102,8 @@ def _unique(pairs: list[tuple[str, Any]], errors: list[FieldError]) -> dict[str,
 
 
 def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return None
@@ -116,8 +115,6 @@ def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:
         raise ConfigError(f"{place}{error.problem or error.context}", where=where) from None
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).split()), where=where) from None
-    finally:
-        loader.dispose()
 
 
 def _find_duplicates(
