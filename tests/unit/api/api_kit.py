@@ -146,5 +146,5 @@ def bookmark(version: int) -> bytes:
 async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     """Wait for something that other tasks bring about."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - conditions are plain reads of state
             await asyncio.sleep(0.002)

@@ -1,0 +1,321 @@
+"""Leader election on a Lease, as client-go does it, so that both can compete for one lease.
+
+The process runs `acquire`, then `hold` beside its work, then `release`. What must stay true:
+another holder's lease has expired only when its record has not changed for its duration by our
+own clock (clocks of machines differ); every write carries the resourceVersion it was decided
+on; and we believe in our own leadership only from before the write that the server confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stowplan.api.client import ApiClient, Lane
+from stowplan.api.decoding import decode_answer
+from stowplan.api.objects import Lease, LeaseSpec
+from stowplan.api.resources import LEASES
+from stowplan.clock import Clock, SystemClock, rfc3339_micro
+from stowplan.errors import (
+    ApiError,
+    ApiUnavailable,
+    ConfigError,
+    Forbidden,
+    LeadershipLost,
+    NotFound,
+    Unauthorized,
+)
+from stowplan.logs import V4, V5, get_logger, kv
+
+log = get_logger(__name__)
+
+_JITTER = 1.2
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The part of a Lease that an election is about."""
+
+    holder: str = ""
+    duration_s: int = 0
+    acquire_time: str = ""
+    renew_time: str = ""
+    transitions: int = 0
+
+    @classmethod
+    def of(cls, spec: LeaseSpec) -> _Record:
+        return cls(
+            holder=spec.holder_identity or "",
+            duration_s=spec.lease_duration_seconds or 0,
+            acquire_time=spec.acquire_time or "",
+            renew_time=spec.renew_time or "",
+            transitions=spec.lease_transitions or 0,
+        )
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self.duration_s,
+            "acquireTime": self.acquire_time,
+            "renewTime": self.renew_time,
+            "leaseTransitions": self.transitions,
+        }
+
+
+def _decode_lease(body: bytes) -> tuple[dict[str, Any], _Record]:
+    """Also the whole object: a PUT must give back what we do not know."""
+    whole = msgspec.json.decode(body, type=dict[str, Any])
+    return whole, _Record.of(msgspec.convert(whole, Lease).spec)
+
+
+class LeaderElector:
+    """One candidate for one lease."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        name: str,
+        namespace: str,
+        identity: str,
+        *,
+        lease_duration_s: float = 15.0,
+        renew_deadline_s: float = 10.0,
+        retry_period_s: float = 2.0,
+        clock: Clock | None = None,
+    ) -> None:
+        if not identity:
+            raise ConfigError("must not be empty", where="leader election identity")
+        if lease_duration_s < 1 or lease_duration_s <= renew_deadline_s:
+            raise ConfigError(
+                f"{lease_duration_s:g} s must be greater than renewDeadline "
+                f"({renew_deadline_s:g} s), and at least 1 s",
+                where="leaderElection.leaseDuration",
+            )
+        if retry_period_s <= 0 or renew_deadline_s <= retry_period_s * _JITTER:
+            raise ConfigError(
+                f"{renew_deadline_s:g} s must be greater than {_JITTER} x retryPeriod "
+                f"({retry_period_s:g} s)",
+                where="leaderElection.renewDeadline",
+            )
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._identity = identity
+        self._duration_s = lease_duration_s
+        self._renew_deadline_s = renew_deadline_s
+        self._retry_period_s = retry_period_s
+        self._clock: Clock = clock or SystemClock()
+        self._path = LEASES.path(namespace=namespace, name=name)
+        self._lease: dict[str, Any] | None = None
+        self._observed = _Record()
+        self._observed_at = float("-inf")
+        self._reported_leader = ""
+        self._told = ""
+        self._has_read = False
+
+    @property
+    def is_leader(self) -> bool:
+        """Ours, and not run out by our own clock: a process that was frozen sees it at once."""
+        return self._is_ours() and self._is_valid(self._clock.monotonic())
+
+    @property
+    def leader(self) -> str:
+        """The identity last seen in the lease."""
+        return self._observed.holder
+
+    def overdue_s(self) -> float:
+        """By how much a lease that we hold has run out; 0 where it has not (for /healthz)."""
+        if not self._is_ours():
+            return 0.0
+        return max(0.0, self._clock.monotonic() - self._observed_at - self._duration_s)
+
+    async def acquire(self) -> None:
+        """Returns when we lead. Raises only where the lease may not even be read or written."""
+        log.info("Attempting to acquire leader lease", extra=kv(lock=self._lock))
+        while not await self.try_acquire():
+            log.log(V4, "Failed to acquire lease", extra=kv(lock=self._lock))
+            wait_s = self._retry_period_s * (1 + random.random() * _JITTER)
+            await asyncio.sleep(wait_s)
+        log.info("Successfully acquired lease", extra=kv(lock=self._lock))
+
+    async def hold(self) -> None:
+        """Renew for ever; LeadershipLost as soon as we no longer lead."""
+        while True:
+            await self._renew()
+            log.log(V5, "Successfully renewed lease", extra=kv(lock=self._lock))
+            await asyncio.sleep(self._retry_period_s)
+
+    async def _renew(self) -> None:
+        deadline = asyncio.timeout(self._renew_deadline_s)
+        try:
+            async with deadline:
+                while not await self.try_acquire():
+                    # DIVERGES: client-go goes on until the deadline even when another leads.
+                    if not self._is_ours():
+                        raise LeadershipLost(
+                            f"lost the lease {self._lock}: {self.leader or 'nobody'} holds it now"
+                        )
+                    await asyncio.sleep(self._retry_period_s)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise LeadershipLost(
+                f"the lease {self._lock} could not be renewed within {self._renew_deadline_s:g} s"
+                + (f": {self._told}" if self._told else "")
+            ) from error
+
+    async def release(self) -> None:
+        """Give the lease up so that another need not wait for it to expire; never raises."""
+        if not self._is_ours():
+            return
+        try:
+            await self._get()
+            if not self._is_ours():
+                return
+            now = self._clock.time()
+            record = _Record(
+                holder="",
+                duration_s=1,
+                acquire_time=rfc3339_micro(now),
+                renew_time=rfc3339_micro(now),
+                transitions=self._observed.transitions,
+            )
+            await self._update(record)
+        except (ApiError, ApiUnavailable) as error:
+            log.error("Failed to release lease", extra=kv(lock=self._lock, err=error))
+            self._observed = _Record()
+            return
+        log.info("Released leader lease", extra=kv(lock=self._lock))
+
+    async def try_acquire(self) -> bool:
+        """One try to become or stay the leader; False where another leads or the API fails."""
+        try:
+            has_won = await self._acquire_or_renew()
+        except (Unauthorized, Forbidden) as error:
+            if not self._has_read:
+                raise
+            self._tell(error)
+            return False
+        except (ApiError, ApiUnavailable) as error:
+            self._tell(error)
+            return False
+        finally:
+            self._report_leader()
+        self._told = ""
+        return has_won
+
+    async def _acquire_or_renew(self) -> bool:
+        if self._is_ours() and self._is_valid(self._clock.monotonic()) and self._lease is not None:
+            try:
+                await self._update(self._own_record(keep=True))
+            except (ApiError, ApiUnavailable) as error:
+                log.log(V4, "Failed to renew optimistically", extra=kv(lock=self._lock, err=error))
+            else:
+                return True
+        try:
+            await self._get()
+        except NotFound:
+            await self._create(self._own_record(keep=False))
+            return True
+        is_held = self._observed.holder != "" and self._is_valid(self._clock.monotonic())
+        if is_held and not self._is_ours():
+            return False
+        await self._update(self._own_record(keep=self._is_ours()))
+        return True
+
+    def _own_record(self, *, keep: bool) -> _Record:
+        """`keep`: we lead already, so only the renew time moves on."""
+        now = rfc3339_micro(self._clock.time())
+        transitions = self._observed.transitions
+        if not keep and self._lease is not None:
+            transitions += 1
+        return _Record(
+            holder=self._identity,
+            duration_s=int(self._duration_s),
+            acquire_time=(self._observed.acquire_time or now) if keep else now,
+            renew_time=now,
+            transitions=transitions,
+        )
+
+    # The lease itself
+
+    async def _get(self) -> None:
+        try:
+            body = await self._request("GET", self._path, None)
+        except NotFound:
+            self._lease = None
+            self._observed = _Record()
+            self._has_read = True
+            raise
+        self._has_read = True
+        self._lease, record = self._decoded(body, "GET")
+        if record != self._observed:
+            self._observed = record
+            self._observed_at = self._clock.monotonic()
+
+    async def _create(self, record: _Record) -> None:
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": record.spec(),
+        }
+        await self._write("POST", LEASES.path(namespace=self._namespace), lease)
+
+    async def _update(self, record: _Record) -> None:
+        assert self._lease is not None
+        kept = self._lease.get("spec")
+        spec = {**kept, **record.spec()} if isinstance(kept, dict) else record.spec()
+        await self._write("PUT", self._path, {**self._lease, "spec": spec})
+
+    async def _write(self, method: str, path: str, lease: dict[str, Any]) -> None:
+        # Others start to count when the write happens, which is after it was sent.
+        sent_at = self._clock.monotonic()
+        body = await self._request(method, path, lease)
+        self._lease, self._observed = self._decoded(body, method)
+        self._observed_at = sent_at
+
+    async def _request(self, method: str, path: str, lease: dict[str, Any] | None) -> bytes:
+        return await self._client.request(
+            method,
+            path,
+            body=None if lease is None else msgspec.json.encode(lease),
+            lane=Lane.LEASE,
+            timeout_s=self._renew_deadline_s / 2,
+            retry_throttled=False,
+        )
+
+    def _decoded(self, body: bytes, method: str) -> tuple[dict[str, Any], _Record]:
+        decode: Callable[[bytes], tuple[dict[str, Any], _Record]] = _decode_lease
+        return decode_answer(decode, body, request=f"{method} {self._path}", kind="a Lease")
+
+    # Small print
+
+    @property
+    def _lock(self) -> str:
+        return f"{self._namespace}/{self._name}"
+
+    def _is_ours(self) -> bool:
+        return self._observed.holder == self._identity
+
+    def _is_valid(self, now: float) -> bool:
+        return self._observed_at + self._observed.duration_s > now
+
+    def _report_leader(self) -> None:
+        if self._observed.holder != self._reported_leader:
+            self._reported_leader = self._observed.holder
+            if self._reported_leader:
+                log.info(
+                    "New leader elected",
+                    extra=kv(lock=self._lock, leader=self._reported_leader),
+                )
+
+    def _tell(self, error: Exception) -> None:
+        if str(error) != self._told:
+            self._told = str(error)
+            log.warning("Cannot use the leader lease", extra=kv(lock=self._lock, err=self._told))

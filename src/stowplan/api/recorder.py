@@ -1,0 +1,246 @@
+"""Writes Events without ever holding up whoever reports them.
+
+The scheduler calls `event`, which only counts and queues; `run` writes with a few workers on the
+events lane. Repeats are folded into series (see `event_series`). When the API server is away or
+the queue is full, events are lost rather than kept for ever: they are counted in `dropped`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+
+import msgspec
+
+from stowplan.api.backoff import Backoff
+from stowplan.api.client import ApiClient, Lane, PatchKind
+from stowplan.api.event_series import (
+    REFRESH_AFTER_S,
+    EventKey,
+    RecordedEvent,
+    Reference,
+    event_name,
+    truncate_note,
+)
+from stowplan.api.objects import Pod
+from stowplan.clock import Clock, SystemClock
+from stowplan.errors import (
+    AlreadyExists,
+    ApiError,
+    ApiUnavailable,
+    Forbidden,
+    NotFound,
+    ServerError,
+    StowplanError,
+)
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
+
+_WORKERS = 8
+_TRIES = 12
+_SWEEP_PERIOD_S = 10.0
+_COMPLAINT_PERIOD_S = 60.0
+_encode = msgspec.json.Encoder().encode
+
+
+class EventRecorder:
+    """See the module. Create one a process; `run` it beside the scheduler."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        reporting_instance: str = "",
+        clock: Clock | None = None,
+        queue_size: int = 10_000,
+        remembered: int = 50_000,
+        retry_initial_s: float = 1.0,
+        retry_limit_s: float = 10.0,
+    ) -> None:
+        """Without a `reporting_instance` each event's is `<its controller>-<host name>`.
+
+        `remembered` bounds the events known for folding. DIVERGES: upstream remembers all of the
+        last minutes, whatever that costs; here the oldest are forgotten, and a repeat of one
+        begins a new event.
+        """
+        self.written = 0
+        self.dropped = 0
+        self._client = client
+        self._instance = reporting_instance
+        self._host = socket.gethostname()
+        self._clock: Clock = clock or SystemClock()
+        self._queue: asyncio.Queue[RecordedEvent] = asyncio.Queue(queue_size)
+        self._remembered = remembered
+        self._retry_s = (retry_initial_s, retry_limit_s)
+        self._events: dict[EventKey, RecordedEvent] = {}
+        self._refreshed_at = self._clock.time()
+        self._last_nanos = 0
+        self._complained_at = float("-inf")
+        self._dropped_since = 0
+
+    def event(
+        self,
+        regarding: Pod,
+        *,
+        type: str,  # noqa: A002 - the API's name
+        reason: str,
+        action: str,
+        note: str,
+        reporting_controller: str,
+        related: Pod | None = None,
+    ) -> None:
+        """Report something; returns at once."""
+        now = self._clock.time()
+        key = EventKey(
+            type=type,
+            action=action,
+            reason=reason,
+            reporting_controller=reporting_controller,
+            reporting_instance=self._instance or f"{reporting_controller}-{self._host}",
+            regarding=Reference.to_pod(regarding),
+            related=None if related is None else Reference.to_pod(related),
+        )
+        known = self._events.get(key)
+        if known is not None:
+            was_series = known.is_series
+            known.observe_again(now)
+            if not was_series:
+                self._enqueue(known)
+            return
+        # Never the same twice, whatever the clock does: it is the object's name.
+        self._last_nanos = max(int(now * 1e9), self._last_nanos + 1)
+        new = RecordedEvent(
+            key=key,
+            name=event_name(regarding.metadata.name, self._last_nanos),
+            note=truncate_note(note),
+            event_time=now,
+        )
+        if self._enqueue(new):
+            self._events[key] = new
+            if len(self._events) > self._remembered:
+                self._forget(next(iter(self._events)))
+
+    async def run(self) -> None:
+        """For ever, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_WORKERS):
+                tasks.create_task(self._work(), name=f"events-{number}")
+            while True:
+                await asyncio.sleep(_SWEEP_PERIOD_S * random.uniform(0.9, 1.1))
+                self.sweep()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until all is written that was reported so far; False where time ran out."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._queue.join()
+        except TimeoutError:
+            return False
+        return True
+
+    def sweep(self) -> None:
+        """Finish series that have come to rest, refresh those that go on, forget the rest."""
+        now = self._clock.time()
+        for key in [key for key, event in self._events.items() if event.is_idle(now)]:
+            self._forget(key)
+        if now - self._refreshed_at >= REFRESH_AFTER_S:
+            self._refreshed_at = now
+            for event in self._events.values():
+                if event.is_series:
+                    self._enqueue(event)
+
+    def _forget(self, key: EventKey) -> None:
+        event = self._events.pop(key)
+        if event.is_series:
+            self._enqueue(event)  # its final count
+
+    def _enqueue(self, event: RecordedEvent) -> bool:
+        if not event.is_queued:
+            try:
+                self._queue.put_nowait(event)
+            except asyncio.QueueFull:
+                self._drop("the queue is full")
+                return False
+            event.is_queued = True
+        event.is_dirty = True
+        return True
+
+    async def _work(self) -> None:
+        while True:
+            event = await self._queue.get()
+            try:
+                # What is observed while a write is under way is written after it, never beside it.
+                while event.is_dirty:
+                    event.is_dirty = False
+                    await self._write(event)
+            except Exception as error:
+                log.error("Writing an event failed", exc_info=error, extra=kv(event=event.name))
+                self._drop(error)
+            finally:
+                event.is_queued = False
+                self._queue.task_done()
+
+    async def _write(self, event: RecordedEvent) -> None:
+        backoff = Backoff(*self._retry_s)
+        failure: StowplanError | None = None
+        for attempt in range(_TRIES):
+            if attempt:
+                await asyncio.sleep(backoff.next_s())
+            try:
+                is_done = await self._send(event)
+            except (ApiUnavailable, ServerError) as error:
+                failure = error
+            except ApiError as error:
+                if not _is_namespace_ending(error):
+                    self._drop(error)
+                return
+            else:
+                if is_done:
+                    self.written += 1
+                    return
+        self._drop(failure or f"{event.name} is neither there nor can it be created")
+
+    async def _send(self, event: RecordedEvent) -> bool:
+        """Create or patch; False where it has to be sent once more."""
+        collection = f"/apis/events.k8s.io/v1/namespaces/{event.namespace}/events"
+        if event.is_created:
+            try:
+                await self._client.request(
+                    "PATCH",
+                    f"{collection}/{event.name}",
+                    body=_encode({"series": event.series()}),
+                    content_type=PatchKind.STRATEGIC.value,
+                    lane=Lane.EVENTS,
+                )
+            except NotFound:  # it has outlived its time in the API server
+                event.is_created = False
+            else:
+                return True
+        try:
+            await self._client.request(
+                "POST", collection, body=_encode(event.wire()), lane=Lane.EVENTS
+            )
+        except AlreadyExists:
+            # An earlier try had arrived after all, perhaps before it was a series.
+            event.is_created = True
+            return not event.is_series
+        event.is_created = True
+        return True
+
+    def _drop(self, why: object) -> None:
+        self.dropped += 1
+        self._dropped_since += 1
+        now = self._clock.monotonic()
+        if now - self._complained_at >= _COMPLAINT_PERIOD_S:
+            log.warning("Events were lost", extra=kv(events=self._dropped_since, err=str(why)))
+            self._complained_at = now
+            self._dropped_since = 0
+
+
+def _is_namespace_ending(error: ApiError) -> bool:
+    """Nobody will look at events of a namespace that is being deleted."""
+    if isinstance(error, NotFound):
+        return "namespace" in error.message
+    return isinstance(error, Forbidden) and "is being terminated" in error.message
