@@ -8,15 +8,14 @@ Plain HTTP; it tells nothing secret, and binds to whatever address its flag says
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from stowplan.errors import ConfigError
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.server.listen import cannot_listen
 from stowplan.server.metrics import Exposition
 
 log = get_logger(__name__)
@@ -68,13 +67,7 @@ class HttpServer:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
             await runner.cleanup()
-            # Resolver errors carry negative numbers that strerror would misread.
-            known = error.errno is not None and error.errno > 0
-            reason = os.strerror(error.errno or 0) if known else str(error)
-            raise ConfigError(
-                f"cannot listen on {host}:{port}: {reason}; choose another address or port",
-                where=flag,
-            ) from None
+            raise cannot_listen(error, host, port, flag=flag) from None
         self._runner = runner
         self.host = host
         self.port = runner.addresses[0][1]
