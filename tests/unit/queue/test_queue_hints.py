@@ -1,0 +1,171 @@
+"""Which event moves which pod where."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from stowplan.api.objects import Pod
+from stowplan.queue import events as ev
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint
+from stowplan.queue.hints import complete_hints
+from tests.unit.queue.queue_kit import (
+    NODE_ADD,
+    NODE_LABEL,
+    POD_DELETE,
+    Bench,
+    always,
+    make_pod,
+    never,
+    on,
+)
+
+
+class Spy:
+    """A hint that remembers what it was asked."""
+
+    def __init__(self, answer: Hint) -> None:
+        self.answer = answer
+        self.calls: list[tuple[str, object, object]] = []
+
+    def __call__(self, pod: Pod, old: object | None, new: object | None) -> Hint:
+        self.calls.append((pod.metadata.name, old, new))
+        return self.answer
+
+
+def test_only_hints_of_rejecting_plugins_are_asked() -> None:
+    fit, taints = Spy(Hint.SKIP), Spy(Hint.QUEUE)
+    bench = Bench(hints={"Fit": [on(NODE_ADD, fit)], "Taints": [on(NODE_ADD, taints)]})
+    queued = bench.rejected(make_pod("a"), "Fit")
+    bench.rejected(make_pod("b"), "Other")
+    bench.queue.move_all(NODE_ADD, None, "the node")
+    assert fit.calls == [("a", None, "the node")]
+    assert taints.calls == []
+    assert bench.where(queued) == "unschedulable"
+
+
+def test_one_plugin_of_several_is_enough() -> None:
+    bench = Bench(hints={"Fit": [on(NODE_ADD, never)], "Taints": [on(NODE_ADD, always)]})
+    queued = bench.rejected(make_pod("a"), "Fit", "Taints")
+    bench.queue.move_all(NODE_ADD, None, object())
+    assert bench.where(queued) == "backoff"
+    assert bench.queue.incoming["backoff", "NodeAdd"] == 1
+
+
+def test_one_registration_of_several_is_enough() -> None:
+    bench = Bench(hints={"Fit": [on(NODE_ADD, never), on(NODE_ADD)]})
+    queued = bench.rejected(make_pod("a"), "Fit")
+    bench.queue.move_all(NODE_ADD, None, object())
+    assert bench.where(queued) == "backoff"
+
+
+def test_a_pending_plugin_skips_the_backoff() -> None:
+    bench = Bench(hints={"Fit": [on(NODE_ADD)], "Volumes": [on(POD_DELETE), on(NODE_ADD, never)]})
+    by_both = bench.rejected(make_pod("both"), "Fit", pending=["Volumes"])
+    other = bench.rejected(make_pod("other"), "Fit", pending=["Volumes"])
+    bench.queue.move_all(ev.ASSIGNED_POD_DELETE, object(), None)
+    assert bench.where(by_both) == "active"
+    bench.fail(bench.pop(), "Fit", pending=["Volumes"])
+    bench.queue.move_all(NODE_ADD, None, object())  # only the unschedulable plugin says yes
+    assert bench.where(by_both) == "backoff"
+    assert bench.where(other) == "active"
+
+
+def test_profiles_have_their_own_hints() -> None:
+    bench = Bench()
+    stranger = bench.rejected(make_pod("a", profile="other-scheduler"), "Fit")
+    bench.queue.move_all(NODE_ADD, None, object())
+    assert bench.where(stranger) == "unschedulable"
+    bench.clock.advance(300)
+    bench.queue.flush_unschedulable()
+    assert bench.where(stranger) == "active"
+
+
+def test_a_hint_that_raises_queues_the_pod(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(pod: Pod, old: object | None, new: object | None) -> Hint:
+        raise RuntimeError("hint is broken")
+
+    bench = Bench(hints={"Fit": [on(NODE_ADD, broken)]})
+    queued = bench.rejected(make_pod("a"), "Fit")
+    with caplog.at_level(logging.ERROR):
+        bench.queue.move_all(NODE_ADD, None, object())
+    assert bench.where(queued) == "backoff"
+    assert "hint is broken" in caplog.text
+
+
+def test_pre_check_narrows_the_pods() -> None:
+    bench = Bench()
+    low = bench.rejected(make_pod("low", priority=1), "Fit")
+    high = bench.rejected(make_pod("high", priority=9), "Fit")
+    bench.queue.move_all(NODE_ADD, None, object(), lambda pod: pod.priority <= 1)
+    assert bench.where(low) == "backoff"
+    assert bench.where(high) == "unschedulable"
+
+
+def test_a_wildcard_moves_everyone_or_the_one_pod_it_names() -> None:
+    bench = Bench(hints={})
+    pods = [bench.rejected(make_pod(name), "Fit") for name in "abc"]
+    everyone = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "Everyone")
+    bench.queue.move_all(everyone, None, pods[1].pod)
+    assert [bench.where(queued) for queued in pods] == ["unschedulable", "backoff", "unschedulable"]
+    bench.queue.move_all(everyone, None, "not a pod")
+    assert bench.queue.counts.unschedulable == 2
+    bench.queue.move_all(everyone, None, None)
+    assert bench.queue.counts.unschedulable == 0
+    assert bench.queue.incoming["backoff", "Everyone"] == 3
+
+
+def test_an_event_touches_only_pods_of_plugins_that_registered_it() -> None:
+    fit, taints = Spy(Hint.SKIP), Spy(Hint.SKIP)
+    bench = Bench(hints={"Fit": [on(NODE_ADD, fit)], "Taints": [on(NODE_LABEL, taints)]})
+    for number in range(200):
+        bench.rejected(make_pod(f"p{number}"), "Taints")
+    bench.rejected(make_pod("a"), "Fit")
+    checked: list[str] = []
+
+    def pre_check(pod: Pod) -> bool:
+        checked.append(pod.metadata.name)
+        return True
+
+    bench.queue.move_all(NODE_ADD, None, object(), pre_check)
+    assert checked == ["a"]
+    assert len(fit.calls) == 1
+    assert taints.calls == []
+
+
+def test_a_plugin_that_activates_another_pod_while_it_is_asked() -> None:
+    def meddle(pod: Pod, old: object | None, new: object | None) -> Hint:
+        bench.queue.activate([make_pod("second")])
+        return Hint.QUEUE
+
+    bench = Bench(hints={"Fit": [on(NODE_LABEL, meddle)]})
+    first = bench.rejected(make_pod("first"), "Fit")
+    second = bench.rejected(make_pod("second"), "Fit")
+    bench.queue.move_all(NODE_LABEL, object(), object())
+    assert bench.where(first) == "backoff"
+    assert bench.where(second) == "active"
+
+
+def test_registrations_are_completed_as_upstream_does() -> None:
+    node_taint = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
+    both = EventHint(
+        ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT), never
+    )
+    done = complete_hints(
+        {
+            "AddOnly": [on(NODE_ADD, never)],
+            "Both": [both],
+            "Split": [on(NODE_ADD, never), on(node_taint, never)],
+            "Silent": [],
+            "Unsaid": None,
+        }
+    )
+    assert done["AddOnly"] == (on(NODE_ADD, never), EventHint(node_taint, None))
+    assert done["Both"] == (both,)
+    assert len(done["Split"]) == 2
+    assert done["Silent"] == ()
+    heard = {str(entry.event.resource) for entry in done["Unsaid"]}
+    assert {"Pod", "Node", "PersistentVolumeClaim", "resource.k8s.io/ResourceSlice"} < heard
+    assert heard.isdisjoint({"*", "AssignedPod", "UnschedulablePod"})
+    assert all(entry.event.action == ActionType.ALL for entry in done["Unsaid"])
