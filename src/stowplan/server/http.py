@@ -34,7 +34,9 @@ def _ping() -> str | None:
 
 
 class HttpServer:
-    """Serves until `stop()`. `healthz` and `readyz` are checks by name; /livez only pings."""
+    """Serves until `stop()`. `healthz` and `readyz` are checks by name; without any, and always
+    for /livez, an answer is proof enough.
+    """
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class HttpServer:
         self._runner: web.AppRunner | None = None
         self._app = web.Application()
         for name, checks in (("healthz", healthz), ("livez", None), ("readyz", readyz)):
-            self._add_health(name, {"ping": _ping, **(checks or {})})
+            self._add_health(name, checks or {"ping": _ping})
         self._app.router.add_get("/metrics", self._serve_metrics)
         if configz is not None:
             self._app.router.add_get("/configz", self._serve_configz)
@@ -138,7 +140,9 @@ def _health_handler(name: str, checks: Mapping[str, Check]) -> Handler:
 def _check_handler(check: Check) -> Handler:
     async def handle(_: web.Request) -> web.Response:
         reason = _run(check)
-        return _text(200, "ok") if reason is None else _text(500, f"{reason}\n")
+        return (
+            _text(200, "ok") if reason is None else _text(500, f"internal server error: {reason}\n")
+        )
 
     return handle
 

@@ -1,0 +1,53 @@
+"""Columns as kubectl's, and JSON and YAML."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from stowplan.cli.tables import format_object, format_table, print_object, print_table
+
+
+def test_columns_are_aligned_three_spaces_apart() -> None:
+    text = format_table(["Name", "Node", "Age"], [["a", "node-1", 5], ["longer-name", "", None]])
+    assert text == (
+        "NAME          NODE     AGE\na             node-1   5\nlonger-name   <none>   <none>\n"
+    )
+
+
+def test_zero_and_false_are_values() -> None:
+    assert format_table(["N", "B"], [[0, False]]) == "N   B\n0   False\n"
+
+
+def test_only_headers() -> None:
+    assert format_table(["A", "B"], []) == "A   B\n"
+
+
+def test_cells_cannot_break_the_line_or_move_the_cursor() -> None:
+    assert format_table(["A"], [["x\ny\x1b[2J"], ["plain é 船"]]) == (
+        "A\nx\\ny\\x1b[2J\nplain é 船\n"
+    )
+
+
+def test_a_row_of_another_length_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="a row of 1 cells under 2 headers"):
+        format_table(["A", "B"], [["x"]])
+
+
+def test_objects() -> None:
+    value = {"b": [1, 2.5, None], "a": {"é": "x: y"}}
+    assert json.loads(format_object(value, "json")) == value
+    assert yaml.safe_load(format_object(value, "yaml")) == value
+    for output in ("json", "yaml"):
+        text = format_object(value, "json" if output == "json" else "yaml")
+        assert text.endswith("\n")
+        assert text.index("b") < text.index("a")
+        assert "é" in text
+
+
+def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["A"], [["x"]])
+    print_object({"a": 1}, "yaml")
+    assert capsys.readouterr().out == "A\nx\na: 1\n"
