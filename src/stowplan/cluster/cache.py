@@ -129,8 +129,9 @@ class ClusterCache:
     def _update(self, placed: _Placed, pod: Pod) -> None:
         old = placed.info.pod
         if placed.node != pod.spec.node_name:
+            moved = compile_pod(pod)
             self._remove(pod.uid)
-            self._place(compile_pod(pod), pod.spec.node_name, assumed=False)
+            self._place(moved, pod.spec.node_name, assumed=False)
         elif same_footprint(old, pod) and _same_identity(old, pod):
             # Nothing that a plugin counts changed: keep the numbers, show the newer object.
             placed.info.pod = pod

@@ -18,6 +18,7 @@ from stowplan.cluster.requests import (
     NON_ZERO_DEFAULTS,
     Amounts,
     canonical,
+    is_pod_level,
     pod_requests,
 )
 
@@ -84,14 +85,22 @@ def same_footprint(old: Pod, new: Pod) -> bool:
         and old_status.init_container_statuses == new_status.init_container_statuses
         and old_status.resources == new_status.resources
         and old_status.allocated_resources == new_status.allocated_resources
-        and (not old_status.container_statuses or old_status.conditions == new_status.conditions)
+        and (not _has_held_amounts(new) or old_status.conditions == new_status.conditions)
+    )
+
+
+def _has_held_amounts(pod: Pod) -> bool:
+    """Whether the status says what the pod holds; only then an infeasible resize matters."""
+    status = pod.status
+    return bool(
+        status.container_statuses or status.init_container_statuses or status.resources is not None
     )
 
 
 def _held_defaults(pod: Pod, amounts: Amounts) -> Mapping[str, int]:
     """With pod-level resources, defaults apply only to what is missing at both levels."""
     resources = pod.spec.resources
-    if resources is None or not (resources.requests or resources.limits):
+    if resources is None or not any(map(is_pod_level, resources.requests or ())):
         return NON_ZERO_DEFAULTS
     return {name: milli for name, milli in NON_ZERO_DEFAULTS.items() if name not in amounts}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from stowplan.api.objects import Container, ContainerStatus, Pod, Quantities
-from stowplan.api.quantity import milli_value
+from stowplan.api.quantity import INT64_MAX, nanos
 
 Amounts: TypeAlias = dict[str, int]
 
@@ -38,22 +38,35 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
+def is_pod_level(name: str) -> bool:
+    """Whether a resource may be requested for the pod as a whole."""
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
+
+
 def canonical(amounts: Amounts) -> Amounts:
-    """Thousandths to canonical units, dropping what the scheduler does not account for."""
+    """Thousandths to canonical units, dropping what the scheduler does not account for.
+
+    Columns hold int64; more than that is as good as the most that fits.
+    """
     out: Amounts = {}
     for name, milli in amounts.items():
         if name == CPU:
-            out[name] = milli
+            out[name] = min(milli, INT64_MAX)
         elif name in (MEMORY, EPHEMERAL_STORAGE) or is_scalar(name):
-            out[name] = -(-milli // 1000)
+            out[name] = min(whole_units(milli), INT64_MAX)
     return out
 
 
+def whole_units(milli: int) -> int:
+    """Thousandths as whole units, rounded up."""
+    return -(-milli // 1000)
+
+
 def parse_amounts(quantities: Quantities | None) -> Amounts:
-    """Quantities as thousandths."""
+    """Quantities as thousandths, rounded up; exact also where an int64 would overflow."""
     if not quantities:
         return {}
-    return {name: milli_value(quantity) for name, quantity in quantities.items()}
+    return {name: -(-nanos(quantity) // 1_000_000) for name, quantity in quantities.items()}
 
 
 def pod_requests(
@@ -143,11 +156,7 @@ def _pod_level(pod: Pod, *, use_status: bool) -> Amounts:
             effective = held
         else:
             _max(effective, held)
-    return {
-        name: effective.get(name, 0)
-        for name in wanted
-        if name in (CPU, MEMORY) or name.startswith("hugepages-")
-    }
+    return {name: effective.get(name, 0) for name in wanted if is_pod_level(name)}
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus] | None:

@@ -15,11 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.api.objects import Node, Taint
+from stowplan.api.quantity import INT64_MAX
 from stowplan.cluster.interning import Interner, LabelColumns
 from stowplan.cluster.journal import Journal, Rows
 from stowplan.cluster.node_tree import NodeTree
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, canonical, parse_amounts
+from stowplan.cluster.requests import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    canonical,
+    parse_amounts,
+    whole_units,
+)
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
@@ -140,6 +149,8 @@ class NodeTable:
         self.nodes[row] = None
         self._tree.remove(name)
         self._nodeset_changed()
+        # A ghost belongs to no topology domain, whatever labels its node had.
+        self.labels.write(row, {})
         self._drop_if_empty(row)
 
     def _write_node(self, row: int, node: Node) -> None:
@@ -149,7 +160,7 @@ class NodeTable:
             self.resource_row(name)
         for name, index in self.resources.items():
             self.allocatable[index, row] = wanted.get(name, 0)
-        self.allowed_pods[row] = amounts.get(PODS, 0) // 1000
+        self.allowed_pods[row] = min(whole_units(amounts.get(PODS, 0)), INT64_MAX)
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_class[row] = self.taint_classes.id(node.spec.taints or ())
         self.labels.write(row, node.metadata.labels or {})

@@ -18,7 +18,11 @@ from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
 
 
 class Overlay:
-    """Pods added to and removed from some rows, as deltas in columns aligned with `rows`."""
+    """Pods added to and removed from some rows, as deltas in columns.
+
+    The arrays have one column for each of `rows` and a last one of zeros, which stands for every
+    row that is as the table has it; `places` finds the columns of any rows.
+    """
 
     def __init__(
         self,
@@ -29,14 +33,15 @@ class Overlay:
         self.added = added
         self.removed = removed or {}
         touched = sorted({*added, *self.removed})
-        #: The rows that differ from the table; the arrays below have one entry for each.
+        #: The rows that differ from the table.
         self.rows: Rows = np.array(touched, dtype=np.intp)
+        self._capacity = table.capacity
         self._place = {row: place for place, row in enumerate(touched)}
         for pods in (*added.values(), *self.removed.values()):
             for info in pods:
                 for name, _ in info.held:
                     table.resource_row(name)
-        size = len(touched)
+        size = len(touched) + 1
         self.requested: Int64Array = np.zeros((len(table.resources), size), np.int64)
         self.non_zero: Int64Array = np.zeros((2, size), np.int64)
         self.pod_count: Int64Array = np.zeros(size, np.int64)
@@ -53,8 +58,25 @@ class Overlay:
         self.pod_count[place] += sign
 
     def place(self, row: int) -> int:
-        """Where a row stands in the arrays."""
-        return self._place[row]
+        """The column of one row."""
+        return self._place.get(row, -1)
+
+    def places(self, rows: Rows | slice) -> Rows:
+        """The columns of many rows, for indexing the arrays."""
+        if isinstance(rows, slice):
+            rows = np.arange(self._capacity)[rows]
+        if not len(self.rows):
+            return np.full(len(rows), -1, np.intp)
+        found = np.searchsorted(self.rows, rows)
+        is_touched = self.rows[np.minimum(found, len(self.rows) - 1)] == rows
+        return np.where(is_touched, found, -1)
+
+    def requested_of(self, resource: int) -> Int64Array:
+        """The deltas of a resource by its row in the table, which may be newer than this."""
+        if resource < len(self.requested):
+            deltas: Int64Array = self.requested[resource]
+            return deltas
+        return np.zeros(self.pod_count.shape, np.int64)
 
 
 class NodeView:
@@ -130,7 +152,7 @@ class NodeView:
             return 0
         amount = int(self._table.requested[index, self.row])
         if self._overlay is not None:
-            amount += int(self._overlay.requested[index, self._overlay.place(self.row)])
+            amount += int(self._overlay.requested_of(index)[self._overlay.place(self.row)])
         return amount
 
     def non_zero(self, index: int) -> int:

@@ -22,6 +22,7 @@ from stowplan.cluster.requests import (
     canonical,
     is_extended,
     parse_amounts,
+    whole_units,
 )
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
@@ -92,15 +93,16 @@ class NodeResourcesFit(Plugin):
     ) -> None:
         table = cycle.table
         pod_count = table.pod_count[rows]
+        places = overlay.places(rows) if overlay is not None else None
         if overlay is not None:
-            pod_count = pod_count + overlay.pod_count
+            pod_count = pod_count + overlay.pod_count[places]
         verdict = (pod_count >= table.allowed_pods[rows]).astype(np.int32)
         for bit, (name, amount) in self._wanted(cycle.info):
             index = table.resource_row(name)
             allocatable = table.allocatable[index][rows]
             free = allocatable - table.requested[index][rows]
             if overlay is not None:
-                free -= overlay.requested[index]
+                free -= overlay.requested_of(index)[places]
             short = free < amount
             if short.any():
                 verdict |= short * np.int32(bit)
@@ -205,7 +207,9 @@ def _room_was_made(pod: Pod, old: object, new: object) -> Hint:
         held_room = old.spec.node_name or old.status.nominated_node_name
         return Hint.QUEUE if held_room else Hint.SKIP
     if isinstance(old, Pod) and isinstance(new, Pod):
-        if new.uid != pod.uid and not new.spec.node_name:
+        if new.uid == pod.uid:
+            return Hint.QUEUE
+        if not new.spec.node_name:
             return Hint.SKIP
         wanted = {name for name, amount in compile_pod(pod).request if amount}
         before, after = dict(compile_pod(old).held), dict(compile_pod(new).held)
@@ -216,7 +220,7 @@ def _room_was_made(pod: Pod, old: object, new: object) -> Hint:
 
 def _offers(node: Node) -> dict[str, int]:
     amounts = parse_amounts(node.status.allocatable)
-    return {**canonical(amounts), PODS: amounts.get(PODS, 0) // 1000}
+    return {**canonical(amounts), PODS: whole_units(amounts.get(PODS, 0))}
 
 
 def _make_strategy(config: ScoringStrategy) -> Strategy:
