@@ -95,7 +95,7 @@ class ScoreStep:
         self.weight = weight
         self._columns: Callable[..., None] | None = getattr(plugin, "score_columns", None)
         self._row = _row_form(plugin, "score")
-        self._normalize: Callable[..., Int64Array] | None = getattr(plugin, "normalize", None)
+        self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)
         self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
 
     def fill(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
@@ -120,6 +120,10 @@ class ScoreStep:
                 scores = self._normalize(cycle, raw)
             except Exception as problem:
                 raise PluginError(self.name, "Score", describe(problem)) from problem
+            if not isinstance(scores, np.ndarray) or scores.shape != raw.shape:
+                raise PluginError(
+                    self.name, "Score", f"normalize must answer an array of {len(raw)} scores"
+                )
         low, high = int(scores.min()), int(scores.max())
         if low < MIN_NODE_SCORE or high > MAX_NODE_SCORE:
             wrong = low if low < MIN_NODE_SCORE else high
@@ -157,9 +161,16 @@ def _row_form(plugin: Plugin, method: str) -> _RowAnswer | None:
     function = getattr(plugin, method, None)
     if function is None:
         return None
-    if len(inspect.signature(function).parameters) >= 3:
+    if _positional_count(function) >= 3:
         return lambda cycle, node: function(cycle.pod, node, cycle)
     return lambda cycle, node: function(cycle.pod, node)
+
+
+def _positional_count(function: Callable[..., Any]) -> int:
+    return sum(
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in inspect.signature(function).parameters.values()
+    )
 
 
 def _each(cycle: Cycle, rows: RowSet) -> list[int]:

@@ -16,19 +16,39 @@ MIN_NODE_SCORE = 0
 
 #: Below this, a float64 quotient of at most 100 never rounds up to the next integer.
 _EXACT_IN_FLOAT = 1 << 46
+#: Below this, a hundred times as much still fits an int64.
+_EXACT_IN_INT64 = 1 << 56
 
 
 def percent_of(part: Int64Array, whole: Int64Array) -> Int64Array:
     """`part * 100 / whole` rounded down, for 0 <= part <= whole; 0 where whole is 0."""
     divisor = np.maximum(whole, 1)
-    if divisor.size and int(divisor.max()) < _EXACT_IN_FLOAT:
+    largest = int(divisor.max(initial=1))
+    if largest < _EXACT_IN_FLOAT:
         # Float division is several times faster than int64 division and exact in this range.
         return (part * 100.0 / divisor).astype(np.int64)
-    # Too large for part * 100 to be safe in int64 beyond 2**56: split off the whole hundredths.
-    quotient, rest = np.divmod(part, divisor)
-    step = np.maximum(divisor // 100, 1)
-    exact = np.where(divisor < (1 << 56), rest * 100 // divisor, rest // step)
-    result: Int64Array = quotient * 100 + exact
+    if largest < _EXACT_IN_INT64:
+        result: Int64Array = part * MAX_NODE_SCORE // divisor
+        return result
+    return _long_division(part, divisor)
+
+
+def _long_division(part: Int64Array, divisor: Int64Array) -> Int64Array:
+    """`part * 100 // divisor` by the binary digits of 100, as the product may not fit an int64.
+
+    `rest` stays below the divisor: what would exceed it is carried before it is added.
+    """
+    percent, rest = np.divmod(part, divisor)
+    whole, once = percent * MAX_NODE_SCORE, rest
+    percent, rest = np.zeros_like(part), np.zeros_like(part)
+    for digit in f"{MAX_NODE_SCORE:b}":
+        percent *= 2
+        for addend in (rest, once) if digit == "1" else (rest,):
+            missing = divisor - addend
+            carries = rest >= missing
+            rest = np.where(carries, rest - missing, rest + addend)
+            percent += carries
+    result: Int64Array = whole + percent
     return result
 
 
@@ -42,7 +62,10 @@ def divide_towards_zero(numerator: Int64Array, denominator: int) -> Int64Array:
 
 def round_half_away(values: NDArray[np.float64]) -> Int64Array:
     """Go's math.Round."""
-    return np.trunc(values + np.copysign(0.5, values)).astype(np.int64)
+    whole = np.trunc(values)
+    # Adding a half and truncating would round 0.49999999999999994 up.
+    away = np.where(np.abs(values - whole) >= 0.5, np.copysign(1.0, values), 0.0)
+    return (whole + away).astype(np.int64)
 
 
 def default_normalize(scores: Int64Array, *, reverse: bool) -> Int64Array:
@@ -50,5 +73,5 @@ def default_normalize(scores: Int64Array, *, reverse: bool) -> Int64Array:
     highest = int(scores.max(initial=0))
     if highest == 0:
         return np.full_like(scores, MAX_NODE_SCORE) if reverse else scores
-    scaled = scores * MAX_NODE_SCORE // highest
+    scaled = divide_towards_zero(scores * MAX_NODE_SCORE, highest)
     return MAX_NODE_SCORE - scaled if reverse else scaled
