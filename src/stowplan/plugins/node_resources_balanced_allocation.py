@@ -74,9 +74,10 @@ class NodeResourcesBalancedAllocation(Plugin):
         for name, amount in self._wanted(cycle.info):
             allocatable = node.allocatable(name)
             if allocatable:
+                # Floats first, as upstream and the columns: integers this large divide otherwise.
                 held = node.requested(name)
-                before.append(min(held / allocatable, 1.0))
-                after.append(min((held + amount) / allocatable, 1.0))
+                before.append(min(float(held) / float(allocatable), 1.0))
+                after.append(min(float(held + amount) / float(allocatable), 1.0))
         return 50 + (50 + _balance(after) - _balance(before)) // 2
 
     def _wanted(self, info: PodInfo) -> list[tuple[str, int]]:

@@ -46,8 +46,11 @@ def _tolerated(pod: Pod) -> bool:
     return any(tolerates(toleration, _TAINT) for toleration in pod.spec.tolerations or ())
 
 
-def _node_open(_pod: Pod, _old: object, new: object) -> Hint:
-    return Hint.SKIP if isinstance(new, Node) and new.spec.unschedulable else Hint.QUEUE
+def _node_open(_pod: Pod, old: object, new: object) -> Hint:
+    """The node is new or was cordoned, and takes pods now."""
+    was_open = isinstance(old, Node) and not old.spec.unschedulable
+    is_cordoned = isinstance(new, Node) and new.spec.unschedulable
+    return Hint.SKIP if was_open or is_cordoned else Hint.QUEUE
 
 
 def _tolerates_now(pod: Pod, _old: object, new: object) -> Hint:
