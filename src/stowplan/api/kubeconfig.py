@@ -76,7 +76,7 @@ def load_cluster_config(
         names = dict.fromkeys(name for name in from_environment.split(os.pathsep) if name)
         return _from_files([Path(name) for name in names], context, chosen_by="KUBECONFIG")
     if not context and _is_in_cluster(SERVICE_ACCOUNT_PATH):
-        return in_cluster_config()
+        return in_cluster_config(SERVICE_ACCOUNT_PATH)
     home = Path("~/.kube/config").expanduser()
     if home.exists():
         return _from_files([home], context)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import random
 import socket
 import ssl
@@ -288,7 +289,10 @@ class Transport:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             problem = f"its certificate is not accepted: {error.certificate_error}"
         elif isinstance(error, aiohttp.ClientConnectorError):
-            problem = f"cannot connect: {error.strerror or error}"
+            # asyncio words a refusal as "Connect call failed (address)"; the number knows better.
+            code = error.errno or 0
+            reason = os.strerror(code) if code > 0 else error.strerror or str(error)
+            problem = f"cannot connect: {reason}"
         elif isinstance(error, TimeoutError):
             problem = "cannot connect in time" if not_sent else "no answer in time"
         else:
