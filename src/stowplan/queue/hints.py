@@ -28,8 +28,6 @@ log = get_logger(__name__)
 Hints: TypeAlias = Mapping[str, Mapping[str, Sequence[EventHint]]]
 """profile (scheduler name) -> plugin -> what it registered"""
 
-_Plan: TypeAlias = dict[str, dict[str, tuple[HintFn | None, ...]]]  # profile -> plugin -> hints
-
 _INTERNAL = (EventResource.WILDCARD, EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD)
 ALL_EVENTS = tuple(
     EventHint(ClusterEvent(resource, ActionType.ALL))
@@ -72,77 +70,80 @@ class Strategy(Enum):
     IMMEDIATELY = "immediately"
 
 
-class HintTable:
-    def __init__(self, hints: Hints) -> None:
-        self._hints = hints
-        self._plans: dict[tuple[str, ActionType], _Plan] = {}
+class Audience:
+    """Who hears of one kind of event, and what they make of it."""
 
-    def is_interesting(self, event: ClusterEvent) -> bool:
-        return event.is_wildcard or bool(self._plan(event))
+    def __init__(self, event: ClusterEvent, hints: Hints) -> None:
+        self._event = event
+        self.is_wildcard = event.is_wildcard
+        self._by_profile: dict[str, dict[str, tuple[HintFn | None, ...]]] = {}
+        for profile, plugins in hints.items():
+            for plugin, registered in plugins.items():
+                asked = tuple(entry.hint for entry in registered if event.matches(entry.event))
+                if asked:
+                    self._by_profile.setdefault(profile, {})[plugin] = asked
 
-    def interested(self, event: ClusterEvent) -> Iterator[tuple[str, str]]:
+    @property
+    def is_empty(self) -> bool:
+        return not (self._by_profile or self.is_wildcard)
+
+    def members(self) -> Iterator[tuple[str, str]]:
         """(profile, plugin) of everyone who registered for the event."""
-        for profile, plugins in self._plan(event).items():
+        for profile, plugins in self._by_profile.items():
             for plugin in plugins:
                 yield profile, plugin
 
-    def judge(
-        self, queued: QueuedPod, event: ClusterEvent, old: object | None, new: object | None
-    ) -> Strategy:
+    def judge(self, queued: QueuedPod, old: object | None, new: object | None) -> Strategy:
         """Ask the plugins that rejected the pod. One that is only pending skips the backoff."""
-        rejectors = queued.rejectors
-        if not rejectors:
+        pending, unschedulable = queued.pending_plugins, queued.unschedulable_plugins
+        if not unschedulable and not pending:
             return Strategy.AFTER_BACKOFF
-        if event.is_wildcard:
+        if self.is_wildcard:
             # With an object it is meant for that pod alone.
             mine = new is None or (isinstance(new, Pod) and pod_uid(new) == queued.uid)
             return Strategy.AFTER_BACKOFF if mine else Strategy.SKIP
-        strategy = Strategy.SKIP
-        for plugin, hints in self._plan(event).get(queued.scheduler_name, {}).items():
-            if plugin not in rejectors or (
-                strategy is not Strategy.SKIP and plugin not in queued.pending_plugins
-            ):
-                continue
-            if any(_wants(hint, plugin, queued, event, old, new) for hint in hints):
-                if plugin in queued.pending_plugins:
-                    return Strategy.IMMEDIATELY
-                strategy = Strategy.AFTER_BACKOFF
-                if not queued.pending_plugins:
-                    break
-        return strategy
+        asked = self._by_profile.get(queued.scheduler_name)
+        if asked is None:
+            return Strategy.SKIP
+        for plugin in pending:
+            if self._wants(plugin, asked.get(plugin, ()), queued, old, new):
+                return Strategy.IMMEDIATELY
+        for plugin in unschedulable:
+            if self._wants(plugin, asked.get(plugin, ()), queued, old, new):
+                return Strategy.AFTER_BACKOFF
+        return Strategy.SKIP
 
-    def _plan(self, event: ClusterEvent) -> _Plan:
-        plan = self._plans.get((event.resource, event.action))
-        if plan is None:
-            plan = self._plans[event.resource, event.action] = self._make_plan(event)
-        return plan
+    def _wants(
+        self,
+        plugin: str,
+        hints: tuple[HintFn | None, ...],
+        queued: QueuedPod,
+        old: object | None,
+        new: object | None,
+    ) -> bool:
+        for hint in hints:
+            try:
+                if hint is None or hint(queued.pod, old, new) is not Hint.SKIP:
+                    return True
+            except Exception:
+                # A needless attempt does less harm than a pod that is never tried again.
+                log.exception(
+                    "A plugin's hint raised; the pod is queued",
+                    extra=kv(plugin=plugin, pod=queued.key, event=self._event.label),
+                )
+                return True
+        return False
 
-    def _make_plan(self, event: ClusterEvent) -> _Plan:
-        plan: _Plan = {}
-        for profile, plugins in self._hints.items():
-            for plugin, registered in plugins.items():
-                hints = tuple(e.hint for e in registered if event.matches(e.event))
-                if hints:
-                    plan.setdefault(profile, {})[plugin] = hints
-        return plan
 
+class HintTable:
+    """The audience of every event; it is found once for each kind."""
 
-def _wants(
-    hint: HintFn | None,
-    plugin: str,
-    queued: QueuedPod,
-    event: ClusterEvent,
-    old: object | None,
-    new: object | None,
-) -> bool:
-    if hint is None:
-        return True
-    try:
-        return hint(queued.pod, old, new) is not Hint.SKIP
-    except Exception:
-        # A needless attempt does less harm than a pod that is never tried again.
-        log.exception(
-            "A plugin's hint raised; the pod is queued",
-            extra=kv(plugin=plugin, pod=queued.key, event=event.label),
-        )
-        return True
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
+        self._audiences: dict[ClusterEvent, Audience] = {}
+
+    def audience(self, event: ClusterEvent) -> Audience:
+        audience = self._audiences.get(event)
+        if audience is None:
+            audience = self._audiences[event] = Audience(event, self._hints)
+        return audience

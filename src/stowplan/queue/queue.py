@@ -165,10 +165,11 @@ class SchedulingQueue:
         pre_check: Callable[[Pod], bool] | None = None,
     ) -> None:
         """Something happened in the cluster: queue the pods that it may help."""
-        if not self._hints.is_interesting(event):
+        audience = self._hints.audience(event)
+        if audience.is_empty:
             return
-        candidates = self._unschedulable.rejected_by(self._hints.interested(event))
-        if event.is_wildcard:
+        candidates = self._unschedulable.rejected_by(audience.members())
+        if audience.is_wildcard:
             gated = [queued for queued in candidates if queued.is_gated]
             candidates = [*self._unschedulable.waiting.values(), *gated]
         if pre_check is not None:
@@ -286,7 +287,7 @@ class SchedulingQueue:
             self._backoff.refresh(queued)
         else:
             for event in pod_changes(old, new, self._pod_requests):
-                strategy = self._hints.judge(queued, event, old, new)
+                strategy = self._hints.audience(event).judge(queued, old, new)
                 if strategy is not Strategy.SKIP and self._requeue(queued, strategy, event.label):
                     break
 
@@ -334,7 +335,7 @@ class SchedulingQueue:
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
         for event, old, new in self._in_flight.events_since(attempt):
-            strategy = self._hints.judge(queued, event, old, new)
+            strategy = self._hints.audience(event).judge(queued, old, new)
             if strategy is Strategy.IMMEDIATELY:
                 return strategy
             if strategy is Strategy.AFTER_BACKOFF:
@@ -350,10 +351,11 @@ class SchedulingQueue:
         old: object | None,
         new: object | None,
     ) -> None:
+        judge = self._hints.audience(event).judge
         for queued in candidates:
             if self._unschedulable.get(queued.key) is not queued:
                 continue  # a plugin that was asked about another pod activated this one
-            strategy = self._hints.judge(queued, event, old, new)
+            strategy = judge(queued, old, new)
             if strategy is not Strategy.SKIP:
                 self._unschedulable.remove(queued.key)
                 self._requeue(queued, strategy, event.label)

@@ -72,6 +72,13 @@ def test_a_pending_plugin_skips_the_backoff() -> None:
     assert bench.where(other) == "active"
 
 
+def test_a_pending_plugin_is_asked_even_after_another_said_yes() -> None:
+    bench = Bench(hints={"Fit": [on(NODE_ADD)], "Volumes": [on(NODE_ADD)]})
+    queued = bench.rejected(make_pod("a"), "Fit", pending=["Volumes"])
+    bench.queue.move_all(NODE_ADD, None, object())
+    assert bench.where(queued) == "active"
+
+
 def test_profiles_have_their_own_hints() -> None:
     bench = Bench()
     stranger = bench.rejected(make_pod("a", profile="other-scheduler"), "Fit")
