@@ -19,9 +19,12 @@ MAX_WAIT_S = 15 * 60.0
 class WaitingPod:
     """One held pod and the plugins that have not allowed it yet."""
 
-    def __init__(self, pod: Pod, node: str, deadlines: Mapping[str, float]) -> None:
+    def __init__(
+        self, pod: Pod, node: str, deadlines: Mapping[str, float], *, started: float
+    ) -> None:
         self.pod = pod
         self.node = node
+        self.started = started
         #: Plugin name -> monotonic time at which its patience ends.
         self._deadlines = dict(deadlines)
         self._status: Status | None = None
@@ -51,11 +54,11 @@ class WaitingPod:
         """Refuse the pod; it is unreserved and queued again."""
         self._decide(unschedulable(message).by(plugin))
 
-    def expire(self, now: float, started: float) -> None:
+    def expire(self, now: float) -> None:
         """Reject the pod if a plugin's time is up."""
         for plugin, deadline in self._deadlines.items():
             if now >= deadline:
-                waited = format_duration(deadline - started)
+                waited = format_duration(deadline - self.started)
                 self.reject(
                     plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}"
                 )

@@ -1,0 +1,95 @@
+"""What a scheduler must be allowed to do, and what of it our credentials lack.
+
+`deploy/scheduler` grants exactly this table; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from stowplan.api.client import ApiClient
+from stowplan.errors import StowplanError
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on a resource; `optional` ones cost a feature, not the scheduler."""
+
+    verbs: tuple[str, ...]
+    resource: str
+    group: str = ""
+    subresource: str = ""
+    cluster_wide: bool = False
+    optional: bool = False
+
+    @property
+    def spoken(self) -> str:
+        """`create pods/binding`, `get,update leases.coordination.k8s.io`."""
+        name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        return f"{','.join(self.verbs)} {name}" + (f".{self.group}" if self.group else "")
+
+
+RIGHTS = (
+    Right(("list", "watch"), "nodes", cluster_wide=True),
+    Right(("get", "list", "watch"), "pods"),
+    Right(("create",), "pods", subresource="binding"),
+    Right(("patch",), "pods", subresource="status", optional=True),
+    Right(("create", "patch"), "events", group="events.k8s.io", optional=True),
+)
+LEASE_RIGHTS = (
+    Right(("create",), "leases", group="coordination.k8s.io"),
+    Right(("get", "update"), "leases", group="coordination.k8s.io"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRight:
+    right: Right
+    verb: str
+    namespace: str
+
+    @property
+    def is_optional(self) -> bool:
+        return self.right.optional
+
+    def __str__(self) -> str:
+        right = Right((self.verb,), self.right.resource, self.right.group, self.right.subresource)
+        where = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        return f"{right.spoken} {where}"
+
+
+async def missing_rights(
+    client: ApiClient, *, namespace: str = "", lease: tuple[str, str] | None = None
+) -> list[MissingRight]:
+    """Ask the API server what we may not do. `lease` is (namespace, name); None: no election."""
+    wanted = [
+        MissingRight(right, verb, "" if right.cluster_wide else namespace)
+        for right in RIGHTS
+        for verb in right.verbs
+    ]
+    names = [""] * len(wanted)
+    if lease is not None:
+        for right in LEASE_RIGHTS:
+            for verb in right.verbs:
+                wanted.append(MissingRight(right, verb, lease[0]))
+                names.append("" if verb == "create" else lease[1])
+    answers = await asyncio.gather(
+        *(_may(client, each, name) for each, name in zip(wanted, names, strict=True))
+    )
+    return [each for each, allowed in zip(wanted, answers, strict=True) if not allowed]
+
+
+async def _may(client: ApiClient, wanted: MissingRight, name: str) -> bool:
+    try:
+        return await client.can_i(
+            wanted.verb,
+            wanted.right.resource,
+            group=wanted.right.group,
+            namespace=wanted.namespace,
+            subresource=wanted.right.subresource,
+            name=name,
+        )
+    except StowplanError:
+        # The question itself may be forbidden or the server away: then the real request decides.
+        return True

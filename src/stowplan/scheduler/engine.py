@@ -1,0 +1,323 @@
+"""The synchronous heart: cluster events in, attempts out. No event loop, no I/O, one thread.
+
+`loop` drives it live; a simulator can drive it on a virtual clock. It owns the cache, the queue,
+the profiles and the search cursor. An attempt ends as a `Placement` (assumed, reserved, to be
+bound by whoever does I/O) or as a `Failure` (already queued again, still to be told). Whoever
+takes a Placement must end it with `bound` or `bind_failed`, exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from stowplan.api.objects import Pod
+from stowplan.clock import Clock
+from stowplan.cluster.cache import ClusterCache
+from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.errors import ConfigError
+from stowplan.framework.forms import describe
+from stowplan.framework.handle import Handle
+from stowplan.framework.profile import Profile
+from stowplan.framework.status import Code, Status, error
+from stowplan.framework.waiting import WaitingPod
+from stowplan.logs import V4, get_logger, kv
+from stowplan.queue.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, EventHint
+from stowplan.queue.pod import QueuedPod
+from stowplan.queue.queue import SchedulingQueue
+from stowplan.scheduler.cycle import decide
+from stowplan.scheduler.decision import Decision
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
+
+log = get_logger(__name__)
+
+_EVERY_EVENT = (EventHint(ClusterEvent("*", ActionType.ALL)),)
+
+
+@dataclass(slots=True)
+class Placement:
+    """A pod on its way to a node."""
+
+    queued: QueuedPod
+    profile: Profile
+    decision: Decision
+    #: The pod as it will look when bound.
+    pod: Pod
+    node: str
+    started: float
+    #: Set while Permit plugins hold the pod.
+    waiting: WaitingPod | None = None
+
+
+@dataclass(slots=True)
+class Failure:
+    """An attempt that came to nothing, to be told by event and condition."""
+
+    pod: Pod
+    profile: str
+    status: Status
+    message: str
+    #: None leaves the pod's nomination alone, "" clears it.
+    nominated_node: str | None = ""
+    #: False: the pod is gone or has a node, there is nobody to tell.
+    is_pending: bool = True
+    decision: Decision | None = None
+
+    @property
+    def reason(self) -> str:
+        """Reason of the PodScheduled condition."""
+        return "Unschedulable" if self.status.is_rejected else "SchedulerError"
+
+
+class Engine:
+    """Everything that decides, wired together."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        *,
+        cache: ClusterCache,
+        clock: Clock,
+        handles: Mapping[str, Handle],
+        metrics: SchedulerMetrics | None = None,
+        lookup: Callable[[str], Pod | None] | None = None,
+        initial_backoff_s: float = 1.0,
+        max_backoff_s: float = 10.0,
+        max_in_unschedulable_s: float = 300.0,
+    ) -> None:
+        if not profiles:
+            raise ConfigError("at least one profile is needed", where="profiles")
+        self.profiles = dict(profiles)
+        self.handles = dict(handles)
+        self.cache = cache
+        self.clock = clock
+        self.metrics = metrics or SchedulerMetrics()
+        #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
+        self.lookup = lookup
+        self.cursor = 0
+        sorter = next(iter(self.profiles.values())).at("queueSort")[0]
+        self.queue = SchedulingQueue(
+            clock=clock,
+            key=getattr(sorter, "sort_key", None),
+            less=getattr(sorter, "less", None),
+            pre_enqueue=self._pre_enqueue,
+            hints={name: _hints(profile) for name, profile in self.profiles.items()},
+            pod_requests=lambda pod: dict(compile_pod(pod).held),
+            initial_backoff_s=initial_backoff_s,
+            max_backoff_s=max_backoff_s,
+            max_in_unschedulable_s=max_in_unschedulable_s,
+        )
+
+    def serves(self, pod: Pod) -> bool:
+        """Whether a pod asks for one of our profiles."""
+        return pod.spec.scheduler_name in self.profiles
+
+    # An attempt
+
+    def attempt(self) -> Placement | Failure | None:
+        """Try the next pod of the queue; None when there is none."""
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        started = self.clock.monotonic()
+        if queued.initial_attempt_timestamp is None:
+            queued.initial_attempt_timestamp = started
+        skipped = self._skip(queued)
+        if skipped is not None:
+            return skipped
+        profile = self.profiles[queued.scheduler_name]
+        try:
+            info = compile_pod(queued.pod)
+            decision = self._decide(info, profile)
+            if decision.node is None:
+                return self._decided_nowhere(queued, decision, started)
+            return self._reserve(queued, profile, decision, info, started)
+        except Exception as problem:
+            # A defect of ours or of a plugin must cost this attempt only, never the process.
+            log.exception("Scheduling attempt broke", extra=kv(pod=queued.key))
+            self.cache.forget(queued.uid)
+            return self._failed(queued, error(describe(problem)), profile.name, started)
+
+    def _skip(self, queued: QueuedPod) -> Failure | None:
+        """Pods that are on their way out or placed already need no attempt."""
+        pod = queued.pod
+        if pod.is_terminating:
+            self.queue.done(queued.uid)
+            message = f"skip schedule deleting pod: {pod.key}"
+            return Failure(
+                pod, queued.scheduler_name, error(message), message, None, is_pending=False
+            )
+        if self.cache.node_of(queued.uid) is not None:
+            self.queue.done(queued.uid)
+            return Failure(
+                pod, queued.scheduler_name, error("already placed"), "", None, is_pending=False
+            )
+        return None
+
+    def _decide(self, info: PodInfo, profile: Profile) -> Decision:
+        before = self.clock.monotonic()
+        last = before
+        durations = self.metrics.framework_extension_point_duration
+
+        def on_point(point: str, status: str) -> None:
+            nonlocal last
+            now = self.clock.monotonic()
+            durations.at(point, status, profile.name).observe(now - last)
+            last = now
+
+        nominator = self.queue.nominator
+        decision = decide(
+            self.cache.table,
+            info,
+            profile,
+            cursor=self.cursor,
+            nominated=nominator if len(nominator) else None,
+            on_point=on_point,
+        )
+        self.cursor = decision.cursor
+        self.metrics.scheduling_algorithm_duration.at().observe(self.clock.monotonic() - before)
+        return decision
+
+    def _decided_nowhere(self, queued: QueuedPod, decision: Decision, started: float) -> Failure:
+        queued.unschedulable_plugins = decision.unschedulable_plugins
+        queued.pending_plugins = decision.pending_plugins
+        return self._failed(
+            queued,
+            decision.status,
+            decision.profile,
+            started,
+            message=decision.message,
+            nominated_node=decision.nominated_node if decision.diagnosis is not None else "",
+            decision=decision,
+        )
+
+    def _reserve(
+        self,
+        queued: QueuedPod,
+        profile: Profile,
+        decision: Decision,
+        info: PodInfo,
+        started: float,
+    ) -> Placement | Failure:
+        node = decision.node
+        assert node is not None
+        pod = self.cache.assume(queued.pod, node, info)
+        self.queue.nominator.delete(pod)
+        placement = Placement(queued, profile, decision, pod, node, started)
+        status = run_reserve(profile, decision.cycle, pod, node)
+        if status.is_success:
+            status, placement.waiting = run_permit(
+                profile, decision.cycle, pod, node, now=self.clock.monotonic()
+            )
+        if status.is_success or status.is_wait:
+            if placement.waiting is not None:
+                self.handles[profile.name].waiting.add(placement.waiting)
+            return placement
+        run_unreserve(profile, decision.cycle, pod, node)
+        self.cache.forget(pod.uid)
+        return self._rejected_late(queued, status, profile.name, started)
+
+    # How a placement ends
+
+    def permitted(self, placement: Placement) -> None:
+        """No plugin holds the pod any more: from here on failures are errors."""
+        self.queue.done(placement.queued.uid)
+
+    def bound(self, placement: Placement) -> None:
+        """The API server took the binding."""
+        queued, now = placement.queued, self.clock.monotonic()
+        profile = placement.profile.name
+        self.queue.done(queued.uid)
+        self.metrics.attempt_ended("scheduled", profile, now - placement.started)
+        first = queued.initial_attempt_timestamp
+        self.metrics.pod_scheduled(
+            queued.attempts, now - (placement.started if first is None else first)
+        )
+
+    def bind_failed(self, placement: Placement, status: Status) -> Failure:
+        """Undo everything and queue the pod again, unless it is gone or has a node after all."""
+        queued, pod = placement.queued, placement.pod
+        run_unreserve(placement.profile, placement.decision.cycle, pod, placement.node)
+        if self.cache.forget(pod.uid):
+            self.queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != pod.uid)
+        if status.is_rejected:
+            return self._rejected_late(queued, status, placement.profile.name, placement.started)
+        return self._failed(queued, status, placement.profile.name, placement.started)
+
+    def _rejected_late(
+        self, queued: QueuedPod, status: Status, profile: str, started: float
+    ) -> Failure:
+        """Reserve or Permit said no, or broke."""
+        if not status.is_rejected:
+            return self._failed(queued, status, profile, started)
+        names = (
+            queued.pending_plugins if status.code is Code.PENDING else queued.unschedulable_plugins
+        )
+        names.add(status.plugin)
+        message = "0/1 nodes are available:"
+        if status.reasons:
+            message += " " + ", ".join(sorted(f"1 {reason}" for reason in status.reasons)) + "."
+        return self._failed(queued, status, profile, started, message=message)
+
+    def _failed(
+        self,
+        queued: QueuedPod,
+        status: Status,
+        profile: str,
+        started: float,
+        *,
+        message: str = "",
+        nominated_node: str | None = "",
+        decision: Decision | None = None,
+    ) -> Failure:
+        result = "unschedulable" if status.is_rejected else "error"
+        self.metrics.attempt_ended(result, profile, self.clock.monotonic() - started)
+        is_pending = self._requeue(queued)
+        if is_pending and nominated_node is not None:
+            self.queue.nominator.add(queued.pod, nominated_node)
+        log.log(
+            V4,
+            "Attempt failed",
+            extra=kv(pod=queued.key, attempts=queued.attempts, reason=message or status.message),
+        )
+        return Failure(
+            queued.pod,
+            profile,
+            status,
+            message or status.message,
+            nominated_node,
+            is_pending=is_pending,
+            decision=decision,
+        )
+
+    def _requeue(self, queued: QueuedPod) -> bool:
+        """Put a pod back, unless the API server's newest word is that it needs no scheduling."""
+        if self.lookup is not None:
+            current = self.lookup(queued.key)
+            if current is None or current.uid != queued.uid or current.spec.node_name:
+                self.queue.done(queued.uid)
+                return False
+        return self.queue.add_unschedulable(queued)
+
+    # The queue asks
+
+    def _pre_enqueue(self, queued: QueuedPod) -> tuple[str, str] | None:
+        """The first PreEnqueue plugin that keeps a pod out, and why."""
+        plugins = self.profiles[queued.scheduler_name].at("preEnqueue")
+        if queued.gating_plugin:
+            plugins = sorted(plugins, key=lambda plugin: plugin.name != queued.gating_plugin)
+        for plugin in plugins:
+            status = plugin.pre_enqueue(queued.pod)
+            if status is not None and not status.is_success:
+                return plugin.name, status.message
+        return None
+
+
+def _hints(profile: Profile) -> dict[str, tuple[EventHint, ...]]:
+    """What each plugin wants to hear of; one that does not say hears everything."""
+    hints: dict[str, tuple[EventHint, ...]] = {}
+    for name, plugin in profile.plugins.items():
+        wanted = plugin.events()
+        hints[name] = _EVERY_EVENT if wanted is None else tuple(wanted)
+    return hints

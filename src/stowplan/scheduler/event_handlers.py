@@ -1,0 +1,91 @@
+"""The bridge from informers to the cache and the queue: what each change of the cluster means.
+
+Pods with a node belong to the cache, pods without one to the queue; a change may move a pod from
+one to the other. Every change that may help a waiting pod is told to the queue as an event.
+"""
+
+from __future__ import annotations
+
+from stowplan.api.objects import Node, Pod
+from stowplan.logs import V3, V4, get_logger, kv
+from stowplan.queue.changes import node_changes, pod_changes
+from stowplan.queue.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
+from stowplan.scheduler.engine import Engine
+
+log = get_logger(__name__)
+
+
+class EventHandlers:
+    """Plain callbacks for the pod and node informers; each is O(1) in the number of nodes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._cache = engine.cache
+        self._queue = engine.queue
+
+    # Pods
+
+    def add_pod(self, pod: Pod) -> None:
+        if pod.is_finished:
+            return
+        if pod.spec.node_name:
+            self._assigned(pod)
+        elif self._engine.serves(pod):
+            log.log(V4, "Pod to schedule", extra=kv(pod=pod.key))
+            self._queue.add(pod)
+
+    def update_pod(self, old: Pod, new: Pod) -> None:
+        if new.is_finished:
+            self.delete_pod(old)
+        elif not new.spec.node_name:
+            # Our own status patches come back while the pod is being bound; they change nothing.
+            if self._engine.serves(new) and not self._cache.is_assumed(new.uid):
+                self._queue.update(old, new)
+        elif not old.spec.node_name:
+            self._assigned(new)
+        else:
+            self._cache.update_pod(new)
+            for event in pod_changes(old, new):
+                self._queue.move_all(event, old, new)
+
+    def delete_pod(self, pod: Pod) -> None:
+        if not pod.spec.node_name and self._engine.serves(pod):
+            self._queue.delete(pod)
+        waiting = self._waiting(pod)
+        if waiting:
+            # The binding cycle sees the rejection, and frees the node itself.
+            return
+        if self._cache.remove_pod(pod.uid):
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+
+    def _assigned(self, pod: Pod) -> None:
+        if self._engine.serves(pod):
+            self._queue.delete(pod)
+        self._cache.add_pod(pod)
+        self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+
+    def _waiting(self, pod: Pod) -> bool:
+        """Reject a pod that Permit holds; True if one was held."""
+        for handle in self._engine.handles.values():
+            waiting = handle.waiting.get(pod.uid)
+            if waiting is not None:
+                waiting.reject("", "deleted")
+                return True
+        return False
+
+    # Nodes
+
+    def add_node(self, node: Node) -> None:
+        log.log(V3, "Node added", extra=kv(node=node.name))
+        self._cache.set_node(node)
+        self._queue.move_all(NODE_ADD, None, node)
+
+    def update_node(self, old: Node, new: Node) -> None:
+        self._cache.set_node(new)
+        for event in node_changes(old, new):
+            self._queue.move_all(event, old, new)
+
+    def delete_node(self, node: Node) -> None:
+        log.log(V3, "Node deleted", extra=kv(node=node.name))
+        self._cache.remove_node(node.name)
+        self._queue.move_all(NODE_DELETE, node, None)

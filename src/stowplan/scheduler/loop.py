@@ -1,0 +1,113 @@
+"""The scheduling loop: pops pods as they become ready, decides, and hands over to binding tasks.
+
+One task decides; binding cycles run beside it, each in a task of its own. Decisions are
+synchronous, so the loop gives way to I/O after a slice of time and when too many binds are
+under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from stowplan.logs import V2, get_logger, kv
+from stowplan.scheduler.binding import Binder
+from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.reporter import Reporter
+
+log = get_logger(__name__)
+
+#: How long decisions may keep the event loop from doing I/O.
+_SLICE_S = 0.002
+#: Binding cycles under way, those that Permit holds not counted, before decisions wait.
+_MAX_BINDS = 512
+#: Queues are looked after at least this often.
+_TICK_S = 1.0
+
+
+class SchedulingLoop:
+    """Drives an engine on the event loop."""
+
+    def __init__(self, engine: Engine, binder: Binder, reporter: Reporter) -> None:
+        self._engine = engine
+        self._binder = binder
+        self._reporter = reporter
+        self._ready = asyncio.Event()
+        self._bind_ended = asyncio.Event()
+        self._binds: set[asyncio.Task[None]] = set()
+        engine.queue.on_ready = self._ready.set
+
+    @property
+    def binds_in_flight(self) -> int:
+        return len(self._binds)
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        self._ready.set()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_after_queue(), name="queue-flush")
+            await self._schedule()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait for the binds under way; False if some had to be left."""
+        for handle in self._engine.handles.values():
+            for waiting in handle.waiting:
+                waiting.reject("", "the scheduler is shutting down")
+        if not self._binds:
+            return True
+        _, left = await asyncio.wait(self._binds, timeout=timeout_s)
+        for task in left:
+            task.cancel()
+        return not left
+
+    async def _schedule(self) -> None:
+        clock = self._engine.clock
+        slice_end = clock.monotonic() + _SLICE_S
+        while True:
+            outcome = self._engine.attempt()
+            if outcome is None:
+                self._ready.clear()
+                await self._ready.wait()
+                slice_end = clock.monotonic() + _SLICE_S
+                continue
+            self._take(outcome)
+            while self._busy_binds() >= _MAX_BINDS:
+                self._bind_ended.clear()
+                await self._bind_ended.wait()
+            if clock.monotonic() >= slice_end:
+                await asyncio.sleep(0)
+                slice_end = clock.monotonic() + _SLICE_S
+
+    def _take(self, outcome: Placement | Failure) -> None:
+        if isinstance(outcome, Placement):
+            name = f"bind {outcome.pod.key}"
+            task = asyncio.create_task(self._binder.run(outcome), name=name)
+            self._binds.add(task)
+            task.add_done_callback(self._end)
+            return
+        if outcome.is_pending:
+            log.log(
+                V2,
+                "Unable to schedule pod; waiting",
+                extra=kv(pod=outcome.pod.key, err=outcome.message),
+            )
+        self._reporter.failed(outcome)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._binds.discard(task)
+        self._bind_ended.set()
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("Binding task ended badly", exc_info=problem, extra=kv(task=task.get_name()))
+
+    def _busy_binds(self) -> int:
+        held = sum(len(handle.waiting) for handle in self._engine.handles.values())
+        return len(self._binds) - held
+
+    async def _look_after_queue(self) -> None:
+        """Free pods whose backoff is over, and those that waited too long for an event."""
+        queue, clock = self._engine.queue, self._engine.clock
+        while True:
+            wakeup = queue.next_wakeup()
+            pause = _TICK_S if wakeup is None else wakeup - clock.monotonic()
+            await asyncio.sleep(min(max(pause, 0.01), _TICK_S))
+            queue.flush_backoff()
+            queue.flush_unschedulable()

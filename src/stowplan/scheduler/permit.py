@@ -1,0 +1,73 @@
+"""Reserve and Permit: the synchronous points between choosing a node and binding to it."""
+
+from __future__ import annotations
+
+from stowplan.api.objects import Pod
+from stowplan.errors import PluginError
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import describe
+from stowplan.framework.profile import Profile
+from stowplan.framework.status import SUCCESS, Status, error, wait
+from stowplan.framework.waiting import MAX_WAIT_S, WaitingPod
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
+
+_WAITING = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+def run_reserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> Status:
+    """Let plugins set aside what the pod will need; the first that fails ends it."""
+    for plugin in profile.at("reserve"):
+        if not hasattr(plugin, "reserve"):
+            continue
+        try:
+            status: Status | None = plugin.reserve(cycle, pod, node)
+        except Exception as problem:
+            return error(str(PluginError(plugin.name, "Reserve", describe(problem))))
+        if status is not None and not status.is_success:
+            return _worded(status.by(plugin.name), "Reserve")
+    return SUCCESS
+
+
+def run_unreserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> None:
+    """Undo Reserve in reverse order; plugins must bear being asked without having reserved."""
+    for plugin in reversed(profile.at("reserve")):
+        if hasattr(plugin, "unreserve"):
+            try:
+                plugin.unreserve(cycle, pod, node)
+            except Exception:
+                log.exception(
+                    "Unreserve failed; the pod is queued again all the same",
+                    extra=kv(plugin=plugin.name, pod=pod.key),
+                )
+
+
+def run_permit(
+    profile: Profile, cycle: Cycle, pod: Pod, node: str, *, now: float
+) -> tuple[Status, WaitingPod | None]:
+    """Ask Permit plugins; with Wait comes the pod's handle, which they can allow or reject."""
+    deadlines: dict[str, float] = {}
+    reasons: list[str] = []
+    for plugin in profile.at("permit"):
+        try:
+            answer = plugin.permit(cycle, pod, node)
+        except Exception as problem:
+            return error(str(PluginError(plugin.name, "Permit", describe(problem)))), None
+        status, timeout_s = answer if isinstance(answer, tuple) else (answer, MAX_WAIT_S)
+        if status is None or status.is_success:
+            continue
+        if not status.is_wait:
+            return _worded(status.by(plugin.name), "Permit"), None
+        deadlines[plugin.name] = now + min(timeout_s, MAX_WAIT_S)
+        reasons += status.reasons
+    if not deadlines:
+        return SUCCESS, None
+    return wait(*reasons, _WAITING), WaitingPod(pod, node, deadlines, started=now)
+
+
+def _worded(status: Status, point: str) -> Status:
+    """Rejections keep their reasons; anything else is an error that names the plugin."""
+    if status.is_rejected:
+        return status
+    return error(str(PluginError(status.plugin, point, status.message))).by(status.plugin)

@@ -1,0 +1,274 @@
+"""One running scheduler: informers, leader election, the loop, and an orderly end.
+
+Order of starting: the lease is asked for once; informers start; whoever leads waits at the
+*barrier* until its caches have seen everything that happened before it won; then the loop runs.
+Order of ending (`stop` set): no new attempts, binds under way finish, conditions and events are
+written, the lease is given up. Losing the lease ends everything at once with LeadershipLost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stowplan.api.client import ApiClient
+from stowplan.api.informer import Informer
+from stowplan.api.lease import LeaderElector
+from stowplan.api.objects import Node, Pod
+from stowplan.api.recorder import EventRecorder
+from stowplan.api.resources import NODES, PODS
+from stowplan.clock import Clock, SystemClock
+from stowplan.errors import StowplanError
+from stowplan.logs import V2, get_logger, kv
+from stowplan.scheduler.binding import Binder
+from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.loop import SchedulingLoop
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.reporter import Reporter
+
+log = get_logger(__name__)
+
+#: Finished pods free their node at once, so they are not even watched.
+_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+#: After winning, how long the watches may take to catch up before lists are asked for instead.
+_CATCH_UP_S = 0.25
+_DRAIN_S = 20.0
+_LAST_WORDS_S = 5.0
+#: A lease that is held but ran out this long ago means that the process hangs.
+_WATCHDOG_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Leader election settings; names and times as in KubeSchedulerConfiguration."""
+
+    name: str
+    namespace: str
+    identity: str
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _ListVersion(msgspec.Struct):
+    metadata: _ListMeta
+
+
+class SchedulerProcess:
+    """Runs an engine against an API server."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        client: ApiClient,
+        *,
+        identity: str,
+        namespace: str = "",
+        election: Election | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.engine = engine
+        self._client = client
+        self._clock: Clock = clock or SystemClock()
+        handlers = EventHandlers(engine)
+        self.pods: Informer[Pod] = Informer(
+            client,
+            PODS,
+            namespace=namespace,
+            field_selector=_UNFINISHED,
+            on_add=handlers.add_pod,
+            on_update=handlers.update_pod,
+            on_delete=handlers.delete_pod,
+        )
+        self.nodes: Informer[Node] = Informer(
+            client,
+            NODES,
+            on_add=handlers.add_node,
+            on_update=handlers.update_node,
+            on_delete=handlers.delete_node,
+        )
+        engine.lookup = self.pods.store.get
+        self.recorder = EventRecorder(client, reporting_instance=identity, clock=self._clock)
+        self.reporter = Reporter(client, self.recorder, self._clock, self.pods.store.get)
+        self.loop = SchedulingLoop(engine, Binder(engine, client, self.reporter), self.reporter)
+        self.elector: LeaderElector | None = None
+        if election is not None:
+            self.elector = LeaderElector(
+                client,
+                election.name,
+                election.namespace,
+                election.identity,
+                lease_duration_s=election.lease_duration_s,
+                renew_deadline_s=election.renew_deadline_s,
+                retry_period_s=election.retry_period_s,
+                clock=self._clock,
+            )
+        self._election = election
+        #: Set once the loop runs: leader, caches caught up.
+        self.scheduling = asyncio.Event()
+        for handle in engine.handles.values():
+            handle.client = client
+            handle.call_later = _call_later
+            handle.record = self.recorder.event
+        self._expose(engine.metrics)
+
+    # Running
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set (returns) or something makes going on impossible (raises)."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._run(group, stop)
+        except BaseExceptionGroup as several:
+            # One clear error for the command line; the rest is its consequence.
+            raise _first(several) from None
+
+    async def _run(self, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+        background: list[asyncio.Task[Any]] = []
+
+        def start(coroutine: Any, name: str) -> None:
+            background.append(group.create_task(coroutine, name=name))
+
+        stopping = group.create_task(stop.wait(), name="stop")
+        won_at = await self._try_lead_at_once()
+        start(self.pods.run(), "pods")
+        start(self.nodes.run(), "nodes")
+        start(self.recorder.run(), "events")
+        start(self.reporter.run(), "status")
+        leading = group.create_task(self._lead(won_at, start), name="scheduling")
+        await asyncio.wait([stopping, leading], return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            await self._finish(leading)
+        for task in (*background, stopping, leading):
+            task.cancel()
+
+    async def _try_lead_at_once(self) -> float | None:
+        """When nobody else leads, lists that begin after this need no second look."""
+        if self.elector is None:
+            return self._clock.monotonic()
+        return self._clock.monotonic() if await self.elector.try_acquire() else None
+
+    async def _lead(self, won_at: float | None, start: Callable[[Any, str], None]) -> None:
+        if self.elector is not None:
+            if won_at is None:
+                await self.elector.acquire()
+                won_at = self._clock.monotonic()
+            start(self.elector.hold(), "lease")
+            self._tell_leading(1)
+        assert won_at is not None
+        await self._barrier(won_at)
+        gc.freeze()
+        log.info(
+            "Scheduling",
+            extra=kv(
+                profiles=list(self.engine.profiles),
+                nodes=len(self.nodes.store),
+                pods=len(self.pods.store),
+            ),
+        )
+        self.scheduling.set()
+        await self.loop.run()
+
+    async def _barrier(self, won_at: float) -> None:
+        """No bind before the caches know all that happened before we won the lease.
+
+        Another leader may have bound pods that our watches have not delivered yet. A list begun
+        after winning is proof enough; so is a watch that passed a version read after winning.
+        """
+        await self.pods.synced.wait()
+        await self.nodes.synced.wait()
+        if min(self.pods.list_started_at, self.nodes.list_started_at) >= won_at:
+            return
+        target = await self._current_version()
+        deadline = self._clock.monotonic() + _CATCH_UP_S
+        while self._clock.monotonic() < deadline:
+            if min(self.pods.resource_version, self.nodes.resource_version) >= target:
+                return
+            await asyncio.sleep(0.01)
+        log.log(V2, "Listing anew after winning the lease", extra=kv(version=target))
+        await asyncio.gather(self.pods.relist(), self.nodes.relist())
+
+    async def _current_version(self) -> int:
+        """The API server's newest resourceVersion, by a consistent read."""
+        while True:
+            try:
+                body = await self._client.request("GET", NODES.path(), params={"limit": 1})
+                return int(msgspec.json.decode(body, type=_ListVersion).metadata.resource_version)
+            except StowplanError as problem:
+                log.warning("Cannot read the newest version", extra=kv(err=str(problem)))
+                await asyncio.sleep(1.0)
+
+    # Ending
+
+    async def _finish(self, leading: asyncio.Task[Any]) -> None:
+        log.info("Stopping", extra=kv(binds=self.loop.binds_in_flight))
+        leading.cancel()
+        await asyncio.wait([leading])
+        if not await self.loop.drain(_DRAIN_S):
+            log.warning("Some binds did not end in time; a restart finds them")
+        await self.reporter.drain(_LAST_WORDS_S)
+        await self.recorder.drain(_LAST_WORDS_S)
+        if self.elector is not None:
+            self._tell_leading(0)
+            await self.elector.release()
+
+    # Health and metrics
+
+    def is_synced(self) -> bool:
+        """Both informers have listed."""
+        return self.pods.synced.is_set() and self.nodes.synced.is_set()
+
+    def is_alive(self) -> bool:
+        """The lease, if we hold it, is renewed."""
+        return self.elector is None or self.elector.overdue_s() < _WATCHDOG_S
+
+    def _tell_leading(self, value: int) -> None:
+        assert self._election is not None
+        self.engine.metrics.leader_election_master_status.at(self._election.name).value = value
+
+    def _expose(self, metrics: SchedulerMetrics) -> None:
+        """Gauges that are read when somebody scrapes."""
+        queue, cache = self.engine.queue, self.engine.cache
+
+        def pending() -> dict[tuple[str, ...], float]:
+            counts = queue.counts
+            return {
+                ("active",): counts.active,
+                ("backoff",): counts.backoff,
+                ("unschedulable",): counts.unschedulable,
+                ("gated",): counts.gated,
+            }
+
+        metrics.pending_pods.read = pending
+        metrics.queue_incoming_pods.read = lambda: dict(queue.incoming.items())
+        metrics.inflight_events.read = lambda: {(k,): v for k, v in queue.inflight_events.items()}
+        metrics.cache_size.read = lambda: {
+            ("nodes",): len(cache.table),
+            ("pods",): cache.pod_count,
+            ("assumed_pods",): cache.assumed_count,
+        }
+        metrics.binds_in_flight.read = lambda: {(): self.loop.binds_in_flight}
+        metrics.events_written.read = lambda: {(): self.recorder.written}
+
+
+def _call_later(delay_s: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(delay_s, function)
+
+
+def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The most telling of several errors: one of ours if there is any."""
+    ours = several.subgroup(StowplanError)
+    problem: BaseException = ours or several
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem

@@ -1,0 +1,176 @@
+"""Tells the outcome of attempts to the cluster: events, and the PodScheduled condition.
+
+Never in the way of scheduling: events go to the recorder's queue, status patches to one here that
+keeps only the newest word for each pod, and both have connections of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from stowplan.api.client import ApiClient, PatchKind
+from stowplan.api.objects import Condition, Pod
+from stowplan.api.recorder import EventRecorder
+from stowplan.api.resources import PODS
+from stowplan.api.transport import Lane
+from stowplan.clock import Clock, rfc3339
+from stowplan.errors import ApiError, ApiUnavailable, Conflict, NotFound, ServerError, Throttled
+from stowplan.logs import get_logger, kv
+from stowplan.scheduler.engine import Failure, Placement
+
+log = get_logger(__name__)
+
+_WORKERS = 8
+_TRIES = 4
+
+
+class Reporter:
+    """Writes events and pod conditions."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        recorder: EventRecorder,
+        clock: Clock,
+        lookup: Callable[[str], Pod | None],
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._lookup = lookup
+        self._patches: dict[str, Failure] = {}
+        self._ready: asyncio.Queue[str] = asyncio.Queue()
+
+    def bound(self, placement: Placement) -> None:
+        pod = placement.pod
+        self._recorder.event(
+            pod,
+            type="Normal",
+            reason="Scheduled",
+            action="Binding",
+            note=f"Successfully assigned {pod.key} to {placement.node}",
+            reporting_controller=placement.profile.name,
+        )
+
+    def failed(self, failure: Failure) -> None:
+        if not failure.message:
+            return
+        if not failure.is_pending and not failure.pod.is_terminating:
+            return
+        self._recorder.event(
+            failure.pod,
+            type="Warning",
+            reason="FailedScheduling",
+            action="Scheduling",
+            note=failure.message,
+            reporting_controller=failure.profile,
+        )
+        if failure.is_pending:
+            if failure.pod.uid not in self._patches:
+                self._ready.put_nowait(failure.pod.uid)
+            self._patches[failure.pod.uid] = failure
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until every patch that was asked for is written, but not for ever."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.join(), timeout_s)
+
+    async def run(self) -> None:
+        """Write patches until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(_WORKERS):
+                group.create_task(self._work(), name=f"status-{number}")
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._ready.get()
+            failure = self._patches.pop(uid)
+            try:
+                await self._patch(failure)
+            except Exception:
+                log.exception("Status patch broke", extra=kv(pod=failure.pod.key))
+            finally:
+                self._ready.task_done()
+
+    async def _patch(self, failure: Failure) -> None:
+        current = self._lookup(failure.pod.key)
+        if current is None or current.uid != failure.pod.uid or current.spec.node_name:
+            return
+        patch = status_patch(
+            current,
+            reason=failure.reason,
+            message=failure.message,
+            nominated_node=failure.nominated_node,
+            now=self._clock.time(),
+        )
+        if patch is None:
+            return
+        meta = current.metadata
+        for attempt in range(_TRIES):
+            try:
+                await self._client.patch(
+                    PODS,
+                    meta.name,
+                    patch,
+                    namespace=meta.namespace,
+                    subresource="status",
+                    kind=PatchKind.STRATEGIC,
+                    lane=Lane.STATUS,
+                )
+                return
+            except NotFound:
+                return
+            except (Conflict, ServerError, Throttled, ApiUnavailable) as problem:
+                if attempt == _TRIES - 1:
+                    log.warning(
+                        "Could not write the PodScheduled condition; the next attempt will",
+                        extra=kv(pod=current.key, err=str(problem)),
+                    )
+                else:
+                    await asyncio.sleep(0.25 * 2**attempt)
+            except ApiError as problem:
+                log.warning(
+                    "Could not write the PodScheduled condition",
+                    extra=kv(pod=current.key, err=str(problem)),
+                )
+                return
+
+
+def status_patch(
+    pod: Pod, *, reason: str, message: str, nominated_node: str | None, now: float
+) -> dict[str, Any] | None:
+    """Strategic merge patch for a failed attempt; None when the pod says so already.
+
+    The UID in it makes the API server refuse to patch a namesake.
+    """
+    status: dict[str, Any] = {}
+    old = next((c for c in pod.status.conditions or () if c.type == "PodScheduled"), None)
+    changed_at = rfc3339(now)
+    if old is not None and old.status == "False" and old.last_transition_time:
+        changed_at = old.last_transition_time
+    new = Condition(
+        type="PodScheduled",
+        status="False",
+        reason=reason,
+        message=message,
+        last_transition_time=changed_at,
+        observed_generation=pod.metadata.generation,
+    )
+    if old != new:
+        status["conditions"] = [
+            {
+                "type": new.type,
+                "status": new.status,
+                "reason": new.reason,
+                "message": new.message,
+                "lastProbeTime": None,
+                "lastTransitionTime": new.last_transition_time,
+                "observedGeneration": new.observed_generation,
+            }
+        ]
+    if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
+        status["nominatedNodeName"] = nominated_node or None
+    return {"metadata": {"uid": pod.uid}, "status": status} if status else None
