@@ -9,8 +9,11 @@ from msgspec.structs import replace
 
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.config.load import default_config, load_config, parse_config, to_object
-from stowplan.config.merge import merge_defaults
-from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.config.merge import defaults_left_out, merge_defaults
+from stowplan.config.types import KubeSchedulerConfiguration, PluginSet, Profile
+from stowplan.framework.registry import Registry
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.assembly import build_engine
 
 
 @click.group()
@@ -28,26 +31,45 @@ def check(file: str, output: OutputFormat | None) -> None:
     printed with all its defaults filled in.
     """
     if file == "-":
-        loaded = parse_config(sys.stdin.read(), where="<stdin>")
+        where, loaded = "<stdin>", parse_config(sys.stdin.read(), where="<stdin>")
     else:
-        loaded = load_config(file)
+        where, loaded = file, load_config(file)
+    registry = _registry()
+    # Only plugins know their arguments, so they are made for real, and thrown away.
+    build_engine(loaded, registry=registry, where=where)
     if output is not None:
-        print_object(_completed(loaded), output)
+        print_object(_completed(loaded, registry), output)
         return
     names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
-    click.echo(f"{file}: ok, serves {names}")
+    click.echo(f"{where}: ok, serves {names}")
+    left_out = defaults_left_out(registry.names)
+    if left_out:
+        click.echo(f"Default plugins that do not exist yet: {', '.join(left_out)}")
 
 
 @config.command()
 @output_option(default="yaml")
 def defaults(output: OutputFormat) -> None:
     """Print what applies when no configuration file is given."""
-    print_object(_completed(default_config()), output)
+    print_object(_completed(default_config(), _registry()), output)
 
 
-def _completed(loaded: KubeSchedulerConfiguration) -> dict[str, object]:
+def _registry() -> Registry:
+    registry = in_tree_registry()
+    registry.load_entry_points()
+    return registry
+
+
+def _completed(loaded: KubeSchedulerConfiguration, registry: Registry) -> dict[str, object]:
     """With the default plugins written out, as kube-scheduler prints its configuration."""
-    profiles = tuple(
-        replace(profile, plugins=merge_defaults(profile.plugins)) for profile in loaded.profiles
+    return to_object(
+        replace(loaded, profiles=tuple(_spelled_out(p, registry) for p in loaded.profiles))
     )
-    return to_object(replace(loaded, profiles=profiles))
+
+
+def _spelled_out(profile: Profile, registry: Registry) -> Profile:
+    merged = merge_defaults(profile.plugins)
+    # A default plugin that does not exist yet would be refused when the output is read again.
+    enabled = tuple(ref for ref in merged.multi_point.enabled if ref.name in registry.names)
+    multi_point = PluginSet(enabled=enabled, disabled=merged.multi_point.disabled)
+    return replace(profile, plugins=replace(merged, multi_point=multi_point))

@@ -1,7 +1,8 @@
 """From a raw tree (dicts, lists, scalars) to structs, naming every mistake and not just the first.
 
 msgspec stops at the first error. A user who has three typos wants to read three lines, so the tree
-is walked along the struct types first, and each leaf is converted on its own.
+is walked along the struct types first, and each leaf is converted on its own. Plugin arguments can
+be read in the same way, into the plugin's own struct.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from stowplan.config.fields import FieldError, did_you_mean, invalid, required
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def decode(raw: object, into: type[T], errors: list[FieldError]) -> T | None:
-    """`raw` as `into`, or None with the reasons appended to `errors`."""
+def decode(raw: object, into: type[T], errors: list[FieldError], *, path: str = "") -> T | None:
+    """`raw` as `into`, or None with the reasons appended to `errors`; `path` is where it is."""
     found: list[FieldError] = []
-    _check(into, raw, "", found)
+    _check(into, raw, path, found)
     errors += found
     return None if found else msgspec.convert(raw, into, dec_hook=decode_hook)
 
@@ -53,7 +54,7 @@ def _check(wanted: Any, value: object, path: str, errors: list[FieldError]) -> N
     wanted = _without_none(wanted)
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
         _check_struct(wanted, value, path, errors)
-    elif get_origin(wanted) is tuple:
+    elif get_origin(wanted) in (tuple, list):
         if not isinstance(value, list):
             errors.append(_wrong_type(path, value, "a list"))
             return
@@ -95,7 +96,8 @@ def _wrong_type(path: str, value: object, expected: str) -> FieldError:
 
 
 def _without_none(wanted: Any) -> Any:
-    """X of `X | None`; nulls are gone from the tree by now."""
+    """X of `X | None`, so that X's own fields are walked; other unions are msgspec's matter."""
     if get_origin(wanted) in (Union, types.UnionType):
-        return next(option for option in get_args(wanted) if option is not type(None))
+        options = [option for option in get_args(wanted) if option is not type(None)]
+        return options[0] if len(options) == 1 else wanted
     return wanted

@@ -23,6 +23,7 @@ Implements: TypeAlias = Callable[[str], Collection[str]]
 PointPlugins: TypeAlias = dict[str, list[PluginRef]]
 
 ALL: Final = "*"
+_DEFAULT_NAMES: Final = frozenset(ref.name for ref in DEFAULT_MULTI_POINT)
 
 
 class _Entry(NamedTuple):
@@ -115,11 +116,7 @@ def _resolve(
     def usable(point: str) -> list[_Entry]:
         entries = _merge_set(DEFAULT_PLUGINS.at(point), plugins.at(point), f"{path}.{point}")
         errors.extend(
-            invalid(
-                f"{entry.path}.name",
-                entry.ref.name,
-                f"no such plugin{did_you_mean(entry.ref.name, known)}",
-            )
+            invalid(f"{entry.path}.name", entry.ref.name, _why_unknown(entry.ref.name, known))
             for entry in entries
             if entry.path and entry.ref.name not in known
         )
@@ -148,6 +145,12 @@ def _resolve(
         resolved[point] = _in_order(specific, expanding, twice, errors, scoring=point == "score")
     _check_required(resolved, path, errors)
     return resolved
+
+
+def _why_unknown(name: str, known: Collection[str]) -> str:
+    if name in _DEFAULT_NAMES:
+        return "this plugin of kube-scheduler does not exist here yet"
+    return f"no such plugin{did_you_mean(name, known)}"
 
 
 def _in_order(

@@ -10,7 +10,9 @@ import yaml
 
 from stowplan.cli.main import main
 from stowplan.config.load import default_config, parse_config
-from stowplan.config.merge import merge_defaults
+from stowplan.config.merge import resolve_profiles
+from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.plugins.registry import in_tree_registry
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -25,7 +27,9 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[object, str, st
 def test_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "good.yaml"
     file.write_text(HEADER + "profiles: [{schedulerName: a}, {schedulerName: b}]\n")
-    assert run(capsys, "config", "check", str(file)) == (0, f"{file}: ok, serves a, b\n", "")
+    code, out, err = run(capsys, "config", "check", str(file))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == f"{file}: ok, serves a, b"
 
 
 def test_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +42,26 @@ def test_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "should be an integer value greater than zero\n"
         f"Error: {file}: podInitialBackoffSeconds: Invalid value: 0: must be greater than 0\n"
     )
+
+
+def test_plugins_and_their_arguments_are_checked_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(HEADER + "profiles:\n- plugins: {score: {enabled: [{name: NodeNumbr}]}}\n")
+    assert run(capsys, "config", "check", str(file)) == (
+        2,
+        "",
+        f"Error: {file}: profiles[0].plugins.score.enabled[0].name: "
+        'Invalid value: "NodeNumbr": no such plugin; did you mean "NodeNumber"?\n',
+    )
+    file.write_text(
+        HEADER + "profiles:\n- pluginConfig: [{name: NodeResourcesFit, args: {zebra: 1}}]\n"
+    )
+    code, _, err = run(capsys, "config", "check", str(file))
+    assert code == 2
+    assert "NodeResourcesFit" in err
+    assert "zebra" in err
 
 
 def test_standard_input(
@@ -55,11 +79,14 @@ def test_standard_input(
 def test_the_defaults_can_be_read_again(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "config", "defaults", "-o", output)
     assert code == 0
-    again = parse_config(out)
-    assert again.leader_election == default_config().leader_election
-    assert merge_defaults(again.profiles[0].plugins) == merge_defaults(
-        default_config().profiles[0].plugins
-    )
+    again, default = parse_config(out), default_config()
+    assert again.leader_election == default.leader_election
+    registry = in_tree_registry()
+
+    def running(config: KubeSchedulerConfiguration) -> object:
+        return resolve_profiles(config.profiles, implements=registry.points, known=registry.names)
+
+    assert running(again) == running(default)
 
 
 def test_check_shows_what_applies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
