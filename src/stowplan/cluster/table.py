@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stowplan.api.objects import Node, Taint
 from stowplan.api.quantity import INT64_MAX
+from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.interning import Interner, LabelColumns
 from stowplan.cluster.journal import Journal, Rows
 from stowplan.cluster.node_tree import NodeTree
@@ -64,6 +65,8 @@ class NodeTable:
         self.row_of: dict[str, int] = {}
         self._free: list[int] = []
 
+        #: Pods by selector and row, for affinity and spreading.
+        self.counters = PodCounters(self)
         #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
         self.pod_journal = Journal()
         self.node_journal = Journal()
@@ -187,11 +190,15 @@ class NodeTable:
             row = self._new_row(name)
         self.pods[row][info.uid] = info
         self._account(row, info, 1)
+        if self.counters.is_active:
+            self.counters.add(row, info)
         return row
 
     def remove_pod(self, row: int, uid: str) -> None:
         info = self.pods[row].pop(uid)
         self._account(row, info, -1)
+        if self.counters.is_active:
+            self.counters.remove(row, info)
         self._drop_if_empty(row)
 
     def replace_pod(self, row: int, info: PodInfo) -> None:
@@ -200,6 +207,8 @@ class NodeTable:
         self.pods[row][info.uid] = info
         self._account(row, old, -1)
         self._account(row, info, 1)
+        if self.counters.is_active:
+            self.counters.replace(row, old, info)
 
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
         for name, amount in info.held:
