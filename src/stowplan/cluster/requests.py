@@ -44,22 +44,19 @@ def is_pod_level(name: str) -> bool:
 
 
 def canonical(amounts: Amounts) -> Amounts:
-    """Thousandths to canonical units, dropping what the scheduler does not account for.
-
-    Columns hold int64; more than that is as good as the most that fits.
-    """
+    """Thousandths to canonical units, dropping what the scheduler does not account for."""
     out: Amounts = {}
     for name, milli in amounts.items():
         if name == CPU:
             out[name] = min(milli, INT64_MAX)
         elif name in (MEMORY, EPHEMERAL_STORAGE) or is_scalar(name):
-            out[name] = min(whole_units(milli), INT64_MAX)
+            out[name] = whole_units(milli)
     return out
 
 
 def whole_units(milli: int) -> int:
-    """Thousandths as whole units, rounded up."""
-    return -(-milli // 1000)
+    """Thousandths as whole units, rounded up, at most what an int64 holds."""
+    return min(-(-milli // 1000), INT64_MAX)
 
 
 def parse_amounts(quantities: Quantities | None) -> Amounts:

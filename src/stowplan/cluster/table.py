@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.api.objects import Node, Taint
-from stowplan.api.quantity import INT64_MAX
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.interning import Interner, LabelColumns
 from stowplan.cluster.journal import Journal, Rows
@@ -163,7 +162,7 @@ class NodeTable:
             self.resource_row(name)
         for name, index in self.resources.items():
             self.allocatable[index, row] = wanted.get(name, 0)
-        self.allowed_pods[row] = min(whole_units(amounts.get(PODS, 0)), INT64_MAX)
+        self.allowed_pods[row] = whole_units(amounts.get(PODS, 0))
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_class[row] = self.taint_classes.id(node.spec.taints or ())
         self.labels.write(row, node.metadata.labels or {})
