@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from stowplan.config.load import parse_config
+from stowplan.config.durations import Duration
+from stowplan.config.load import default_config, parse_config
+from stowplan.config.types import LeaderElection
+from stowplan.config.validation import validate
 from stowplan.errors import ConfigError
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -164,4 +168,18 @@ def test_placement_plugins_are_refused() -> None:
     ) == [
         "profiles[0].plugins.placementScore: Forbidden: "
         "scheduling of pod groups by placement is not supported"
+    ]
+
+
+def test_structs_that_flags_have_changed_are_checked_alike() -> None:
+    election = LeaderElection(
+        lease_duration=Duration(0), resource_name="", resource_namespace="", resource_lock="leases"
+    )
+    errors = validate(replace(default_config(), leader_election=election, profiles=()))
+    assert [str(error) for error in errors] == [
+        'leaderElection.leaseDuration: Invalid value: "0s": must be greater than zero',
+        'leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`',
+        "leaderElection.resourceNamespace: Required value",
+        "leaderElection.resourceName: Required value",
+        "profiles: Required value",
     ]
