@@ -17,7 +17,6 @@ from stowplan.cli.options import duration, kubeconfig_options, logging_options
 from stowplan.config.durations import Duration
 from stowplan.config.types import KubeSchedulerConfiguration
 
-
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_LEASE = "kube-scheduler"
 
@@ -116,11 +115,11 @@ def run(
         # Whoever has rights in one namespace only keeps the lease there too.
         election["resource_namespace"] = namespace
     first = config.profiles[0].scheduler_name
-    if leader_elect_resource_name is None and first != DEFAULT_SCHEDULER:
+    lease = leader_elect_resource_name or config.leader_election.resource_name
+    if lease == DEFAULT_LEASE and first != DEFAULT_SCHEDULER:
         # DIVERGES: a second scheduler that asked for kube-scheduler's own lease would never lead,
-        # or stop the first from leading. It gets one by its own name unless the file names one.
-        if config.leader_election.resource_name == DEFAULT_LEASE:
-            election["resource_name"] = first
+        # or stop the first from leading, so it gets one by its own name.
+        election["resource_name"] = first
     chosen = {field: value for field, value in election.items() if value is not None}
     config = msgspec.structs.replace(
         config, leader_election=msgspec.structs.replace(config.leader_election, **chosen)

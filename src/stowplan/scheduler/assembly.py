@@ -14,7 +14,7 @@ from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile, build_profile
 from stowplan.framework.registry import Registry
-from stowplan.logs import V1, get_logger, kv
+from stowplan.logs import get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.metrics import SchedulerMetrics
@@ -61,7 +61,10 @@ def build_engine(
         handles[name] = handle
     left_out = defaults_left_out(registry.names)
     if left_out:
-        log.log(V1, "Default plugins that do not exist yet", extra=kv(plugins=left_out))
+        log.warning(
+            "Pods are placed without these default plugins: they do not exist yet",
+            extra=kv(plugins=left_out),
+        )
     engine = Engine(
         profiles,
         cache=cache,
