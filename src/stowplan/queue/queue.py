@@ -49,12 +49,12 @@ class SchedulingQueue:
         max_backoff_s: float = 10.0,
         max_in_unschedulable_s: float = 300.0,
     ) -> None:
-        """The order is QueueSort's: a `key`, or a `less` for a plugin that has no key."""
+        """The order is QueueSort's: its `key`, or its `less` (slower) if it has no key."""
         order: SortKey = priority_then_age
-        if less is not None:
-            order = key_from_less(less)
-        elif key is not None:
+        if key is not None:
             order = safe_key(key)
+        elif less is not None:
+            order = key_from_less(less)
         self._clock = clock
         self._gate = Gate(pre_enqueue, clock)
         self._pod_requests = pod_requests
@@ -313,6 +313,9 @@ class SchedulingQueue:
         if attempt is not None and attempt.latest is not attempt.queued.pod:
             queued.replace_pod(attempt.latest, attempt.raw)
             self.nominator.refresh(queued.pod)
+        # The caller's sets may be shared with its record of the attempt; a gate adds to ours.
+        queued.unschedulable_plugins = set(queued.unschedulable_plugins)
+        queued.pending_plugins = set(queued.pending_plugins)
         if queued.rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors_count = 0
@@ -353,11 +356,11 @@ class SchedulingQueue:
     ) -> None:
         judge = self._hints.audience(event).judge
         for queued in candidates:
-            if self._unschedulable.get(queued.key) is not queued:
-                continue  # a plugin that was asked about another pod activated this one
             strategy = judge(queued, old, new)
-            if strategy is not Strategy.SKIP:
-                self._unschedulable.remove(queued.key)
+            if strategy is Strategy.SKIP:
+                continue
+            # It is not there any more if a plugin activated it while it was asked.
+            if self._unschedulable.remove(queued.key) is not None:
                 self._requeue(queued, strategy, event.label)
         self._in_flight.record(event, old, new)
         self._notify()

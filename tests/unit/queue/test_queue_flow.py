@@ -45,6 +45,26 @@ def test_an_order_given_as_a_key() -> None:
     assert bench.pop_names() == ["a", "b", "c"]
 
 
+def test_a_key_is_preferred_to_a_less() -> None:
+    bench = Bench(key=lambda queued: queued.key, less=lambda a, b: a.key > b.key)
+    for name in "bca":
+        bench.queue.add(make_pod(name))
+    assert bench.pop_names() == ["a", "b", "c"]
+
+
+def test_the_plugins_of_an_attempt_are_copied() -> None:
+    bench = Bench(hints={})
+    bench.queue.add(make_pod("a"))
+    queued = bench.pop()
+    found = {"Fit"}
+    queued.unschedulable_plugins = found
+    bench.queue.add_unschedulable(queued)
+    bench.gates["a"] = "Gates"
+    bench.queue.activate([queued.pod])
+    assert queued.unschedulable_plugins == {"Fit", "Gates"}
+    assert found == {"Fit"}
+
+
 def test_a_popped_pod_is_in_flight_until_done() -> None:
     bench = Bench()
     bench.queue.add(make_pod("a"), b"{}")

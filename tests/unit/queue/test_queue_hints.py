@@ -141,17 +141,17 @@ def test_an_event_touches_only_pods_of_plugins_that_registered_it() -> None:
     assert taints.calls == []
 
 
-def test_a_plugin_that_activates_another_pod_while_it_is_asked() -> None:
+@pytest.mark.parametrize("activated", ["first", "second"])
+def test_a_plugin_that_activates_a_pod_while_it_is_asked(activated: str) -> None:
     def meddle(pod: Pod, old: object | None, new: object | None) -> Hint:
-        bench.queue.activate([make_pod("second")])
+        bench.queue.activate([make_pod(activated)])
         return Hint.QUEUE
 
     bench = Bench(hints={"Fit": [on(NODE_LABEL, meddle)]})
-    first = bench.rejected(make_pod("first"), "Fit")
-    second = bench.rejected(make_pod("second"), "Fit")
+    pods = {name: bench.rejected(make_pod(name), "Fit") for name in ("first", "second")}
     bench.queue.move_all(NODE_LABEL, object(), object())
-    assert bench.where(first) == "backoff"
-    assert bench.where(second) == "active"
+    for name, queued in pods.items():
+        assert bench.where(queued) == ("active" if name == activated else "backoff")
 
 
 def test_registrations_are_completed_as_upstream_does() -> None:
