@@ -31,8 +31,12 @@ def admit_create(kind: Kind, obj: Json, store: Store) -> None:
         _taint_new_node(obj)
 
 
-def admit_update(kind: Kind, obj: Json, old: Json, subresource: str) -> None:
-    """Nothing that we admit on creation may change later; validation refuses it."""
+def admit_update(kind: Kind, obj: Json, old: Json) -> None:
+    """What was computed on creation stays, also where an update leaves it out."""
+    if kind is PODS:
+        for field in ("priority", "preemptionPolicy"):
+            if field in old["spec"]:
+                obj["spec"].setdefault(field, old["spec"][field])
 
 
 def _admit_namespace(kind: Kind, obj: Json, store: Store) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import PODS, Kind
-from stowplan.apiserver.pod_defaults import default_pod, default_pod_spec
+from stowplan.apiserver.pod_defaults import begin_status, default_pod, default_pod_spec
 from stowplan.clock import rfc3339
 
 
 def on_create(kind: Kind, obj: Json, now: float) -> None:
     if kind is PODS:
-        default_pod(obj, rfc3339(now))
+        default_pod(obj)
+        begin_status(obj, rfc3339(now))
         return
     default = _DEFAULTS.get(kind.plural)
     if default is not None:
@@ -21,7 +23,7 @@ def on_create(kind: Kind, obj: Json, now: float) -> None:
 
 def on_update(kind: Kind, obj: Json) -> None:
     if kind is PODS:
-        default_pod_spec(obj.get("spec") or {})
+        default_pod(obj)
         return
     default = _DEFAULTS.get(kind.plural)
     if default is not None:
@@ -33,23 +35,6 @@ def _node(node: Json) -> None:
     status = node.setdefault("status", {})
     if "allocatable" not in status and "capacity" in status:
         status["allocatable"] = dict(status["capacity"])
-    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
-    if "nodeInfo" not in status:
-        status["nodeInfo"] = dict.fromkeys(
-            (
-                "machineID",
-                "systemUUID",
-                "bootID",
-                "kernelVersion",
-                "osImage",
-                "containerRuntimeVersion",
-                "kubeletVersion",
-                "kubeProxyVersion",
-                "operatingSystem",
-                "architecture",
-            ),
-            "",
-        )
 
 
 def _namespace(namespace: Json) -> None:
@@ -81,6 +66,9 @@ def _claim(claim: Json) -> None:
 
 def _secret(secret: Json) -> None:
     secret.setdefault("type", "Opaque")
+    for key, text in secret.pop("stringData", {}).items():
+        encoded = base64.b64encode(text.encode()).decode()
+        secret["data"] = {**secret.get("data", {}), key: encoded}
 
 
 def _service(service: Json) -> None:
@@ -154,10 +142,6 @@ def _job(obj: Json) -> None:
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
 
 
-def _event(event: Json) -> None:
-    event.setdefault("source", {})
-
-
 _DEFAULTS: dict[str, Callable[[Json], None]] = {
     "nodes": _node,
     "namespaces": _namespace,
@@ -173,5 +157,4 @@ _DEFAULTS: dict[str, Callable[[Json], None]] = {
     "statefulsets": _stateful_set,
     "daemonsets": _daemon_set,
     "jobs": _job,
-    "events": _event,
 }

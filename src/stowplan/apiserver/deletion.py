@@ -24,17 +24,18 @@ class Deleter:
     ) -> tuple[Record, bool]:
         """The object as it is now, and whether it is gone."""
         check_preconditions(kind, current, options.get("preconditions") or {})
-        marked = self._mark(kind, current.object, options)
-        if marked is None:
+        marked = self._marked(kind, current.object, options)
+        metadata = marked["metadata"]
+        if _is_held(kind, marked) or metadata.get("deletionGracePeriodSeconds"):
             if dry_run:
-                return current, True
-            return self._remove(kind, current), True
-        if dry_run:
-            return current, False
-        record = self._store.update(kind, marked, current)
-        if kind is NAMESPACES:
-            return self._empty_namespace(record)
-        return record, False
+                return Record(marked, current.version), False
+            record = self._store.update(kind, marked, current)
+            if kind is NAMESPACES:
+                return self._empty_namespace(record), False
+            return record, False
+        last = current if dry_run else self._remove(kind, current)
+        shown = {**metadata, "resourceVersion": last.object["metadata"]["resourceVersion"]}
+        return Record({**marked, "metadata": shown}, last.version), True
 
     def remove(self, kind: Kind, current: Record) -> Record:
         """The final step for whoever held the object back: the kubelet, a test."""
@@ -43,10 +44,8 @@ class Deleter:
     def is_done(self, kind: Kind, obj: Json) -> bool:
         """An update made this object deletable: it is marked and nothing holds it back."""
         metadata = obj["metadata"]
-        if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        if "deletionTimestamp" not in metadata or _is_held(kind, obj):
             return False
-        if kind is NAMESPACES:
-            return not (obj.get("spec") or {}).get("finalizers")
         return not metadata.get("deletionGracePeriodSeconds")
 
     def finish(self, kind: Kind, obj: Json, current: Record) -> Record:
@@ -54,15 +53,12 @@ class Deleter:
         last = self._remove(kind, current)
         return Record({**obj, "metadata": {**obj["metadata"]}}, last.version)
 
-    def _mark(self, kind: Kind, obj: Json, options: Json) -> Json | None:
-        """The object with its deletion begun, or None when it can go at once."""
+    def _marked(self, kind: Kind, obj: Json, options: Json) -> Json:
+        """The object with its deletion begun; as it is when it needs no mark to be deleted."""
         metadata = obj["metadata"]
-        held = bool(metadata.get("finalizers"))
+        if kind is not PODS and not _is_held(kind, obj):
+            return obj
         grace = self._grace(kind, obj, options)
-        if kind is NAMESPACES:
-            held = held or bool((obj.get("spec") or {}).get("finalizers"))
-        if not held and grace == 0:
-            return None
         now = self._store.clock.time()
         if "deletionTimestamp" in metadata:
             return self._shorten(obj, grace, options, now)
@@ -113,7 +109,7 @@ class Deleter:
 
     # Namespaces: what kube-controller-manager's namespace controller does in a real cluster.
 
-    def _empty_namespace(self, namespace: Record) -> tuple[Record, bool]:
+    def _empty_namespace(self, namespace: Record) -> Record:
         status = {**(namespace.object.get("status") or {}), "phase": "Terminating"}
         namespace = self._store.update(
             NAMESPACES, {**namespace.object, "status": status}, namespace
@@ -124,7 +120,7 @@ class Deleter:
             if current is not None:
                 self.delete(kind, current, {})
         self._namespace_may_be_empty(name)
-        return namespace, False
+        return namespace
 
     def _namespace_may_be_empty(self, name: str) -> None:
         namespace = self._store.get(NAMESPACES, "", name)
@@ -134,6 +130,12 @@ class Deleter:
             return
         if next(self._store.namespaced_records(name), None) is None:
             self._store.delete(NAMESPACES, namespace)
+
+
+def _is_held(kind: Kind, obj: Json) -> bool:
+    if kind is NAMESPACES and (obj.get("spec") or {}).get("finalizers"):
+        return True
+    return bool(obj["metadata"].get("finalizers"))
 
 
 def check_preconditions(kind: Kind, current: Record, preconditions: Json) -> None:

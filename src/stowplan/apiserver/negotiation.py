@@ -6,12 +6,14 @@ list allows it; one that insists gets a 406, and a 415 for such a body.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 import yaml
 
+from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.statuses import Failure, bad_request
 
 Form = Literal["object", "table", "metadata"]
@@ -19,12 +21,6 @@ Form = Literal["object", "table", "metadata"]
 JSON = "application/json"
 YAML = "application/yaml"
 SPOKEN = f"{JSON}, {YAML}"
-PATCH_TYPES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ def _negotiate(accept: str) -> Wanted:
             return Wanted(media, "table")
         if as_kind in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return Wanted(media, "metadata")
-    raise Failure(406, f"only the following media types are accepted: {SPOKEN}")
+    raise Failure(406, f"406: Not Acceptable\n\nAvailable representations: {SPOKEN}", details={})
 
 
 def _clause(text: str) -> tuple[float, str, dict[str, str]]:
@@ -86,43 +82,64 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def decode_body(content_type: str, body: bytes) -> dict[str, Any]:
-    """The object in a request body; 400 or 415 with a reason when there is none."""
+def decode_body(content_type: str, body: bytes, kind: Kind | None) -> dict[str, Any]:
+    """The object in a request body; 400 or 415 in upstream's words when there is none."""
     media = media_type(content_type) or JSON
-    if media not in (JSON, YAML, "application/octet-stream", "text/plain"):
+    if media not in (JSON, YAML):
         raise Failure(
             415,
-            f"the body of the request was in an unknown format - accepted media types"
-            f" include: {SPOKEN}",
+            "the body of the request was in an unknown format - accepted media types include:"
+            f" {SPOKEN}",
         )
-    if not body.strip():
-        raise bad_request("the body of the request was empty, an object was expected")
-    return decode_object(body, yaml_first=media == YAML)
+    return decode_object(body, kind, yaml_first=media == YAML)
 
 
-def decode_object(body: bytes, *, yaml_first: bool = False) -> dict[str, Any]:
+def decode_object(body: bytes, kind: Kind | None, *, yaml_first: bool = False) -> dict[str, Any]:
+    problem = ""
+    value: Any = None
     try:
-        value = _decode(body, yaml_first)
-    except msgspec.DecodeError as error:
-        raise bad_request(
-            f"the object provided is unrecognized: couldn't read the body as JSON: {error}"
-        ) from error
+        if yaml_first and not body.lstrip().startswith(b"{"):
+            value = yaml.load(body, Loader=_TextLoader)  # noqa: S506  (a SafeLoader)
+        else:
+            value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = f"couldn't get version/kind; json parse error: {_go_json_error(body, error)}"
     except yaml.YAMLError as error:
-        text = " ".join(str(error).split())
-        raise bad_request(
-            f"the object provided is unrecognized: couldn't read the body as YAML: {text}"
-        ) from error
-    if not isinstance(value, dict):
-        raise bad_request(
-            f"the object provided is unrecognized: expected an object, got {type(value).__name__}"
+        problem = "yaml: " + str(getattr(error, "problem", None) or error)
+    if not problem and not isinstance(value, dict):
+        shape = "array" if isinstance(value, list) else type(value).__name__
+        problem = (
+            "couldn't get version/kind; json parse error: json: cannot unmarshal"
+            f" {shape} into an object"
         )
+    if problem:
+        wanted_type = f" (must be of type {kind.kind})" if kind else ""
+        raise bad_request(
+            f"the object provided is unrecognized{wanted_type}: {problem} ({_summary(body)})"
+        )
+    assert isinstance(value, dict)
     return value
 
 
-def _decode(body: bytes, yaml_first: bool) -> Any:
-    if yaml_first and not body.lstrip().startswith(b"{"):
-        return yaml.load(body, Loader=_TextLoader)  # noqa: S506  (a SafeLoader, less timestamps)
-    return msgspec.json.decode(body)
+def _go_json_error(body: bytes, error: Exception) -> str:
+    """msgspec's complaint in encoding/json's words, as far as its position tells."""
+    found = re.search(r"\(byte (\d+)\)", str(error))
+    if found is None or int(found[1]) >= len(body):
+        return "unexpected end of JSON input"
+    character = chr(body[int(found[1])])
+    where = (
+        "after top-level value" if "trailing" in str(error) else "looking for beginning of value"
+    )
+    return f"invalid character '{character}' {where}"
+
+
+def _summary(body: bytes) -> str:
+    """The start of a body: as text when it might be JSON, else in hexadecimal."""
+    if not body:
+        return "<empty>"
+    start = body[:30]
+    text = start.decode(errors="replace") if body.startswith(b"{") else start.hex()
+    return text + (" ..." if len(body) > len(start) else "")
 
 
 class _TextLoader(yaml.SafeLoader):

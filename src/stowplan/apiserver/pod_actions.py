@@ -12,7 +12,7 @@ from stowplan.apiserver.deletion import Deleter, check_preconditions
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import POD_DISRUPTION_BUDGETS, PODS
 from stowplan.apiserver.selection import labels_match
-from stowplan.apiserver.statuses import Failure, bad_request, conflict, details_of
+from stowplan.apiserver.statuses import Failure, bad_request, conflict, details_of, storage_error
 from stowplan.apiserver.store import Store
 from stowplan.clock import rfc3339
 
@@ -156,11 +156,13 @@ def _target_node(binding: Json) -> str:
     kind = target.get("kind", "")
     if kind not in ("", "Node"):
         raise Failure(
-            500, f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"'
+            500,
+            f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"',
+            reason="",
         )
     node: str = target.get("name", "")
     if not node:
-        raise Failure(500, "target.name: Required value")
+        raise Failure(500, "target.name: Required value", reason="")
     return node
 
 
@@ -176,13 +178,7 @@ def _check_identity(pod: Record, metadata: Json) -> None:
             f" object meta: {real['resourceVersion']}"
         )
     if why:
-        raise conflict(
-            PODS,
-            real["name"],
-            "StorageError: invalid object, Code: 4, Key:"
-            f" /registry/pods/{real['namespace']}/{real['name']}, ResourceVersion: 0,"
-            f" AdditionalErrorMsg: Precondition failed: {why}",
-        )
+        raise conflict(PODS, real["name"], storage_error(PODS, pod.object, why))
 
 
 def _why_not(name: str, pod: Json) -> str:

@@ -16,29 +16,33 @@ _TOLERATED_S = 300
 _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
-def default_pod(pod: Json, now: str) -> None:
-    """A whole pod, when it is created."""
-    spec = pod.setdefault("spec", {})
+def default_pod(pod: Json) -> None:
+    """A whole pod, on creation and on every update."""
+    spec = pod["spec"]
     default_pod_spec(spec)
     for container in containers_of(spec):
-        _requests_from_limits(container.get("resources"))
+        _requests_from_limits(container["resources"])
     _requests_from_limits(spec.get("resources"))
     spec.setdefault("enableServiceLinks", True)
     if spec.get("hostNetwork"):
         for container in containers_of(spec):
             for port in container.get("ports") or ():
                 port.setdefault("hostPort", port.get("containerPort"))
-    _merge_label_keys(spec, pod["metadata"].get("labels") or {})
     _tolerate_node_trouble(spec)
-    status = pod.setdefault("status", {"phase": "Pending"})
+
+
+def begin_status(pod: Json, now: str) -> None:
+    """What a new pod has besides its defaults."""
+    spec = pod["spec"]
+    _merge_label_keys(spec, pod["metadata"].get("labels") or {})
+    status = pod["status"]
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
                 "type": "PodScheduled",
                 "status": "False",
-                "observedGeneration": 1,
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
+                "lastTransitionTime": now,
                 "reason": "SchedulingGated",
                 "message": _GATED,
             }

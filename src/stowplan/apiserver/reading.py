@@ -197,10 +197,9 @@ def parse_version(text: str) -> int:
     if not text:
         return 0
     if not text.isdecimal():
-        raise Failure(
-            422,
-            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}":'
-            " invalid syntax",
+        raise bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}":'
+            f' strconv.ParseUint: parsing "{text}": invalid syntax'
         )
     return int(text)
 
@@ -223,7 +222,4 @@ def _number(query: Mapping[str, str], name: str) -> int:
     try:
         return max(0, int(text))
     except ValueError:
-        raise bad_request(
-            f'unable to decode query parameter {name}: strconv.ParseInt: parsing "{text}":'
-            " invalid syntax"
-        ) from None
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None

@@ -5,7 +5,7 @@ Everything a client can get wrong ends as an `ApiError`, which `server` turns in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
@@ -22,7 +22,7 @@ from stowplan.apiserver.pod_actions import PodActions
 from stowplan.apiserver.reading import Reader, encoded_list, selector_of
 from stowplan.apiserver.statuses import bad_request, details_of, method_not_allowed, success
 from stowplan.apiserver.store import Store
-from stowplan.apiserver.strategies import DELETED_OBJECT_RETURNED
+from stowplan.apiserver.strategies import DELETED_OBJECT_RETURNED, WriteOptions
 from stowplan.apiserver.watching import Watches
 from stowplan.apiserver.writing import Writer, is_apply
 
@@ -48,19 +48,21 @@ class Rest:
             return await self._read(request, target, query, want)
         body = await request.read()
         content_type = request.headers.get("Content-Type", "")
-        dry_run = _dry_run(query)
+        options = WriteOptions(_dry_run(query), query.get("fieldValidation", "") or "Warn")
         if method == "POST":
-            return self._post(target, decode_body(content_type, body), want, query, dry_run)
+            sent = decode_body(content_type, body, target.kind)
+            return self._post(target, sent, want, query, options)
         if method == "DELETE":
             return self._delete(target, _delete_options(content_type, body, query), want, query)
         if not target.name or not target.kind.stored:
             raise method_not_allowed()
         if method == "PUT":
-            sent = decode_body(content_type, body)
-            record, created = self.writer.update(target, sent, dry_run=dry_run)
-            return self._answer(target.kind, record, want, query, 201 if created else 200)
+            sent = decode_body(content_type, body, target.kind)
+            record, created = self.writer.update(target, sent, options)
+            code = 201 if created else 200
+            return self._answer(target.kind, record, want, query, code, options.warnings)
         if method == "PATCH":
-            return self._patch(target, content_type, body, want, query, dry_run)
+            return self._patch(target, content_type, body, want, query, options)
         raise method_not_allowed()
 
     async def _read(
@@ -75,21 +77,26 @@ class Rest:
         return _response(self.reader.list_objects(target, query, want), want)
 
     def _post(
-        self, target: Target, sent: Json, want: Wanted, query: Mapping[str, str], dry_run: bool
+        self,
+        target: Target,
+        sent: Json,
+        want: Wanted,
+        query: Mapping[str, str],
+        options: WriteOptions,
     ) -> web.Response:
         kind = target.kind
         if kind is SELF_SUBJECT_ACCESS_REVIEWS:
             return _response(encode({**sent, "status": {"allowed": True}}, want.media), want, 201)
         if kind is BINDINGS or target.subresource == "binding":
-            self.pods.bind(target.namespace, target.name, sent, dry_run=dry_run)
+            self.pods.bind(target.namespace, target.name, sent, dry_run=options.dry_run)
             return _response(encode(success(code=201), want.media), want, 201)
         if target.subresource == "eviction":
-            self.pods.evict(target.namespace, target.name, sent, dry_run=dry_run)
+            self.pods.evict(target.namespace, target.name, sent, dry_run=options.dry_run)
             return _response(encode(success(code=201), want.media), want, 201)
         if target.name or target.all_namespaces:
             raise method_not_allowed()
-        record = self.writer.create(target, sent, dry_run=dry_run)
-        return self._answer(kind, record, want, query, 201)
+        record = self.writer.create(target, sent, options)
+        return self._answer(kind, record, want, query, 201, options.warnings)
 
     def _patch(
         self,
@@ -98,20 +105,21 @@ class Rest:
         body: bytes,
         want: Wanted,
         query: Mapping[str, str],
-        dry_run: bool,
+        options: WriteOptions,
     ) -> web.Response:
         created = False
         if is_apply(content_type):
             record, created = self.writer.apply(
                 target,
                 body,
-                field_manager=query.get("fieldManager", ""),
+                options,
+                manager=query.get("fieldManager", ""),
                 force=query.get("force", "") in _TRUE,
-                dry_run=dry_run,
             )
         else:
-            record = self.writer.patch(target, content_type, body, dry_run=dry_run)
-        return self._answer(target.kind, record, want, query, 201 if created else 200)
+            record = self.writer.patch(target, content_type, body, options)
+        code = 201 if created else 200
+        return self._answer(target.kind, record, want, query, code, options.warnings)
 
     def _delete(
         self, target: Target, options: Json, want: Wanted, query: Mapping[str, str]
@@ -150,9 +158,19 @@ class Rest:
         return _response(encoded_list(kind, deleted, meta), want)
 
     def _answer(
-        self, kind: Kind, record: Record, want: Wanted, query: Mapping[str, str], code: int
+        self,
+        kind: Kind,
+        record: Record,
+        want: Wanted,
+        query: Mapping[str, str],
+        code: int,
+        warnings: Sequence[str] = (),
     ) -> web.Response:
-        return _response(self.reader.show(kind, record, want, query), want, code)
+        response = _response(self.reader.show(kind, record, want, query), want, code)
+        for warning in warnings:
+            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.add("Warning", f'299 - "{escaped}"')
+        return response
 
 
 def _response(body: bytes, want: Wanted, code: int = 200) -> web.Response:
@@ -170,7 +188,7 @@ def _delete_options(content_type: str, body: bytes, query: Mapping[str, str]) ->
     """From the body, or from the query as kubectl's older versions and curl send them."""
     options: Json = {}
     if body.strip():
-        options = decode_body(content_type, body)
+        options = decode_body(content_type, body, None)
         kind = options.get("kind", "DeleteOptions")
         if kind != "DeleteOptions":
             raise bad_request(f"the body of a deletion must be DeleteOptions, not {kind}")

@@ -27,6 +27,7 @@ from stowplan.apiserver.paths import Target, parse_path
 from stowplan.apiserver.rest import Rest
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
 from stowplan.apiserver.store import Store
+from stowplan.apiserver.strategies import WriteOptions
 from stowplan.clock import Clock
 from stowplan.errors import ApiError
 from stowplan.logs import get_logger, kv
@@ -121,7 +122,7 @@ class ApiServer:
         target = parse_path(f"{prefix}{place}/{plural}")
         if target is None:
             raise no_such_path()
-        return self.rest.writer.create(target, obj).object
+        return self.rest.writer.create(target, obj, WriteOptions()).object
 
     def drop_watches(self) -> int:
         """Closes all watch streams; clients have to reconnect. The number that were open."""

@@ -45,18 +45,20 @@ class Cause:
 
 
 class Failure(ApiError):
-    """An error with the details that the Status body carries."""
+    """An error with the details that the Status body carries. An empty reason is left out."""
 
     def __init__(
         self,
         status: int,
         message: str,
         *,
-        reason: str = "",
+        reason: str | None = None,
         details: dict[str, Any] | None = None,
         list_meta: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(message, status=status, reason=reason or REASONS.get(status, ""))
+        if reason is None:
+            reason = REASONS.get(status, "")
+        super().__init__(message, status=status, reason=reason)
         self.details = details
         self.list_meta = list_meta
 
@@ -69,10 +71,14 @@ def status_of(error: ApiError) -> dict[str, Any]:
         "metadata": getattr(error, "list_meta", None) or {},
         "status": "Failure",
         "message": error.message,
-        "reason": error.reason or REASONS.get(error.status, "Unknown"),
     }
+    reason = error.reason
+    if not reason and not isinstance(error, Failure):
+        reason = REASONS.get(error.status, "Unknown")
+    if reason:
+        body["reason"] = reason
     details = getattr(error, "details", None)
-    if details:
+    if details is not None:
         body["details"] = details
     body["code"] = error.status
     return body
@@ -114,6 +120,15 @@ def already_exists(kind: Kind, name: str) -> Failure:
 def conflict(kind: Kind, name: str, why: str) -> Failure:
     message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
     return Failure(409, message, details=details_of(kind, name))
+
+
+def storage_error(kind: Kind, obj: dict[str, Any], why: str) -> str:
+    """How etcd's layer words a failed precondition."""
+    place = "/".join(filter(None, (obj["metadata"].get("namespace"), obj["metadata"]["name"])))
+    return (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{kind.plural}/{place},"
+        f" ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {why}"
+    )
 
 
 def modified(kind: Kind, name: str) -> Failure:
@@ -182,4 +197,6 @@ def no_such_path() -> Failure:
 
 
 def method_not_allowed() -> Failure:
-    return Failure(405, "the server does not allow this method on the requested resource")
+    return Failure(
+        405, "the server does not allow this method on the requested resource", details={}
+    )

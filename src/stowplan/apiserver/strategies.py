@@ -6,10 +6,11 @@ fields that belong to the server are taken from the server, status only moves th
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
+from stowplan.apiserver.conforming import conform, zero_status
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import Kind
+from stowplan.apiserver.kinds import KINDS, Kind
 from stowplan.apiserver.statuses import bad_request
 
 CREATED_BY_PUT = frozenset({"leases", "events", "services"})
@@ -50,27 +51,11 @@ _HAS_GENERATION = frozenset(
         "jobs",
     }
 )
-_FIRST_STATUS: dict[str, Json] = {
-    "pods": {"phase": "Pending"},
-    "namespaces": {"phase": "Active"},
-    "persistentvolumes": {"phase": "Pending"},
-    "persistentvolumeclaims": {"phase": "Pending"},
-    "services": {"loadBalancer": {}},
-    "replicasets": {"replicas": 0},
-    "replicationcontrollers": {"replicas": 0},
-    "statefulsets": {"replicas": 0, "availableReplicas": 0},
-    "daemonsets": {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    },
-    "poddisruptionbudgets": {
-        "disruptionsAllowed": 0,
-        "currentHealthy": 0,
-        "desiredHealthy": 0,
-        "expectedPods": 0,
-    },
+_FIRST_PHASE = {
+    "pods": "Pending",
+    "namespaces": "Active",
+    "persistentvolumes": "Pending",
+    "persistentvolumeclaims": "Pending",
 }
 # The server's own part of metadata: a client cannot change it.
 _SYSTEM_METADATA = (
@@ -91,83 +76,107 @@ _EMPTY_METADATA_DROPPED = (
 )
 
 
-def normalise(kind: Kind, obj: Json) -> Json:
-    """Checks that this is the kind it should be, drops nulls, and puts the fields in order."""
-    api_version, name = obj.get("apiVersion"), obj.get("kind")
-    if (api_version or kind.api_version, name or kind.kind) != (kind.api_version, kind.kind):
-        group, _, version = str(api_version).rpartition("/")
+@dataclass(slots=True)
+class WriteOptions:
+    """The query parameters of a write; `warnings` go back as Warning headers."""
+
+    dry_run: bool = False
+    field_validation: str = "Ignore"
+    warnings: list[str] = field(default_factory=list)
+
+
+def normalise(kind: Kind, obj: Json, options: WriteOptions) -> Json:
+    """Checks that this is the kind it should be, and gives it the form of Go's structs."""
+    _check_kind(kind, obj)
+    made, unknown = conform(kind, obj)
+    if unknown and options.field_validation == "Strict":
+        errors = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise bad_request(
-            f"the object provided is unrecognized (must be of type {kind.kind} in"
-            f" {kind.api_version}): got {name or 'no kind'} in"
-            f" {f'{group}/{version}' if group else version}"
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}:'
+            f" strict decoding error: {errors}"
         )
-    metadata = obj.get("metadata")
-    if metadata is None:
-        metadata = {}
-    if not isinstance(metadata, dict):
-        raise bad_request(f"{kind.kind}: metadata must be an object")
-    metadata = without_nulls(metadata)
-    for field in _EMPTY_METADATA_DROPPED:
-        if field in metadata and not metadata[field]:
-            del metadata[field]
-    ordered: Json = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
-    for key, value in obj.items():
-        if key not in ordered and key != "status" and value is not None:
-            ordered[key] = without_nulls(value)
-    if obj.get("status") is not None:
-        ordered["status"] = without_nulls(obj["status"])
-    return ordered
+    if unknown and options.field_validation == "Warn":
+        options.warnings += [f'unknown field "{path}"' for path in unknown]
+    return made
 
 
-def without_nulls(value: Any) -> Any:
-    """A copy without null members: to Go's decoder null and absent are the same."""
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
-    return value
+def _check_kind(kind: Kind, obj: Json) -> None:
+    api_version = obj.get("apiVersion") or kind.api_version
+    name = obj.get("kind") or kind.kind
+    if (api_version, name) == (kind.api_version, kind.kind):
+        return
+    version = str(api_version).rpartition("/")[2]
+    if any((known.api_version, known.kind) == (api_version, name) for known in KINDS):
+        package = kind.group.partition(".")[0] or "core"
+        why = f"converting (v1.{name}) to ({package}.{kind.kind}): unknown conversion"
+    else:
+        why = (
+            f'no kind "{name}" is registered for version "{api_version}" in scheme'
+            ' "pkg/runtime/scheme.go:111"'
+        )
+    raise bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}')
 
 
 def prepare_create(kind: Kind, obj: Json) -> Json:
     """What a client sent, less what only the server may say. `obj` is changed and returned."""
     metadata = obj["metadata"]
-    for field in ("resourceVersion", *_SYSTEM_METADATA):
-        if field != "generateName":
-            metadata.pop(field, None)
+    for name in ("resourceVersion", *_SYSTEM_METADATA):
+        if name != "generateName":
+            metadata.pop(name, None)
     if kind.plural in _HAS_GENERATION:
         metadata["generation"] = 1
-    if kind.plural == "nodes":
-        obj.setdefault("status", {})  # a node may be created with its status
-    elif kind.has_status:
-        obj["status"] = dict(_FIRST_STATUS.get(kind.plural, {}))
+    if kind.has_status and kind.plural != "nodes":  # a node may be created with its status
+        obj["status"] = zero_status(kind)
+        if kind.plural in _FIRST_PHASE:
+            obj["status"]["phase"] = _FIRST_PHASE[kind.plural]
     return obj
 
 
 def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
     """`new` over `old`, with the fields that this request may not touch taken from `old`."""
     metadata, old_metadata = new["metadata"], old["metadata"]
-    for field in _SYSTEM_METADATA:
-        metadata.pop(field, None)
-        if field in old_metadata:
-            metadata[field] = old_metadata[field]
+    for name in _SYSTEM_METADATA:
+        metadata.pop(name, None)
+        if name in old_metadata:
+            metadata[name] = old_metadata[name]
     if subresource == "status":
-        status = new.get("status", {})
+        status = new["status"]
         new = {key: value for key, value in old.items() if key != "status"}
         kept = {"ownerReferences", "finalizers"}
         if kind.plural in ("deployments", "daemonsets"):
             kept.add("labels")
-        for field in kept:
-            metadata.pop(field, None)
-            if field in old_metadata:
-                metadata[field] = old_metadata[field]
+        for name in kept:
+            metadata.pop(name, None)
+            if name in old_metadata:
+                metadata[name] = old_metadata[name]
         new["metadata"], new["status"] = metadata, status
+        if kind.plural == "pods":
+            _keep_pod_status(status, old["status"])
     elif subresource == "finalize":
         finalizers = (new.get("spec") or {}).get("finalizers")
         new = {**old, "spec": {"finalizers": finalizers} if finalizers else {}}
     elif kind.has_status:
-        new.pop("status", None)
-        if "status" in old:
-            new["status"] = old["status"]
+        new["status"] = old["status"]
+    return new
+
+
+def _keep_pod_status(status: Json, old: Json) -> None:
+    """The QoS class is for ever, and an observed generation is not forgotten."""
+    for name in ("qosClass", "observedGeneration"):
+        if name in old:
+            status.setdefault(name, old[name])
+    before = {
+        condition["type"]: condition.get("observedGeneration")
+        for condition in old.get("conditions") or ()
+    }
+    for condition in status.get("conditions") or ():
+        generation = before.get(condition["type"])
+        if generation:
+            condition.setdefault("observedGeneration", generation)
+
+
+def count_generation(new: Json, old: Json) -> None:
+    """The generation counts changes of the spec, whoever made them: a client or a default."""
+    metadata = new["metadata"]
     if "generation" in metadata and new.get("spec") != old.get("spec"):
         metadata["generation"] += 1
-    return new

@@ -22,11 +22,14 @@ from stowplan.apiserver.statuses import (
     invalid,
     modified,
     not_found,
+    storage_error,
 )
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.strategies import (
     CREATED_BY_PUT,
     VERSION_REQUIRED,
+    WriteOptions,
+    count_generation,
     normalise,
     prepare_create,
     prepare_update,
@@ -41,9 +44,9 @@ class Writer:
         self._store = store
         self._deleter = deleter
 
-    def create(self, target: Target, sent: Json, *, dry_run: bool = False) -> Record:
+    def create(self, target: Target, sent: Json, options: WriteOptions) -> Record:
         kind = target.kind
-        obj = normalise(kind, sent)
+        obj = normalise(kind, sent, options)
         self._check_place(target, obj)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
@@ -58,49 +61,49 @@ class Writer:
         defaulting.on_create(kind, obj, self._store.clock.time())
         admission.admit_create(kind, obj, self._store)
         validation.check_create(kind, obj)
-        return self._store.create(kind, obj, dry_run=dry_run)
+        return self._store.create(kind, obj, dry_run=options.dry_run)
 
-    def update(self, target: Target, sent: Json, *, dry_run: bool = False) -> tuple[Record, bool]:
+    def update(self, target: Target, sent: Json, options: WriteOptions) -> tuple[Record, bool]:
         """A PUT; the flag says that it created the object."""
         kind = target.kind
-        obj = normalise(kind, sent)
+        obj = normalise(kind, sent, options)
         self._check_place(target, obj)
         current = self._store.get(kind, target.namespace, target.name)
         if current is None:
             if target.subresource or kind.plural not in CREATED_BY_PUT:
                 raise not_found(kind, target.name)
             obj["metadata"].pop("resourceVersion", None)
-            return self.create(target, obj, dry_run=dry_run), True
+            return self.create(target, obj, options), True
         version = obj["metadata"].get("resourceVersion", "")
         if not version and kind.plural in VERSION_REQUIRED:
             cause = Cause(
                 "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
             )
             raise invalid(kind, target.name, [cause])
-        return self._replace(target, obj, current, dry_run), False
+        return self._replace(target, obj, current, options), False
 
     def patch(
-        self, target: Target, content_type: str, body: bytes, *, dry_run: bool = False
+        self, target: Target, content_type: str, body: bytes, options: WriteOptions
     ) -> Record:
         current = self._store.require(target.kind, target.namespace, target.name)
         shown = events.view(target.kind, current)
         patched = apply_patch(content_type, shown.object, body, kind=target.kind)
-        obj = normalise(target.kind, patched)
+        obj = normalise(target.kind, patched, options)
         self._check_place(target, obj)
-        return self._replace(target, obj, current, dry_run)
+        return self._replace(target, obj, current, options)
 
     def apply(
-        self, target: Target, body: bytes, *, field_manager: str, force: bool, dry_run: bool
+        self, target: Target, body: bytes, options: WriteOptions, *, manager: str, force: bool
     ) -> tuple[Record, bool]:
         """Server-side apply; the flag says that it created the object."""
-        if not field_manager:
+        if not manager:
             raise Failure(
                 422,
                 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is'
                 " required for apply patch",
             )
         kind = target.kind
-        applied = decode_object(body, yaml_first=True)
+        applied = decode_object(body, kind, yaml_first=True)
         if not isinstance(applied.setdefault("metadata", {}), dict):
             raise bad_request(f"{kind.kind}: metadata must be an object")
         self._check_place(target, applied)
@@ -111,37 +114,39 @@ class Writer:
             None if current is None else events.view(kind, current).object,
             applied,
             kind=kind,
-            field_manager=field_manager,
+            field_manager=manager,
             force=force,
             now=rfc3339(self._store.clock.time()),
         )
         if current is None:
-            return self.create(target, merged, dry_run=dry_run), True
-        return self._replace(target, normalise(kind, merged), current, dry_run), False
+            return self.create(target, merged, options), True
+        return self._replace(target, normalise(kind, merged, options), current, options), False
 
-    def _replace(self, target: Target, obj: Json, current: Record, dry_run: bool) -> Record:
+    def _replace(self, target: Target, obj: Json, current: Record, options: WriteOptions) -> Record:
         kind, metadata = target.kind, obj["metadata"]
         version = metadata.get("resourceVersion", "")
         if version and version != str(current.version):
             raise modified(kind, target.name)
         old = events.view(kind, current).object
-        uid = metadata.get("uid", "")
-        if uid and uid != old["metadata"]["uid"]:
+        uid, real_uid = metadata.get("uid", ""), old["metadata"]["uid"]
+        if uid and uid != real_uid:
             raise conflict(
                 kind,
                 target.name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
-                f" {old['metadata']['uid']}",
+                storage_error(
+                    kind, old, f"UID in precondition: {uid}, UID in object meta: {real_uid}"
+                ),
             )
         obj = prepare_update(kind, obj, old, target.subresource)
         if kind is EVENTS_V1:
             obj, old, kind = events.to_core(obj), current.object, EVENTS
         defaulting.on_update(kind, obj)
-        admission.admit_update(kind, obj, old, target.subresource)
+        admission.admit_update(kind, obj, old)
+        count_generation(obj, old)
         validation.check_update(kind, obj, old, target.subresource)
-        if not dry_run and self._deleter.is_done(kind, obj):
+        if not options.dry_run and self._deleter.is_done(kind, obj):
             return self._deleter.finish(kind, obj, current)
-        return self._store.update(kind, obj, current, dry_run=dry_run)
+        return self._store.update(kind, obj, current, dry_run=options.dry_run)
 
     @staticmethod
     def _check_place(target: Target, obj: Json) -> None:

@@ -1,0 +1,213 @@
+"""A client's JSON made into what Go's structs would make of it, or refused in Go's words.
+
+Wrong types are a 400; nulls, unknown fields and empty values disappear; quantities and times get
+their canonical form; fields that Go always writes are there. The result is a new object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.api.quantity import format_quantity, milli_value, nanos
+from stowplan.apiserver.go_types import Field, Struct, struct_of, structs
+from stowplan.apiserver.history import Json
+from stowplan.apiserver.kinds import Kind
+from stowplan.apiserver.statuses import bad_request
+from stowplan.clock import parse_rfc3339, rfc3339, rfc3339_micro
+
+_NANOS_IN_MILLI = 10**6
+_INT_BOUNDS = {"int32": 2**31, "int64": 2**63}
+_ZEROS: dict[str, Any] = {"bool": False, "int32": 0, "int64": 0, "Time": None, "MicroTime": None}
+_LAYOUTS = {
+    "Time": "2006-01-02T15:04:05Z07:00",
+    "MicroTime": "2006-01-02T15:04:05.000000Z07:00",
+}
+
+
+class _Mismatch(Exception):
+    """The text of Go's decoding error."""
+
+
+def conform(kind: Kind, obj: Json) -> tuple[Json, list[str]]:
+    """The object as the server would keep it, and the paths of fields that do not exist."""
+    struct = struct_of(kind)
+    assert struct is not None, kind
+    unknown: list[str] = []
+    body = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+    try:
+        result = _struct(struct, body, "", unknown)
+    except _Mismatch as error:
+        raise bad_request(
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error}'
+        ) from None
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **result}, unknown
+
+
+def zero_status(kind: Kind) -> Json:
+    """What Go writes for a status that nobody has set."""
+    struct = struct_of(kind)
+    assert struct is not None, kind
+    status: Json = _zero(struct.fields["status"])
+    return status
+
+
+def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
+    result: Json = {}
+    known = 0
+    for name, field in struct.fields.items():
+        item = value.get(name)
+        known += name in value
+        if item is None:
+            if field.always or (
+                not field.pointer
+                and not field.container
+                and (field.is_struct or field.type in ("Time", "MicroTime"))
+            ):
+                result[name] = _zero(field)
+            continue
+        made = _field(struct, field, item, f"{path}.{name}" if path else name, unknown)
+        if field.always or field.pointer or not _is_empty(field, made):
+            result[name] = made
+    if known != len(value):
+        unknown += [
+            f"{path}.{name}" if path else name for name in value if name not in struct.fields
+        ]
+    return result
+
+
+def _zero(field: Field) -> Any:
+    if field.container or field.type in ("Quantities", "any", "bytes"):
+        return None
+    if field.is_struct:
+        return _struct(structs()[field.type], {}, "", [])
+    if field.type == "Quantity":
+        return "0"
+    return _ZEROS.get(field.type, "")
+
+
+def _is_empty(field: Field, value: Any) -> bool:
+    """Go's omitempty: never for a struct, else for zero values and for what has no members."""
+    return not value and (bool(field.container) or not field.is_struct)
+
+
+def _field(struct: Struct, field: Field, value: Any, path: str, unknown: list[str]) -> Any:
+    place = f"{struct.name.rpartition('.')[2]}.{path}"
+    match field.container:
+        case "":
+            return _element(field, value, place, path, unknown)
+        case "list":
+            if not isinstance(value, list):
+                raise _wrong(value, place, field.go_type)
+            return [
+                _element(field, item, place, f"{path}[{index}]", unknown)
+                for index, item in enumerate(value)
+            ]
+        case "map":
+            if not isinstance(value, dict):
+                raise _wrong(value, place, field.go_type)
+            return {
+                key: _element(field, item, place, f"{path}.{key}", unknown)
+                for key, item in value.items()
+            }
+    if not isinstance(value, dict):
+        raise _wrong(value, place, field.go_type)
+    return value
+
+
+def _element(field: Field, value: Any, place: str, path: str, unknown: list[str]) -> Any:
+    if field.is_struct:
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise _wrong(value, place, field.go_element)
+        return _struct(structs()[field.type], value, path, unknown)
+    match field.type:
+        case "bool":
+            if not isinstance(value, bool):
+                raise _wrong(value, place, "bool")
+            return value
+        case "int32" | "int64":
+            return _integer(field.type, value, place)
+        case "Quantity":
+            return _quantity(value)
+        case "Quantities":
+            if not isinstance(value, dict):
+                raise _wrong(value, place, field.go_type)
+            return {key: _whole_millis(_quantity(item)) for key, item in value.items()}
+        case "Time" | "MicroTime":
+            return _time(field.type, value)
+        case "any":
+            return value
+        case "IntOrString":
+            if isinstance(value, bool) or not isinstance(value, (int, str)):
+                raise _wrong(value, place, "intstr.IntOrString")
+            return value
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _wrong(value, place, field.go_element)
+    return value
+
+
+def _integer(type_: str, value: Any, place: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _wrong(value, place, type_)
+    bound = _INT_BOUNDS[type_]
+    if isinstance(value, float) or not -bound <= value < bound:
+        raise _Mismatch(
+            f"json: cannot unmarshal number {value} into Go struct field {place} of type {type_}"
+        )
+    return value
+
+
+def _quantity(value: Any) -> str:
+    if value is None:
+        return "0"
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        value = "?"
+    try:
+        return format_quantity(value)
+    except ValueError as error:
+        text = str(error)
+        at = max(0, text.find("quantities must"))
+        raise _Mismatch(text[at:]) from None
+
+
+def _whole_millis(text: str) -> str:
+    """Resource amounts finer than a thousandth are rounded up to one."""
+    if nanos(text) % _NANOS_IN_MILLI == 0:
+        return text
+    return format_quantity(f"{milli_value(text)}m")
+
+
+def _time(type_: str, value: Any) -> str | None:
+    layout = _LAYOUTS[type_]
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _Mismatch(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
+    try:
+        seconds = parse_rfc3339(value)
+        if "T" not in value:
+            raise ValueError
+    except ValueError:
+        raise _Mismatch(
+            f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
+        ) from None
+    return rfc3339(seconds) if type_ == "Time" else rfc3339_micro(seconds)
+
+
+def _wrong(value: Any, place: str, go_type: str) -> _Mismatch:
+    return _Mismatch(
+        f"json: cannot unmarshal {_json_type(value)} into Go struct field {place} of type {go_type}"
+    )
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "array" if isinstance(value, list) else "object"

@@ -1,0 +1,103 @@
+"""The Go types of the served objects, as far as JSON shows them: read from `go_types.txt`.
+
+kube-apiserver decodes into Go structs and encodes them again, which is why it refuses wrong
+types, drops unknown fields and empty values, and shows some fields that nobody set. Having the
+same table gives the same behaviour. Parsed once, when the first object is written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+from stowplan.apiserver.kinds import Kind
+
+Container = Literal["", "list", "map", "map of lists"]
+
+SCALARS = frozenset({"string", "bool", "int32", "int64", "Time", "MicroTime", "Quantity"})
+_OPAQUE = frozenset({"any", "bytes", "IntOrString", "Quantities"})
+_CONTAINERS: dict[str, Container] = {
+    "": "",
+    "[]": "list",
+    "map[]": "map",
+    "map[][]": "map of lists",
+}
+_FIELD = re.compile(r"(\w+)([!?]?):((?:map\[\])?(?:\[\])?)(\S+)")
+_AMBIGUOUS = {("", "Event"): "core.Event", ("events.k8s.io", "Event"): "events.Event"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct. `always`: written even when empty; `pointer`: a zero counts."""
+
+    name: str
+    type: str
+    container: Container
+    pointer: bool
+    always: bool
+    is_struct: bool
+
+    @property
+    def go_type(self) -> str:
+        """How Go names the whole type, in its error messages."""
+        element = _go_name(self.type, self.is_struct)
+        match self.container:
+            case "list":
+                return f"[]{element}"
+            case "map":
+                return f"map[string]{element}"
+            case "map of lists":
+                return f"map[string][]{element}"
+        return element
+
+    @property
+    def go_element(self) -> str:
+        return _go_name(self.type, self.is_struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    name: str
+    fields: dict[str, Field]
+
+
+def _go_name(name: str, is_struct: bool) -> str:
+    if name == "Quantities":
+        return "v1.ResourceList"
+    if name in ("string", "bool", "int32", "int64") or (not is_struct and "." in name):
+        return name
+    return f"v1.{name.rpartition('.')[2]}"
+
+
+@cache
+def structs() -> dict[str, Struct]:
+    text = files("stowplan.apiserver").joinpath("go_types.txt").read_text()
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    names = {line[0] for line in lines}
+    return {line[0]: Struct(line[0], _fields(line[1:], names)) for line in lines}
+
+
+def _fields(words: list[str], names: set[str]) -> dict[str, Field]:
+    fields = {}
+    for word in words:
+        found = _FIELD.fullmatch(word)
+        assert found is not None, word
+        name, mark, container, element = found.groups()
+        fields[name] = Field(
+            name=name,
+            type=element,
+            container=_CONTAINERS[container],
+            pointer=mark == "?",
+            always=mark == "!",
+            is_struct=element in names,
+        )
+    return fields
+
+
+def struct_of(kind: Kind) -> Struct | None:
+    """None for kinds that are only posted and not decoded, such as access reviews."""
+    name = _AMBIGUOUS.get((kind.group, kind.kind), kind.kind)
+    return structs().get(name)

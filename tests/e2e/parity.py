@@ -1,0 +1,153 @@
+"""The same raw requests to two API servers, and what they answered with everything random masked.
+
+A scenario is a list of steps. `{ns}` in a path or body is a namespace that is new for each server
+and scenario; `{uid:NAME}` and `{rv:NAME}` are those of the object NAME as last answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request."""
+
+    method: str
+    path: str
+    body: Any = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    drop: tuple[str, ...] = ()  # fields of the answer that are not compared, as a.b.c
+    raw: bytes | None = None  # sent as it is, instead of `body`
+
+
+@dataclass
+class Answer:
+    status: int
+    body: Any
+
+
+@dataclass
+class Side:
+    """One of the two servers, and what it has told about the objects of this scenario."""
+
+    session: aiohttp.ClientSession
+    namespace: str
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    async def play(self, step: Step) -> Answer:
+        payload = step.raw
+        if step.body is not None:
+            payload = self._fill(msgspec.json.encode(step.body).decode()).encode()
+        headers = {"Accept": step.accept}
+        if payload is not None:
+            headers["Content-Type"] = step.content_type
+        url = self._fill(step.path)
+        async with self.session.request(
+            step.method, url, data=payload, headers=headers
+        ) as response:
+            raw = await response.read()
+            lines = [line for line in raw.split(b"\n") if line.strip()]
+            try:
+                values = [msgspec.json.decode(line) for line in lines]
+            except msgspec.DecodeError:
+                return Answer(response.status, raw.decode())
+            for value in values:
+                self._remember(value)
+            value = values[0] if len(values) == 1 else values
+            return Answer(response.status, self._mask(value, step.drop))
+
+    def _fill(self, text: str) -> str:
+        text = text.replace("{ns}", self.namespace)
+        return re.sub(r"\{(uid|rv):([^}]*)\}", lambda m: self._known(m[1], m[2]), text)
+
+    def _known(self, what: str, name: str) -> str:
+        metadata = self.seen[name]
+        return str(metadata["uid" if what == "uid" else "resourceVersion"])
+
+    def _remember(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            return
+        metadata = value.get("metadata")
+        if isinstance(metadata, dict) and "name" in metadata and "uid" in metadata:
+            self.seen[metadata["name"]] = metadata
+
+    def _mask(self, value: Any, drop: tuple[str, ...], path: str = "") -> Any:
+        if isinstance(value, dict):
+            masked = {}
+            for key, item in value.items():
+                here = f"{path}.{key}" if path else key
+                if here in drop or key == "managedFields" or item is None:
+                    continue
+                if key == "resourceVersion":
+                    masked[key] = "RV" if item else ""
+                elif key in ("uid", "continue"):
+                    masked[key] = "MASKED"
+                else:
+                    masked[key] = self._mask(item, drop, here)
+            return masked
+        if isinstance(value, list):
+            return [self._mask(item, drop, f"{path}[]") for item in value]
+        if isinstance(value, str):
+            text = value.replace(self.namespace, "NS")
+            text = _UUID.sub("UUID", _TIME.sub("TIME", text))
+            return re.sub(r"(?<=\()\d+(?=\))|(?<=version: )\d+|(?<=current: )\d+", "RV", text)
+        return value
+
+
+def differences(left: Any, right: Any, path: str = "") -> list[str]:
+    """Every place where the two answers differ, one line each."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        found = []
+        for key in sorted(left.keys() | right.keys()):
+            here = f"{path}.{key}"
+            if key not in left:
+                found.append(f"{here}: only in right: {right[key]!r}")
+            elif key not in right:
+                found.append(f"{here}: only in left: {left[key]!r}")
+            else:
+                found += differences(left[key], right[key], here)
+        return found
+    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        found = []
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            found += differences(one, other, f"{path}[{index}]")
+        return found
+    return [] if left == right else [f"{path}: {left!r} != {right!r}"]
+
+
+async def compare(left: Side, right: Side, steps: list[Step]) -> list[str]:
+    """Plays the steps on both; the differences, each with the step that showed it."""
+    found: list[str] = []
+    for number, step in enumerate(steps, 1):
+        one, other = await left.play(step), await right.play(step)
+        lines = differences(one.body, other.body)
+        if one.status != other.status:
+            lines.insert(0, f" status {one.status} != {other.status}")
+        found += [f"step {number} {step.method} {step.path}{line}" for line in lines]
+    return found
+
+
+@asynccontextmanager
+async def new_namespace(session: aiohttp.ClientSession, name: str) -> AsyncIterator[Side]:
+    """A side with a namespace of its own."""
+    body = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+    async with session.post("/api/v1/namespaces", json=body) as response:
+        assert response.status == 201, await response.text()
+    yield Side(session, name)
