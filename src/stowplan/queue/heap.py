@@ -8,7 +8,7 @@ half of it is such. Keys are taken when a pod is added, so `refresh` must follow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
@@ -80,10 +80,6 @@ class PodHeap:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def __iter__(self) -> Iterator[QueuedPod]:
-        """In no particular order."""
-        return (entry[2] for entry in self._entries.values())
 
     def in_order(self) -> list[QueuedPod]:
         return [entry[2] for entry in sorted(self._entries.values())]

@@ -83,6 +83,7 @@ def test_profiles_have_their_own_hints() -> None:
     bench = Bench()
     stranger = bench.rejected(make_pod("a", profile="other-scheduler"), "Fit")
     bench.queue.move_all(NODE_ADD, None, object())
+    bench.queue.update(stranger.pod, stranger.pod)
     assert bench.where(stranger) == "unschedulable"
     bench.clock.advance(300)
     bench.queue.flush_unschedulable()
