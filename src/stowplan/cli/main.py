@@ -114,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(argv: list[str]) -> int:
+    _forget_service_links()
     try:
         code = cli.main(argv, prog_name="stowplan", standalone_mode=False)
     except click.ClickException as error:
@@ -128,3 +129,12 @@ def _run(argv: list[str]) -> int:
     except PipeClosed:
         return EXIT_PIPE_CLOSED
     return code if isinstance(code, int) else 0
+
+
+def _forget_service_links() -> None:
+    """In a cluster with a Service called "stowplan", every pod near it is given
+    STOWPLAN_PORT=tcp://10.0.0.1:80, which is no port and nobody's wish.
+    """
+    for name, value in list(os.environ.items()):
+        if name.startswith(f"{ENV_PREFIX}_") and name.endswith("PORT") and "://" in value:
+            del os.environ[name]

@@ -79,7 +79,7 @@ def test_help_lists_the_commands() -> None:
     assert run_stowplan("-h").stdout == done.stdout
 
 
-@pytest.mark.parametrize("name", [name for name in frame.COMMANDS if name not in ("run", "demo")])
+@pytest.mark.parametrize("name", [name for name in frame.COMMANDS if name != "demo"])
 def test_every_command_loads_and_its_help_begins_with_its_line(name: str) -> None:
     command = frame.cli.get_command(click.Context(frame.cli), name)
     assert command is not None
@@ -105,6 +105,24 @@ def test_flags_come_from_the_environment() -> None:
     assert done.stdout.startswith("{")
     overridden = run_stowplan("config", "defaults", "-o", "yaml", env={"STOWPLAN_OUTPUT": "json"})
     assert overridden.stdout.startswith("apiVersion: ")
+
+
+@pytest.mark.parametrize(("given", "port"), [("tcp://10.0.0.1:80", "7"), ("9", "9")])
+def test_a_service_of_our_name_sets_no_port(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str, port: str
+) -> None:
+    def show_port(port: int) -> None:
+        click.echo(port)
+
+    option = click.Option(["--port"], type=int, default=7)
+    show = click.Command("show", callback=show_port, params=[option])
+    show.context_settings["auto_envvar_prefix"] = "STOWPLAN"
+    monkeypatch.setattr(frame.cli, "get_command", lambda ctx, name: show)
+    monkeypatch.setenv("STOWPLAN_PORT", given)
+    with pytest.raises(SystemExit) as ended:
+        frame.main(["show"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"{port}\n"
 
 
 def test_unknown_command_and_flag() -> None:
