@@ -125,13 +125,17 @@ def parse_int64(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def make_requirement(
-    key: str, operator: Operator, values: Sequence[str] | None, path: str = ""
-) -> Requirement:
-    """A valid requirement, or a ValueError that lists all that is wrong with it.
+def make_requirement(key: str, operator: Operator, values: Sequence[str] | None) -> Requirement:
+    """A valid requirement, or a ValueError that lists all that is wrong with it."""
+    if errors := requirement_errors(key, operator, values):
+        raise ValueError(join_errors(errors))
+    return Requirement(key, operator, tuple(sorted(set(values or ()))))
 
-    `path` is where it stands in its object, for the message.
-    """
+
+def requirement_errors(
+    key: str, operator: Operator, values: Sequence[str] | None, path: str = ""
+) -> list[str]:
+    """All that is wrong with a requirement; `path` is where it stands in its object."""
     given = values or ()
     at = f"{path}." if path else ""
     errors = []
@@ -158,9 +162,13 @@ def make_requirement(
         for i, value in enumerate(given)
         if (problems := label_value_errors(value))
     ]
-    if errors:
-        raise ValueError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
-    return Requirement(key, operator, tuple(sorted(set(given))))
+    return errors
+
+
+def join_errors(errors: Sequence[str]) -> str:
+    """Several errors as one text, the way upstream aggregates them."""
+    unique = list(dict.fromkeys(errors))
+    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
 def label_key_errors(key: str) -> list[str]:

@@ -183,7 +183,7 @@ def _from_binary(text: str, number: int, digits: str, places: int, power: int) -
     amount = abs(quantity.nanos())
     if amount > INT64_MAX * 10**9:
         bound = INT64_MAX if number > 0 else -INT64_MAX
-        return Quantity(bound, 0, Family.BINARY, unbounded=True)
+        return Quantity(bound, 0, Family.BINARY)
     if 0 < amount < 10**9:
         return Quantity(quantity.mantissa, quantity.exponent, Family.DECIMAL, unbounded=True)
     return quantity

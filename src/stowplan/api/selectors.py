@@ -3,12 +3,12 @@
 Called where pods, Services and the like are compiled for the decision core; the node table reads
 `requirements` to evaluate a selector over whole columns. An invalid label selector is a
 ValueError, and the caller does what upstream does at that place (drop the pod's terms, fail the
-cycle, skip the budget). An invalid node selector term matches nothing and keeps its `error`.
+cycle, skip the budget). An invalid node selector term matches nothing and keeps its `errors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -23,6 +23,7 @@ from stowplan.api.labels import (
     canonical,
     invalid,
     make_requirement,
+    requirement_errors,
 )
 from stowplan.api.objects import (
     LabelSelector,
@@ -88,7 +89,7 @@ class CompiledNodeSelectorTerm(msgspec.Struct, frozen=True, cache_hash=True, gc=
     """In or NotIn with one value; only `metadata.name` has a value on a node."""
     nothing: bool = False
     """The term is empty or invalid, and so matches no node."""
-    error: str = ""
+    errors: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str] | None, name: str) -> bool:
         if self.nothing or not all_match(self.requirements, labels or {}):
@@ -105,6 +106,7 @@ class CompiledNodeSelector(msgspec.Struct, frozen=True, cache_hash=True, gc=Fals
 
     terms: tuple[CompiledNodeSelectorTerm, ...] = ()
     errors: tuple[str, ...] = ()
+    """What is wrong with its invalid terms (`labels.join_errors` makes one text of them)."""
 
     def matches(self, labels: Mapping[str, str] | None, name: str) -> bool:
         return any(term.matches(labels, name) for term in self.terms)
@@ -119,57 +121,47 @@ def compile_node_selector(selector: NodeSelector) -> CompiledNodeSelector:
     usable = {term for term in terms if not term.nothing}
     return CompiledNodeSelector(
         terms=tuple(sorted(usable, key=lambda t: (t.requirements, t.field_requirements))),
-        errors=tuple(term.error for term in terms if term.error),
+        errors=tuple(error for term in terms for error in term.errors),
     )
 
 
 def compile_node_selector_term(term: NodeSelectorTerm, path: str = "") -> CompiledNodeSelectorTerm:
-    """`path` names the term's place in its object, for its error."""
+    """`path` names the term's place in its object, for its errors."""
     if not term.match_expressions and not term.match_fields:
         return CompiledNodeSelectorTerm(nothing=True)
     at = f"{path}." if path else ""
     errors: list[str] = []
-    requirements = _collect(
-        term.match_expressions or (), f"{at}matchExpressions", _NODE_OPERATORS, errors
-    )
-    fields = _collect(term.match_fields or (), f"{at}matchFields", _FIELD_OPERATORS, errors)
-    if errors:
-        text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-        return CompiledNodeSelectorTerm(nothing=True, error=text)
-    return CompiledNodeSelectorTerm(requirements, fields)
-
-
-def _collect(
-    expressions: Sequence[LabelSelectorRequirement],
-    path: str,
-    operators: Mapping[str, Operator],
-    errors: list[str],
-) -> tuple[Requirement, ...]:
     requirements = []
-    for index, expression in enumerate(expressions):
-        at = f"{path}[{index}]"
-        operator = operators.get(expression.operator)
-        try:
-            if operator is None:
-                supported = ", ".join(f'"{name}"' for name in operators)
-                raise ValueError(
-                    f'{at}.operator: Unsupported value: "{expression.operator}": '
-                    f"supported values: {supported}"
-                )
-            if operators is _FIELD_OPERATORS:
-                requirements.append(_field_requirement(expression, operator, at))
-            else:
-                requirements.append(
-                    make_requirement(expression.key, operator, expression.values, at)
-                )
-        except ValueError as error:
-            errors.append(str(error))
-    return canonical(requirements)
+    for index, expression in enumerate(term.match_expressions or ()):
+        where = f"{at}matchExpressions[{index}]"
+        operator = _NODE_OPERATORS.get(expression.operator)
+        if operator is None:
+            errors.append(_unsupported(expression, where, _NODE_OPERATORS))
+        elif found := requirement_errors(expression.key, operator, expression.values, where):
+            errors += found
+        else:
+            values = tuple(sorted(set(expression.values or ())))
+            requirements.append(Requirement(expression.key, operator, values))
+    fields = []
+    for index, expression in enumerate(term.match_fields or ()):
+        where = f"{at}matchFields[{index}]"
+        operator = _FIELD_OPERATORS.get(expression.operator)
+        if operator is None:
+            errors.append(_unsupported(expression, where, _FIELD_OPERATORS))
+        elif len(expression.values or ()) != 1:
+            errors.append(invalid(f"{where}.values", expression.values, "must have one element"))
+        else:
+            fields.append(Requirement(expression.key, operator, expression.values or ()))
+    if errors:
+        return CompiledNodeSelectorTerm(nothing=True, errors=tuple(errors))
+    return CompiledNodeSelectorTerm(canonical(requirements), canonical(fields))
 
 
-def _field_requirement(
-    expression: LabelSelectorRequirement, operator: Operator, path: str
-) -> Requirement:
-    if len(expression.values or ()) != 1:
-        raise ValueError(invalid(f"{path}.values", expression.values, "must have one element"))
-    return Requirement(expression.key, operator, tuple(expression.values or ()))
+def _unsupported(
+    expression: LabelSelectorRequirement, path: str, operators: Mapping[str, Operator]
+) -> str:
+    supported = ", ".join(f'"{name}"' for name in operators)
+    return (
+        f'{path}.operator: Unsupported value: "{expression.operator}": '
+        f"supported values: {supported}"
+    )
