@@ -22,12 +22,12 @@ SYSTEM_PRIORITIES = {
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
-def admit_create(kind: Kind, obj: Json, store: Store) -> None:
+def admit_create(kind: Kind, obj: Json, store: Store, *, taint_new_nodes: bool) -> None:
     if kind.namespaced:
         _admit_namespace(kind, obj, store)
     if kind is PODS:
         _admit_priority(obj, store)
-    elif kind is NODES:
+    elif kind is NODES and taint_new_nodes:
         _taint_new_node(obj)
 
 

@@ -66,8 +66,10 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
                 result[name] = _zero(field)
             continue
         made = _field(struct, field, item, f"{path}.{name}" if path else name, unknown)
-        if field.always or field.pointer or not _is_empty(field, made):
+        if field.pointer or not _is_empty(field, made):
             result[name] = made
+        elif field.always:
+            result[name] = _zero(field)
     if known != len(value):
         unknown += [
             f"{path}.{name}" if path else name for name in value if name not in struct.fields

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import base64
+import random
+import uuid
 from collections.abc import Callable
 
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import PODS, Kind
-from stowplan.apiserver.pod_defaults import begin_status, default_pod, default_pod_spec
+from stowplan.apiserver.pod_defaults import (
+    begin_status,
+    default_pod,
+    default_pod_spec,
+    default_volume_source,
+)
 from stowplan.clock import rfc3339
 
 
 def on_create(kind: Kind, obj: Json, now: float) -> None:
-    if kind is PODS:
-        default_pod(obj)
-        begin_status(obj, rfc3339(now))
-        return
-    default = _DEFAULTS.get(kind.plural)
-    if default is not None:
-        default(obj)
+    on_update(kind, obj)
+    match kind.plural:
+        case "pods":
+            begin_status(obj, rfc3339(now))
+        case "jobs":
+            _select_own_pods(obj)
+        case "daemonsets":
+            annotations = obj["metadata"].setdefault("annotations", {})
+            annotations["deprecated.daemonset.template.generation"] = "1"
+        case "persistentvolumes":
+            obj["status"]["lastPhaseTransitionTime"] = rfc3339(now)
+        case "services":
+            _assign_address(obj["spec"])
 
 
 def on_update(kind: Kind, obj: Json) -> None:
@@ -58,6 +71,7 @@ def _volume(volume: Json) -> None:
     spec = volume.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
+    default_volume_source(spec)
 
 
 def _claim(claim: Json) -> None:
@@ -79,6 +93,28 @@ def _service(service: Json) -> None:
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
+
+
+def _assign_address(spec: Json) -> None:
+    """Any free-looking address will do: nothing here routes to it."""
+    if spec["type"] == "ExternalName" or "clusterIP" in spec:
+        return
+    address = f"10.96.{random.randrange(256)}.{random.randrange(1, 255)}"
+    spec |= {
+        "clusterIP": address,
+        "clusterIPs": [address],
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+    }
+
+
+def _csi_driver(driver: Json) -> None:
+    spec = driver["spec"]
+    spec.setdefault("attachRequired", True)
+    for name in ("podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"):
+        spec.setdefault(name, False)
+    spec.setdefault("volumeLifecycleModes", ["Persistent"])
+    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
 
 
 def _template(obj: Json) -> Json:
@@ -104,6 +140,15 @@ def _deployment(obj: Json) -> None:
 
 def _replica_set(obj: Json) -> None:
     _template(obj).setdefault("replicas", 1)
+
+
+def _replication_controller(obj: Json) -> None:
+    spec = _template(obj)
+    spec.setdefault("replicas", 1)
+    labels = spec["template"]["metadata"].get("labels")
+    if labels:
+        spec.setdefault("selector", dict(labels))
+        obj["metadata"].setdefault("labels", dict(labels))
 
 
 def _stateful_set(obj: Json) -> None:
@@ -140,6 +185,24 @@ def _job(obj: Json) -> None:
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+    labels = spec["template"]["metadata"].get("labels")
+    if labels:
+        obj["metadata"].setdefault("labels", dict(labels))
+
+
+def _select_own_pods(job: Json) -> None:
+    """A job finds its pods by its own uid, unless it says that it selects them itself."""
+    metadata, spec = job["metadata"], job["spec"]
+    if spec.setdefault("manualSelector", False):
+        return
+    uid = metadata["uid"] = str(uuid.uuid4())
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    for prefix in ("", "batch.kubernetes.io/"):
+        labels[f"{prefix}controller-uid"] = uid
+        labels[f"{prefix}job-name"] = metadata.get("name", "")
+    metadata["labels"] = {**labels, **metadata.get("labels", {})}
+    selector = spec.setdefault("selector", {})
+    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
 _DEFAULTS: dict[str, Callable[[Json], None]] = {
@@ -151,9 +214,10 @@ _DEFAULTS: dict[str, Callable[[Json], None]] = {
     "persistentvolumeclaims": _claim,
     "secrets": _secret,
     "services": _service,
+    "csidrivers": _csi_driver,
     "deployments": _deployment,
     "replicasets": _replica_set,
-    "replicationcontrollers": _replica_set,
+    "replicationcontrollers": _replication_controller,
     "statefulsets": _stateful_set,
     "daemonsets": _daemon_set,
     "jobs": _job,

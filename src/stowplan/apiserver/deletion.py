@@ -62,11 +62,9 @@ class Deleter:
         now = self._store.clock.time()
         if "deletionTimestamp" in metadata:
             return self._shorten(obj, grace, options, now)
-        marked = {
-            **metadata,
-            "deletionTimestamp": rfc3339(now + grace),
-            "deletionGracePeriodSeconds": grace,
-        }
+        marked = {**metadata, "deletionTimestamp": rfc3339(now + grace)}
+        if kind is not NAMESPACES:
+            marked["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:
             marked["generation"] = metadata["generation"] + 1
         return {**obj, "metadata": marked}

@@ -6,6 +6,7 @@ in and out, so an event written through one is seen, with the same version, thro
 
 from __future__ import annotations
 
+from stowplan.apiserver.conforming import conform
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, Kind
 
@@ -27,12 +28,14 @@ def view(kind: Kind, record: Record) -> Record:
     if kind is not EVENTS_V1:
         return record
     if record.twin is None:
-        record.twin = Record(_convert(record.object, _RENAMED, EVENTS_V1), record.version)
+        converted, _ = conform(EVENTS_V1, _convert(record.object, _RENAMED, EVENTS_V1))
+        record.twin = Record(converted, record.version)
     return record.twin
 
 
 def to_core(obj: Json) -> Json:
-    return _convert(obj, _BACK, EVENTS)
+    converted, _ = conform(EVENTS, _convert(obj, _BACK, EVENTS))
+    return converted
 
 
 def _convert(obj: Json, names: dict[str, str], kind: Kind) -> Json:

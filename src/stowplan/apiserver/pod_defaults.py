@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from stowplan.api.quantity import format_quantity, nanos
 from stowplan.apiserver.history import Json
 
 _TOLERATED_S = 300
@@ -22,7 +23,7 @@ def default_pod(pod: Json) -> None:
     default_pod_spec(spec)
     for container in containers_of(spec):
         _requests_from_limits(container["resources"])
-    _requests_from_limits(spec.get("resources"))
+    _default_pod_requests(spec)
     spec.setdefault("enableServiceLinks", True)
     if spec.get("hostNetwork"):
         for container in containers_of(spec):
@@ -64,10 +65,6 @@ def default_pod_spec(spec: Json) -> None:
         _default_container(container)
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
-    for constraint in spec.get("topologySpreadConstraints") or ():
-        constraint.setdefault("labelSelector", {})
-        if not constraint["labelSelector"]:
-            del constraint["labelSelector"]
 
 
 def containers_of(spec: Json) -> Iterator[Json]:
@@ -82,8 +79,6 @@ def _default_container(container: Json) -> None:
     container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
-        if port.get("hostPort") == 0:
-            del port["hostPort"]
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)
         if probe is not None:
@@ -119,6 +114,11 @@ def _default_probe(probe: Json) -> None:
 def _default_volume(volume: Json) -> None:
     if len(volume) == 1:
         volume["emptyDir"] = {}
+    default_volume_source(volume)
+
+
+def default_volume_source(volume: Json) -> None:
+    """Of a pod's volume, or of a persistent volume's spec."""
     for source in ("secret", "configMap", "downwardAPI", "projected"):
         if source in volume:
             volume[source].setdefault("defaultMode", 0o644)
@@ -190,13 +190,53 @@ def qos_class(spec: Json) -> str:
         resources = holder.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
-            any_set = any_set or _is_some(requests.get(name)) or _is_some(limits.get(name))
-            if not _is_some(limits.get(name)) or requests.get(name) != limits.get(name):
-                all_equal = False
+            request, limit = nanos(requests.get(name, 0)), nanos(limits.get(name, 0))
+            any_set = any_set or bool(request) or bool(limit)
+            all_equal = all_equal and bool(limit) and request == limit
     if not any_set:
         return "BestEffort"
     return "Guaranteed" if all_equal else "Burstable"
 
 
-def _is_some(quantity: Any) -> bool:
-    return quantity is not None and str(quantity).strip("0.mkKMGTPEinu") not in ("", "-")
+def _default_pod_requests(spec: Json) -> None:
+    """Pod-level requests: what the containers ask for together, else the pod-level limits."""
+    resources = spec.get("resources")
+    if not resources or not resources.get("limits"):
+        return
+    requests = dict(resources.get("requests") or {})
+    for name in ("cpu", "memory"):
+        if name not in requests:
+            total = _sum_of_containers(spec, name)
+            if total is not None:
+                requests[name] = total
+    for name, limit in resources["limits"].items():
+        if name in ("cpu", "memory") or name.startswith("hugepages-"):
+            requests.setdefault(name, limit)
+    if requests:
+        resources["requests"] = requests
+
+
+def _sum_of_containers(spec: Json, name: str) -> str | None:
+    """Containers run together; before them each init container, beside the sidecars so far."""
+    written: list[str] = []
+
+    def request(container: Json) -> int:
+        text = (container["resources"].get("requests") or {}).get(name)
+        if text is None:
+            return 0
+        written.append(text)
+        return nanos(text)
+
+    sidecars = peak = 0
+    for container in spec.get("initContainers") or ():
+        asked = request(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars += asked
+            asked = 0
+        peak = max(peak, sidecars + asked)
+    total = max(peak, sidecars + sum(request(c) for c in spec.get("containers") or ()))
+    if not written:
+        return None
+    if written[0].endswith("i") and total % (1024 * 10**9) == 0:
+        return format_quantity(f"{total // (1024 * 10**9)}Ki")
+    return format_quantity(f"{total // 10**6}m")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
+from stowplan.apiserver import events
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import (
@@ -32,12 +33,12 @@ _TRUE = ("1", "true", "True", "t", "T", "TRUE")
 class Rest:
     """The resource endpoints over one store."""
 
-    def __init__(self, store: Store, *, bookmark_interval_s: float = 60.0) -> None:
+    def __init__(self, store: Store, *, bookmark_interval_s: float, taint_new_nodes: bool) -> None:
         self.store = store
         self.reader = Reader(store)
         self.watches = Watches(store, self.reader, bookmark_interval_s=bookmark_interval_s)
         self.deleter = Deleter(store)
-        self.writer = Writer(store, self.deleter)
+        self.writer = Writer(store, self.deleter, taint_new_nodes=taint_new_nodes)
         self.pods = PodActions(store, self.deleter)
 
     async def handle(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -86,7 +87,8 @@ class Rest:
     ) -> web.Response:
         kind = target.kind
         if kind is SELF_SUBJECT_ACCESS_REVIEWS:
-            return _response(encode({**sent, "status": {"allowed": True}}, want.media), want, 201)
+            review = {"metadata": {}, **sent, "status": {"allowed": True}}
+            return _response(encode(review, want.media), want, 201)
         if kind is BINDINGS or target.subresource == "binding":
             self.pods.bind(target.namespace, target.name, sent, dry_run=options.dry_run)
             return _response(encode(success(code=201), want.media), want, 201)
@@ -150,12 +152,15 @@ class Rest:
             raise method_not_allowed()
         selects = selector_of(target, query)
         deleted = [
-            self.deleter.delete(kind, record, options, dry_run=dry_run)[0]
+            record
             for record in self.store.records(kind, target.namespace)
-            if selects is None or selects(record.object)
+            if selects is None or selects(events.view(kind, record).object)
         ]
+        for record in deleted:
+            self.deleter.delete(kind, record, options, dry_run=dry_run)
         meta = {"resourceVersion": str(self.store.version)}
-        return _response(encoded_list(kind, deleted, meta), want)
+        shown = [events.view(kind, record) for record in deleted]
+        return _response(encoded_list(kind, shown, meta), want)
 
     def _answer(
         self,

@@ -67,10 +67,15 @@ class ApiServer:
         clock: Clock | None = None,
     ) -> None:
         self.store = Store(history_size=history_size, clock=clock)
-        self.rest = Rest(self.store, bookmark_interval_s=bookmark_interval_s)
+        self._kubelet_options = kubelet or KubeletOptions()
+        # The taint of new nodes waits for somebody who takes it off when they are ready.
+        self.rest = Rest(
+            self.store,
+            bookmark_interval_s=bookmark_interval_s,
+            taint_new_nodes=self._kubelet_options.enabled,
+        )
         self.faults: list[faults.Fault] = []
         self.requests = 0
-        self._kubelet_options = kubelet or KubeletOptions()
         self._token = token
         self._runner: web.ServerRunner | None = None
         self._kubelet: asyncio.Task[None] | None = None

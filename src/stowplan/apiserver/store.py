@@ -94,7 +94,7 @@ class Store:
         key = (metadata.get("namespace", ""), metadata["name"])
         if key in self._objects[kind]:
             raise already_exists(kind, metadata["name"])
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = metadata.get("uid") or str(uuid.uuid4())
         metadata["creationTimestamp"] = rfc3339(self.clock.time())
         if dry_run:
             return Record({**obj, "metadata": metadata}, self.version)

@@ -40,9 +40,10 @@ from stowplan.clock import rfc3339
 class Writer:
     """All writes but deletion; the deleter is told when an object lost its last finalizer."""
 
-    def __init__(self, store: Store, deleter: Deleter) -> None:
+    def __init__(self, store: Store, deleter: Deleter, *, taint_new_nodes: bool) -> None:
         self._store = store
         self._deleter = deleter
+        self._taint_new_nodes = taint_new_nodes
 
     def create(self, target: Target, sent: Json, options: WriteOptions) -> Record:
         kind = target.kind
@@ -59,7 +60,7 @@ class Writer:
         if kind is EVENTS_V1:
             obj, kind = events.to_core(obj), EVENTS
         defaulting.on_create(kind, obj, self._store.clock.time())
-        admission.admit_create(kind, obj, self._store)
+        admission.admit_create(kind, obj, self._store, taint_new_nodes=self._taint_new_nodes)
         validation.check_create(kind, obj)
         return self._store.create(kind, obj, dry_run=options.dry_run)
 
