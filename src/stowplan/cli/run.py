@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-import socket
-import uuid
-from dataclasses import dataclass
-
 import click
 import msgspec
 
-from stowplan import __version__
 from stowplan.cli.options import duration, kubeconfig_options, logging_options
 from stowplan.config.durations import Duration
 from stowplan.config.types import KubeSchedulerConfiguration
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_LEASE = "kube-scheduler"
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The command line, after defaults."""
-
-    config: KubeSchedulerConfiguration
-    kubeconfig: str | None
-    context: str | None
-    namespace: str
-    bind_address: str
-    port: int
-    where: str
 
 
 @click.command()
@@ -98,7 +77,9 @@ def run(
     without a configuration), in or out of the cluster. Ends with exit code 0 on SIGTERM or Ctrl-C,
     after the binds under way.
     """
+    from stowplan.config.fields import raise_errors
     from stowplan.config.load import default_config, load_config
+    from stowplan.config.validation import validate
 
     config = load_config(config_file) if config_file else default_config()
     if scheduler_name:
@@ -124,16 +105,20 @@ def run(
     config = msgspec.structs.replace(
         config, leader_election=msgspec.structs.replace(config.leader_election, **chosen)
     )
-    options = RunOptions(
-        config=config,
-        kubeconfig=kubeconfig or config.client_connection.kubeconfig or None,
-        context=context,
-        namespace=namespace,
-        bind_address=bind_address,
-        port=port,
-        where=config_file or "",
+    raise_errors(validate(config), where=config_file or "")
+    from stowplan.server.serving import ServeOptions, run_until_signal
+
+    run_until_signal(
+        ServeOptions(
+            config=config,
+            kubeconfig=kubeconfig,
+            context=context,
+            namespace=namespace,
+            bind_address=bind_address,
+            port=port,
+            where=config_file or "",
+        )
     )
-    _run_on_best_loop(options)
 
 
 def _rename_profile(config: KubeSchedulerConfiguration, name: str) -> KubeSchedulerConfiguration:
@@ -143,102 +128,3 @@ def _rename_profile(config: KubeSchedulerConfiguration, name: str) -> KubeSchedu
         )
     profile = msgspec.structs.replace(config.profiles[0], scheduler_name=name)
     return msgspec.structs.replace(config, profiles=(profile,))
-
-
-def _run_on_best_loop(options: RunOptions) -> None:
-    """uvloop where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(serve(options))
-    else:
-        uvloop.run(serve(options))
-
-
-async def serve(options: RunOptions) -> None:
-    """Run until a signal; errors go to the command line."""
-    from stowplan.api.client import ApiClient
-    from stowplan.api.kubeconfig import load_cluster_config
-    from stowplan.config.load import to_object
-    from stowplan.logs import get_logger, kv
-    from stowplan.scheduler.assembly import build_engine
-    from stowplan.scheduler.process import Election, SchedulerProcess
-    from stowplan.server.http import HttpServer
-
-    log = get_logger(__name__)
-    config = options.config
-    engine = build_engine(config, where=options.where)
-    cluster = load_cluster_config(kubeconfig=options.kubeconfig, context=options.context)
-    host = socket.gethostname()
-    lease = config.leader_election
-    election = None
-    if lease.leader_elect:
-        election = Election(
-            name=lease.resource_name,
-            namespace=lease.resource_namespace,
-            identity=f"{host}_{uuid.uuid4()}",
-            lease_duration_s=lease.lease_duration,
-            renew_deadline_s=lease.renew_deadline,
-            retry_period_s=lease.retry_period,
-        )
-    stop = asyncio.Event()
-    _stop_on_signals(stop)
-    log.info("Starting", extra=kv(version=__version__, server=cluster.server))
-    async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
-        await _check_rights(client, options)
-        process = SchedulerProcess(
-            engine,
-            client,
-            identity=f"{next(iter(engine.profiles))}-{host}",
-            namespace=options.namespace,
-            election=election,
-        )
-        server = HttpServer(
-            engine.metrics,
-            healthz={"leaderElection": lambda: None if process.is_alive() else "lease ran out"},
-            readyz={"sched-handler-sync": lambda: None if process.is_synced() else "not synced"},
-            configz=lambda: to_object(config),
-        )
-        if options.port:
-            await server.start(options.bind_address, options.port)
-        try:
-            await process.run(stop)
-        finally:
-            await server.stop()
-    log.info("Stopped")
-
-
-async def _check_rights(client: object, options: RunOptions) -> None:
-    """Say in one go what the credentials lack, instead of failing request by request."""
-    from stowplan.api.client import ApiClient
-    from stowplan.errors import Forbidden
-    from stowplan.logs import get_logger, kv
-    from stowplan.scheduler.access import missing_rights
-
-    assert isinstance(client, ApiClient)
-    election = options.config.leader_election
-    lease = (election.resource_namespace, election.resource_name) if election.leader_elect else None
-    missing = await missing_rights(client, namespace=options.namespace, lease=lease)
-    for right in missing:
-        if right.is_optional:
-            get_logger(__name__).warning("A right is missing", extra=kv(right=str(right)))
-    needed = [str(right) for right in missing if not right.is_optional]
-    if needed:
-        raise Forbidden(
-            "the credentials may not: " + "; ".join(needed) + ". See deploy/scheduler for the "
-            "roles that stowplan needs"
-            + ("" if options.namespace else ", or serve one namespace with --namespace")
-        )
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal ends in good order, the second at once."""
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        if stop.is_set():
-            os._exit(1)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)

@@ -76,6 +76,11 @@ def compile_pod(pod: Pod) -> PodInfo:
     )
 
 
+def held_amounts(pod: Pod) -> dict[str, int]:
+    """What a pod takes from its node, by resource."""
+    return dict(compile_pod(pod).held)
+
+
 def same_footprint(old: Pod, new: Pod) -> bool:
     """Whether two versions of one pod compile to the same numbers."""
     old_status, new_status = old.status, new.status

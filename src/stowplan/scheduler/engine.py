@@ -8,31 +8,30 @@ takes a Placement must end it with `bound` or `bind_failed`, exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.pod_info import PodInfo, compile_pod
-from stowplan.errors import ConfigError
+from stowplan.cluster.pod_info import PodInfo, compile_pod, held_amounts
+from stowplan.errors import ConfigError, PluginError
 from stowplan.framework.forms import describe
 from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V4, get_logger, kv
-from stowplan.queue.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, EventHint
+from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
+from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
-from stowplan.scheduler.cycle import decide
+from stowplan.scheduler.cycle import EXTENDER, decide
 from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 
 log = get_logger(__name__)
-
-_EVERY_EVENT = (EventHint(ClusterEvent("*", ActionType.ALL)),)
 
 
 @dataclass(slots=True)
@@ -103,7 +102,7 @@ class Engine:
             less=getattr(sorter, "less", None),
             pre_enqueue=self._pre_enqueue,
             hints={name: _hints(profile) for name, profile in self.profiles.items()},
-            pod_requests=lambda pod: dict(compile_pod(pod).held),
+            pod_requests=held_amounts,
             initial_backoff_s=initial_backoff_s,
             max_backoff_s=max_backoff_s,
             max_in_unschedulable_s=max_in_unschedulable_s,
@@ -308,16 +307,16 @@ class Engine:
         if queued.gating_plugin:
             plugins = sorted(plugins, key=lambda plugin: plugin.name != queued.gating_plugin)
         for plugin in plugins:
-            status = plugin.pre_enqueue(queued.pod)
+            try:
+                status = plugin.pre_enqueue(queued.pod)
+            except Exception as problem:
+                raise PluginError(plugin.name, "PreEnqueue", describe(problem)) from problem
             if status is not None and not status.is_success:
                 return plugin.name, status.message
         return None
 
 
-def _hints(profile: Profile) -> dict[str, tuple[EventHint, ...]]:
-    """What each plugin wants to hear of; one that does not say hears everything."""
-    hints: dict[str, tuple[EventHint, ...]] = {}
-    for name, plugin in profile.plugins.items():
-        wanted = plugin.events()
-        hints[name] = _EVERY_EVENT if wanted is None else tuple(wanted)
-    return hints
+def _hints(profile: Profile) -> Mapping[str, Sequence[EventHint]]:
+    """What each plugin wants to hear of; one that does not say, and extenders, hear everything."""
+    wanted = {name: plugin.events() for name, plugin in profile.plugins.items()}
+    return complete_hints({**wanted, EXTENDER: None})

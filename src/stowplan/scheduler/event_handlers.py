@@ -7,6 +7,7 @@ one to the other. Every change that may help a waiting pod is told to the queue 
 from __future__ import annotations
 
 from stowplan.api.objects import Node, Pod
+from stowplan.cluster.pod_info import held_amounts
 from stowplan.logs import V3, V4, get_logger, kv
 from stowplan.queue.changes import node_changes, pod_changes
 from stowplan.queue.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
@@ -41,11 +42,13 @@ class EventHandlers:
             # Our own status patches come back while the pod is being bound; they change nothing.
             if self._engine.serves(new) and not self._cache.is_assumed(new.uid):
                 self._queue.update(old, new)
+                if old.status.nominated_node_name != new.status.nominated_node_name:
+                    self._nomination_ended(old)
         elif not old.spec.node_name:
             self._assigned(new)
         else:
             self._cache.update_pod(new)
-            for event in pod_changes(old, new):
+            for event in pod_changes(old, new, held_amounts):
                 self._queue.move_all(event, old, new)
 
     def delete_pod(self, pod: Pod) -> None:
@@ -57,12 +60,21 @@ class EventHandlers:
             return
         if self._cache.remove_pod(pod.uid):
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+        else:
+            self._nomination_ended(pod)
 
     def _assigned(self, pod: Pod) -> None:
         if self._engine.serves(pod):
             self._queue.delete(pod)
         self._cache.add_pod(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+
+    def _nomination_ended(self, pod: Pod) -> None:
+        """Room that was kept for a pod is free again for those that had to respect it."""
+        if pod.status.nominated_node_name:
+            self._queue.move_all(
+                ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority
+            )
 
     def _waiting(self, pod: Pod) -> bool:
         """Reject a pod that Permit holds; True if one was held."""
