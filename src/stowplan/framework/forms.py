@@ -20,7 +20,7 @@ from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
 from stowplan.framework.plugin import Plugin, Reads
-from stowplan.framework.status import SUCCESS, Code, Status, unschedulable
+from stowplan.framework.status import SUCCESS, Status, unschedulable
 
 #: Rows of the table: an index array, or a slice when all of them are meant.
 RowSet: TypeAlias = "Rows | slice"
@@ -65,7 +65,9 @@ class FilterStep:
         except Exception as problem:
             raise PluginError(self.name, "Filter", describe(problem)) from problem
         status = _filter_status(answer, self.name)
-        if status.code is Code.ERROR or not (status.is_success or status.is_rejected):
+        if status.is_success:
+            return SUCCESS
+        if not status.is_rejected:
             raise PluginError(self.name, "Filter", status.message or status.code.label)
         return status.by(self.name)
 
