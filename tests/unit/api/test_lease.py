@@ -1,0 +1,411 @@
+"""Leader election: who leads, for how long, and what the Lease says meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.lease import LeaderElector
+from stowplan.clock import Clock, SystemClock, VirtualClock, rfc3339_micro
+from stowplan.errors import ConfigError, Forbidden, LeadershipLost
+from tests.unit.api.api_kit import ScriptedServer, reply, scripted_server, status_body, until
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+@dataclass
+class LeaseServer:
+    """One Lease with optimistic concurrency, and switches to break it."""
+
+    lease: dict[str, Any] | None = None
+    version: int = 0
+    fails_with: int = 0
+    is_stuck: bool = False
+    writes: int = 0
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        if self.is_stuck:
+            await self.release.wait()
+        if self.fails_with:
+            return reply(status_body(self.fails_with, "", "broken"), status=self.fails_with)
+        if request.method == "GET":
+            if self.lease is None:
+                return reply(status_body(404, "NotFound", "no lease"), status=404)
+            return reply(self.lease)
+        body = await request.json()
+        if request.method == "POST":
+            if self.lease is not None:
+                return reply(status_body(409, "AlreadyExists", "it is there"), status=409)
+            return self._store(body, 201)
+        assert self.lease is not None
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            return reply(status_body(409, "Conflict", "it has changed"), status=409)
+        return self._store(body, 200)
+
+    def _store(self, body: dict[str, Any], code: int) -> web.Response:
+        self.writes += 1
+        self.put(body)
+        return reply(self.lease, status=code)
+
+    def put(self, body: dict[str, Any]) -> None:
+        self.version += 1
+        self.lease = copy.deepcopy(body)
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
+
+    def held_by(self, holder: str, *, renewed: float = 0.0, duration: int = 15) -> None:
+        """Somebody else writes the lease."""
+        self.put(
+            {
+                "metadata": {"name": "stowplan", "annotations": {"kept": "yes"}},
+                "spec": {
+                    "holderIdentity": holder,
+                    "leaseDurationSeconds": duration,
+                    "acquireTime": rfc3339_micro(0),
+                    "renewTime": rfc3339_micro(renewed),
+                    "leaseTransitions": 3,
+                    "strategy": "OldestEmulationVersion",
+                },
+            }
+        )
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        assert self.lease is not None
+        spec: dict[str, Any] = self.lease["spec"]
+        return spec
+
+
+@dataclass
+class Stage:
+    server: ScriptedServer
+    leases: LeaseServer
+    client: ApiClient
+
+    def elector(self, identity: str, clock: Clock | None = None, **timing: Any) -> LeaderElector:
+        return LeaderElector(
+            self.client,
+            "stowplan",
+            "kube-system",
+            identity,
+            clock=clock or SystemClock(),
+            **timing,
+        )
+
+
+QUICK: dict[str, Any] = {"lease_duration_s": 1, "renew_deadline_s": 0.5, "retry_period_s": 0.05}
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with _stage() as ready:
+        yield ready
+
+
+@asynccontextmanager
+async def _stage() -> AsyncIterator[Stage]:
+    leases = LeaseServer()
+    async with scripted_server(leases.handle) as server, ApiClient(server.config) as client:
+        yield Stage(server, leases, client)
+        leases.release.set()
+
+
+async def test_the_first_one_creates_the_lease(stage: Stage) -> None:
+    clock = VirtualClock()
+    elector = stage.elector("one", clock)
+    assert elector.leader == ""
+    assert await elector.try_acquire()
+    assert elector.is_leader
+    assert elector.leader == "one"
+    now = rfc3339_micro(clock.time())
+    assert stage.leases.spec == {
+        "holderIdentity": "one",
+        "leaseDurationSeconds": 15,
+        "acquireTime": now,
+        "renewTime": now,
+        "leaseTransitions": 0,
+    }
+    assert [(seen.method, seen.path) for seen in stage.server.seen] == [
+        ("GET", f"{PATH}/stowplan"),
+        ("POST", PATH),
+    ]
+
+
+async def test_renewing_moves_only_the_renew_time_and_needs_one_request(stage: Stage) -> None:
+    clock = VirtualClock()
+    elector = stage.elector("one", clock)
+    await elector.try_acquire()
+    before = stage.leases.spec
+    stage.server.seen.clear()
+    clock.advance(2)
+    assert await elector.try_acquire()
+    assert [seen.method for seen in stage.server.seen] == ["PUT"]
+    assert stage.leases.spec == {**before, "renewTime": rfc3339_micro(clock.time())}
+
+
+async def test_a_held_lease_is_left_alone_until_it_has_not_changed_for_its_duration(
+    stage: Stage,
+) -> None:
+    """Only what we observe counts: the times in the record are of another machine's clock."""
+    clock = VirtualClock()
+    elector = stage.elector("two", clock)
+    stage.leases.held_by("one", renewed=clock.time() - 10_000)
+    assert not await elector.try_acquire()
+    clock.advance(14)
+    assert not await elector.try_acquire()
+    stage.leases.held_by("one", renewed=clock.time() + 10_000)
+    clock.advance(14)
+    assert not await elector.try_acquire(), "it changed, so its time begins anew"
+    clock.advance(14.9)
+    assert not await elector.try_acquire()
+    clock.advance(0.2)
+    assert await elector.try_acquire()
+    now = rfc3339_micro(clock.time())
+    assert stage.leases.spec == {
+        "holderIdentity": "two",
+        "leaseDurationSeconds": 15,
+        "acquireTime": now,
+        "renewTime": now,
+        "leaseTransitions": 4,
+        "strategy": "OldestEmulationVersion",
+    }
+    assert stage.leases.lease is not None
+    assert stage.leases.lease["metadata"]["annotations"] == {"kept": "yes"}
+
+
+async def test_a_released_lease_is_free_at_once(stage: Stage) -> None:
+    clock = VirtualClock()
+    stage.leases.held_by("")
+    assert await stage.elector("two", clock).try_acquire()
+    assert stage.leases.spec["leaseTransitions"] == 4
+
+
+async def test_of_two_who_try_only_one_wins(stage: Stage) -> None:
+    clock = VirtualClock()
+    stage.leases.held_by("gone")
+    electors = [stage.elector(name, clock) for name in ("a", "b", "c", "d")]
+    for elector in electors:
+        assert not await elector.try_acquire()
+    clock.advance(16)
+    won = await asyncio.gather(*(elector.try_acquire() for elector in electors))
+    assert won.count(True) == 1
+    assert stage.leases.writes == 1
+    winner = electors[won.index(True)]
+    assert winner.is_leader
+    assert [elector.is_leader for elector in electors].count(True) == 1
+    assert stage.leases.spec["holderIdentity"] == winner.leader
+
+
+async def test_creating_at_the_same_time(stage: Stage) -> None:
+    electors = [stage.elector(name) for name in ("a", "b")]
+    won = await asyncio.gather(*(elector.try_acquire() for elector in electors))
+    assert won.count(True) == 1
+
+
+async def test_an_own_lease_found_after_a_restart_goes_on(stage: Stage) -> None:
+    stage.leases.held_by("one")
+    assert await stage.elector("one", VirtualClock()).try_acquire()
+    assert stage.leases.spec["leaseTransitions"] == 3
+    assert stage.leases.spec["acquireTime"] == rfc3339_micro(0)
+
+
+async def test_leadership_ends_by_our_own_clock_even_if_nobody_tells(stage: Stage) -> None:
+    clock = VirtualClock()
+    elector = stage.elector("one", clock)
+    await elector.try_acquire()
+    clock.advance(14.9)
+    leads = [elector.is_leader]
+    assert elector.overdue_s() == 0
+    clock.advance(5.1)
+    leads.append(elector.is_leader)
+    assert leads == [True, False]
+    assert elector.overdue_s() == pytest.approx(5.0)
+
+
+async def test_a_conflict_falls_back_to_reading(stage: Stage) -> None:
+    elector = stage.elector("one", VirtualClock())
+    await elector.try_acquire()
+    assert stage.leases.lease is not None
+    stage.leases.lease["metadata"]["labels"] = {"by": "somebody"}
+    stage.leases.put(stage.leases.lease)
+    assert await elector.try_acquire()
+    assert stage.leases.lease["metadata"]["labels"] == {"by": "somebody"}
+    assert elector.is_leader
+
+
+async def test_a_lease_taken_away_is_noticed(stage: Stage) -> None:
+    elector = stage.elector("one", VirtualClock())
+    await elector.try_acquire()
+    stage.leases.held_by("two")
+    assert not await elector.try_acquire()
+    assert not elector.is_leader
+    assert elector.leader == "two"
+
+
+async def test_a_deleted_lease_is_created_anew(stage: Stage) -> None:
+    elector = stage.elector("one", VirtualClock())
+    await elector.try_acquire()
+    stage.leases.lease = None
+    assert await elector.try_acquire()
+    assert stage.leases.spec["leaseTransitions"] == 0
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"junk", b"[]", b'{"spec":5}', b'{"spec":{"leaseDurationSeconds":"x"}}', b'{"spec":null}'],
+)
+async def test_an_unreadable_lease_is_nobodys_and_no_crash(stage: Stage, junk: bytes) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return reply(junk)
+
+    stage.server.handler = handler
+    elector = stage.elector("one")
+    assert not await elector.try_acquire()
+    assert not elector.is_leader
+
+
+# acquire, hold, release
+
+
+async def test_acquire_waits_for_the_holder_and_says_who_leads(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stowplan")
+    first, second = stage.elector("one", **QUICK), stage.elector("two", **QUICK)
+    await first.acquire()
+    waiting = asyncio.create_task(second.acquire())
+    await until(lambda: second.leader == "one")
+    assert not waiting.done()
+    await first.release()
+    assert not first.is_leader
+    await asyncio.wait_for(waiting, 10)
+    assert second.is_leader
+    leaders = [
+        getattr(record, "kv")["leader"]  # noqa: B009 - LogRecord's type does not know extras
+        for record in caplog.records
+        if record.message == "New leader elected"
+    ]
+    assert leaders == ["one", "one", "two"]
+
+
+async def test_release_writes_what_client_go_writes(stage: Stage) -> None:
+    clock = VirtualClock()
+    elector = stage.elector("one", clock)
+    stage.leases.held_by("")
+    await elector.try_acquire()
+    clock.advance(3)
+    await elector.release()
+    now = rfc3339_micro(clock.time())
+    assert stage.leases.spec == {
+        "holderIdentity": "",
+        "leaseDurationSeconds": 1,
+        "acquireTime": now,
+        "renewTime": now,
+        "leaseTransitions": 4,
+        "strategy": "OldestEmulationVersion",
+    }
+
+
+async def test_release_of_a_lease_that_is_not_ours_touches_nothing(stage: Stage) -> None:
+    elector = stage.elector("one", VirtualClock())
+    await elector.release()
+    await elector.try_acquire()
+    stage.leases.held_by("two")
+    await elector.release()
+    assert stage.leases.spec["holderIdentity"] == "two"
+
+
+async def test_release_never_raises(stage: Stage) -> None:
+    elector = stage.elector("one", VirtualClock())
+    await elector.try_acquire()
+    stage.leases.fails_with = 500
+    await elector.release()
+    assert not elector.is_leader
+
+
+async def test_hold_renews_and_survives_a_short_failure(stage: Stage) -> None:
+    elector = stage.elector("one", **QUICK)
+    await elector.acquire()
+    holding = asyncio.create_task(elector.hold())
+    await until(lambda: stage.leases.writes >= 3)
+    stage.leases.fails_with = 503
+    failures = len(stage.server.seen)
+    await until(lambda: len(stage.server.seen) > failures + 2)
+    stage.leases.fails_with = 0
+    writes = stage.leases.writes
+    await until(lambda: stage.leases.writes >= writes + 3)
+    assert elector.is_leader
+    holding.cancel()
+    await asyncio.gather(holding, return_exceptions=True)
+
+
+@pytest.mark.parametrize("how", ["errors", "silence"])
+async def test_hold_ends_at_the_deadline(stage: Stage, how: str) -> None:
+    elector = stage.elector("one", **QUICK)
+    await elector.acquire()
+    if how == "errors":
+        stage.leases.fails_with = 500
+    else:
+        stage.leases.is_stuck = True
+    with pytest.raises(LeadershipLost, match=r"kube-system/stowplan could not be renewed within"):
+        await asyncio.wait_for(elector.hold(), 20)
+
+
+async def test_hold_ends_at_once_when_another_leads(stage: Stage) -> None:
+    elector = stage.elector("one", lease_duration_s=60, renew_deadline_s=50, retry_period_s=0.05)
+    await elector.acquire()
+    holding = asyncio.create_task(elector.hold())
+    await until(lambda: stage.leases.writes >= 2)
+    stage.leases.held_by("two")
+    with pytest.raises(LeadershipLost, match="two holds it now"):
+        await asyncio.wait_for(holding, 20)
+
+
+async def test_rights_that_are_missing_end_the_first_try_only(stage: Stage) -> None:
+    stage.leases.fails_with = 403
+    with pytest.raises(Forbidden, match="broken"):
+        await stage.elector("one").acquire()
+    elector = stage.elector("two")
+    stage.leases.fails_with = 0
+    assert await elector.try_acquire()
+    stage.leases.fails_with = 403
+    assert not await elector.try_acquire()
+
+
+async def test_an_api_server_that_is_away_is_told_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    elector = stage.elector("one", **QUICK)
+    stage.leases.fails_with = 500
+    acquiring = asyncio.create_task(elector.acquire())
+    await until(lambda: len(stage.server.seen) >= 4)
+    stage.leases.fails_with = 0
+    await asyncio.wait_for(acquiring, 10)
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("identity", "timing", "field"),
+    [
+        ("", {}, "leader election identity"),
+        ("me", {"lease_duration_s": 10}, "leaderElection.leaseDuration"),
+        ("me", {"renew_deadline_s": 2}, "leaderElection.renewDeadline"),
+        ("me", {"retry_period_s": 0}, "leaderElection.renewDeadline"),
+    ],
+)
+def test_timings_that_cannot_work(identity: str, timing: dict[str, Any], field: str) -> None:
+    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"))
+    with pytest.raises(ConfigError) as caught:
+        LeaderElector(client, "l", "ns", identity, **timing)
+    assert caught.value.where == field

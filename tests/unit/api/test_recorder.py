@@ -1,0 +1,406 @@
+"""Events: what is written, how repeats are folded, and that reporting never waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from stowplan.api.client import ApiClient
+from stowplan.api.event_series import event_name, truncate_note
+from stowplan.api.objects import ObjectMeta, Pod
+from stowplan.api.recorder import EventRecorder
+from stowplan.clock import VirtualClock, rfc3339_micro
+from tests.unit.api.api_kit import ScriptedServer, Seen, reply, scripted_server, status_body, until
+
+EVENTS = "/apis/events.k8s.io/v1/namespaces"
+
+
+@dataclass
+class EventServer:
+    """Keeps events by name; may be told to fail."""
+
+    events: dict[str, dict[str, Any]] = field(default_factory=dict)
+    fails_with: tuple[int, str] | None = None
+    hold: asyncio.Event | None = None
+
+    async def handle(self, request: web.Request) -> web.Response:
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.fails_with:
+            code, message = self.fails_with
+            return reply(status_body(code, "", message), status=code)
+        body = await request.json()
+        if request.method == "POST":
+            name = body["metadata"]["name"]
+            if name in self.events:
+                return reply(status_body(409, "AlreadyExists", "it is there"), status=409)
+            self.events[name] = body
+            return reply(body, status=201)
+        name = request.path.rpartition("/")[2]
+        if name not in self.events:
+            return reply(status_body(404, "NotFound", f'events "{name}" not found'), status=404)
+        self.events[name].update(body)
+        return reply(self.events[name])
+
+
+@dataclass
+class Stage:
+    server: ScriptedServer
+    events: EventServer
+    recorder: EventRecorder
+    clock: VirtualClock
+
+    def report(self, pod: Pod, reason: str = "FailedScheduling", **changes: Any) -> None:
+        defaults: dict[str, Any] = {
+            "type": "Warning",
+            "reason": reason,
+            "action": "Scheduling",
+            "note": "0/3 nodes are available",
+            "reporting_controller": "my-scheduler",
+        }
+        self.recorder.event(pod, **(defaults | changes))
+
+    async def settled(self) -> list[Seen]:
+        """The requests made since the last call."""
+        assert await self.recorder.drain(20)
+        seen = list(self.server.seen)
+        self.server.seen.clear()
+        return seen
+
+
+@asynccontextmanager
+async def stage(**options: Any) -> AsyncIterator[Stage]:
+    events = EventServer()
+    clock = VirtualClock()
+    async with scripted_server(events.handle) as server, ApiClient(server.config) as client:
+        recorder = EventRecorder(client, clock=clock, retry_initial_s=0.01, **options)
+        task = asyncio.create_task(recorder.run())
+        try:
+            yield Stage(server, events, recorder, clock)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def pod(name: str = "web-0", *, namespace: str = "team", version: str = "7") -> Pod:
+    return Pod(
+        metadata=ObjectMeta(
+            name=name, namespace=namespace, uid=f"uid-{name}", resource_version=version
+        )
+    )
+
+
+async def test_the_event_object() -> None:
+    async with stage() as it:
+        it.report(pod(), related=pod("preemptor"))
+        (seen,) = await it.settled()
+        now = it.clock.time()
+    assert (seen.method, seen.path) == ("POST", f"{EVENTS}/team/events")
+    assert seen.body == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"web-0.{int(now * 1e9):x}", "namespace": "team"},
+        "eventTime": rfc3339_micro(now),
+        "reportingController": "my-scheduler",
+        "reportingInstance": f"my-scheduler-{socket.gethostname()}",
+        "action": "Scheduling",
+        "reason": "FailedScheduling",
+        "regarding": {
+            "kind": "Pod",
+            "namespace": "team",
+            "name": "web-0",
+            "uid": "uid-web-0",
+            "apiVersion": "v1",
+            "resourceVersion": "7",
+        },
+        "related": {
+            "kind": "Pod",
+            "namespace": "team",
+            "name": "preemptor",
+            "uid": "uid-preemptor",
+            "apiVersion": "v1",
+            "resourceVersion": "7",
+        },
+        "note": "0/3 nodes are available",
+        "type": "Warning",
+    }
+
+
+async def test_the_instance_may_be_given_and_the_namespace_may_be_missing() -> None:
+    async with stage(reporting_instance="me-1") as it:
+        it.report(pod(namespace=""))
+        (seen,) = await it.settled()
+    assert seen.path == f"{EVENTS}/default/events"
+    assert seen.body["reportingInstance"] == "me-1"
+    assert "namespace" not in seen.body["regarding"]
+
+
+async def test_repeats_become_one_series_whatever_their_note() -> None:
+    async with stage() as it:
+        it.report(pod(), note="first")
+        (created,) = await it.settled()
+        name = created.body["metadata"]["name"]
+        it.clock.advance(5)
+        it.report(pod(), note="second")
+        (patched,) = await it.settled()
+        assert (patched.method, patched.path) == ("PATCH", f"{EVENTS}/team/events/{name}")
+        assert patched.headers["Content-Type"] == "application/strategic-merge-patch+json"
+        assert patched.body == {
+            "series": {"count": 2, "lastObservedTime": rfc3339_micro(it.clock.time())}
+        }
+        for _ in range(10):
+            it.report(pod(), note="more")
+        assert await it.settled() == [], "later ones are only counted"
+        assert it.events.events[name]["note"] == "first"
+        assert it.recorder.written == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "Normal"},
+        {"reason": "Scheduled"},
+        {"action": "Binding"},
+        {"reporting_controller": "other"},
+        {"related": pod("other")},
+    ],
+)
+async def test_any_other_difference_makes_another_event(change: dict[str, Any]) -> None:
+    async with stage() as it:
+        it.report(pod())
+        it.report(pod(), **change)
+        it.report(pod("web-1"))
+        it.report(pod(version="8"))
+        seen = await it.settled()
+    assert [one.method for one in seen] == ["POST"] * 4
+    assert len(it.events.events) == 4, "names differ even at the same moment"
+
+
+async def test_a_series_at_rest_is_finished_with_its_final_count() -> None:
+    async with stage() as it:
+        for _ in range(5):
+            it.report(pod())
+        it.report(pod("single"))
+        await it.settled()
+        it.clock.advance(6 * 60 - 1)
+        it.recorder.sweep()
+        assert await it.settled() == []
+        it.clock.advance(2)
+        it.recorder.sweep()
+        (final,) = await it.settled()
+        assert final.body["series"]["count"] == 5
+        it.recorder.sweep()
+        assert await it.settled() == []
+        it.report(pod())
+        it.report(pod("single"))
+        assert [seen.method for seen in await it.settled()] == ["POST", "POST"], "it begins anew"
+        assert len(it.events.events) == 4
+
+
+async def test_a_series_that_goes_on_is_refreshed() -> None:
+    async with stage() as it:
+        it.report(pod())
+        it.report(pod())
+        it.report(pod("single"))
+        await it.settled()
+        for minute in range(1, 31):
+            it.clock.advance(60)
+            it.report(pod())
+            it.recorder.sweep()
+            seen = await it.settled()
+            if minute < 30:
+                assert seen == []
+            else:
+                assert [one.body["series"]["count"] for one in seen] == [32]
+
+
+async def test_a_series_whose_event_is_gone_is_created_anew() -> None:
+    async with stage() as it:
+        it.report(pod())
+        await it.settled()
+        it.events.events.clear()
+        it.report(pod())
+        patch, create = await it.settled()
+        assert (patch.method, create.method) == ("PATCH", "POST")
+        assert create.body["series"]["count"] == 2
+        assert it.recorder.dropped == 0
+
+
+async def test_what_is_observed_during_a_write_is_written_after_it() -> None:
+    async with stage() as it:
+        it.events.hold = asyncio.Event()
+        it.report(pod())
+        await until(lambda: len(it.server.seen) == 1)
+        it.report(pod())
+        it.report(pod())
+        await asyncio.sleep(0.02)
+        assert len(it.server.seen) == 1
+        it.events.hold.set()
+        create, patch = await it.settled()
+        assert "series" not in create.body
+        assert patch.body["series"]["count"] == 3
+
+
+# When things go wrong
+
+
+@pytest.mark.parametrize("code", [500, 503])
+async def test_an_api_server_in_trouble_is_tried_again(code: int) -> None:
+    async with stage() as it:
+        it.events.fails_with = (code, "later")
+        it.report(pod())
+        await until(lambda: len(it.server.seen) >= 3)
+        it.events.fails_with = None
+        await it.settled()
+        assert it.recorder.written == 1
+        assert it.recorder.dropped == 0
+
+
+async def test_after_twelve_tries_an_event_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    async with stage(retry_limit_s=0.01) as it:
+        it.events.fails_with = (500, "never")
+        it.report(pod())
+        it.report(pod("other"))
+        assert len(await it.settled()) == 24
+        assert it.recorder.dropped == 2
+        assert it.recorder.written == 0
+        lost = [record.message for record in caplog.records]
+        assert lost == ["Events were lost"], "told once a minute"
+        it.clock.advance(61)
+        it.report(pod("third"))
+        await it.settled()
+    told = [getattr(record, "kv")["events"] for record in caplog.records]  # noqa: B009
+    assert told == [1, 2]
+
+
+@pytest.mark.parametrize("code", [400, 403, 422])
+async def test_refused_events_are_dropped_at_once(code: int) -> None:
+    async with stage() as it:
+        it.events.fails_with = (code, "not allowed")
+        it.report(pod())
+        assert len(await it.settled()) == 1
+        assert it.recorder.dropped == 1
+
+
+async def test_events_of_a_namespace_that_ends_are_dropped_silently(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    message = (
+        'events.events.k8s.io "x" is forbidden: unable to create new content in namespace team '
+        "because it is being terminated"
+    )
+    caplog.set_level(logging.INFO)
+    async with stage() as it:
+        it.events.fails_with = (403, message)
+        it.report(pod())
+        await it.settled()
+        it.events.fails_with = (404, 'namespaces "team" not found')
+        it.report(pod("other"))
+        await it.settled()
+        assert it.recorder.dropped == 0
+        assert it.recorder.written == 0
+    assert not [record for record in caplog.records if record.name.startswith("stowplan")]
+
+
+async def test_a_write_whose_answer_was_lost_is_not_written_twice() -> None:
+    """The first try arrives, its answer does not: the second finds it there and is content."""
+    async with stage() as it:
+        inner = it.server.handler
+        is_first = True
+
+        async def lose_the_answer(request: web.Request) -> web.StreamResponse:
+            nonlocal is_first
+            answer = await inner(request)
+            if is_first:
+                is_first = False
+                assert request.transport is not None
+                request.transport.abort()
+            return answer
+
+        it.server.handler = lose_the_answer
+        it.report(pod())
+        assert [seen.method for seen in await it.settled()] == ["POST", "POST"]
+        assert len(it.events.events) == 1
+        assert (it.recorder.written, it.recorder.dropped) == (1, 0)
+
+
+async def test_a_full_queue_drops_and_never_waits() -> None:
+    async with stage(queue_size=5) as it:
+        it.events.hold = asyncio.Event()
+        for number in range(100):
+            it.report(pod(f"p{number}"))
+        assert it.recorder.dropped == 95
+        it.events.hold.set()
+        await it.settled()
+        assert it.recorder.written == 5
+        it.report(pod("p99"))
+        (seen,) = await it.settled()
+        assert seen.method == "POST", "a dropped event is not remembered as written"
+
+
+async def test_only_so_many_events_are_remembered() -> None:
+    async with stage(remembered=3) as it:
+        it.report(pod("p0"))
+        it.report(pod("p0"))
+        for number in range(1, 4):
+            it.report(pod(f"p{number}"))
+        await it.settled()
+        it.report(pod("p3"))
+        it.report(pod("p0"))
+        methods = [seen.method for seen in await it.settled()]
+        assert sorted(methods) == ["PATCH", "POST"]
+
+
+async def test_writes_are_few_at_a_time() -> None:
+    now, most = 0, 0
+    async with stage() as it:
+
+        async def handler(request: web.Request) -> web.Response:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.005)
+            now -= 1
+            return reply({}, status=201)
+
+        it.server.handler = handler
+        for number in range(50):
+            it.report(pod(f"p{number}"))
+        await it.settled()
+    assert most == 8
+
+
+async def test_drain_gives_up_in_time() -> None:
+    async with stage() as it:
+        it.events.hold = asyncio.Event()
+        it.report(pod())
+        assert not await it.recorder.drain(0.05)
+        it.events.hold.set()
+        assert await it.recorder.drain(10)
+
+
+# Names and notes
+
+
+def test_notes_are_cut_by_bytes() -> None:
+    assert truncate_note("x" * 1024) == "x" * 1024
+    assert truncate_note("x" * 1025) == "x" * 1020 + " ..."
+    cut = truncate_note("é" * 600)
+    assert cut == "é" * 510 + " ..."
+    assert truncate_note("a" + "é" * 600) == "a" + "é" * 509 + " ..."
+    assert truncate_note("lone \udc80 surrogate") == "lone ? surrogate"
+
+
+def test_event_names() -> None:
+    assert event_name("web-0", 0x17) == "web-0.17"
+    assert event_name("a.b", 255) == "a.b.ff"
+    for impossible in ("Upper", "x" * 252, "", "a_b"):
+        assert len(event_name(impossible, 1)) == 36
