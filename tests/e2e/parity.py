@@ -63,15 +63,10 @@ class Side:
             step.method, url, data=payload, headers=headers
         ) as response:
             raw = await response.read()
-            lines = [line for line in raw.split(b"\n") if line.strip()]
-            try:
-                values = [msgspec.json.decode(line) for line in lines]
-            except msgspec.DecodeError:
-                return Answer(response.status, raw.decode())
-            for value in values:
-                self._remember(value)
-            value = values[0] if len(values) == 1 else values
-            return Answer(response.status, self._mask(value, step.drop))
+        value = _decoded(raw)
+        for item in value if isinstance(value, list) else [value]:
+            self._remember(item)
+        return Answer(response.status, self._mask(value, step.drop))
 
     def _fill(self, text: str) -> str:
         text = text.replace("{ns}", self.namespace)
@@ -111,6 +106,18 @@ class Side:
         return value
 
 
+def _decoded(raw: bytes) -> Any:
+    """One JSON value, a watch's lines as a list of them, or whatever text it is."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        pass
+    try:
+        return [msgspec.json.decode(line) for line in raw.split(b"\n") if line.strip()]
+    except msgspec.DecodeError:
+        return raw.decode()
+
+
 def differences(left: Any, right: Any, path: str = "") -> list[str]:
     """Every place where the two answers differ, one line each."""
     if isinstance(left, dict) and isinstance(right, dict):
@@ -118,9 +125,9 @@ def differences(left: Any, right: Any, path: str = "") -> list[str]:
         for key in sorted(left.keys() | right.keys()):
             here = f"{path}.{key}"
             if key not in left:
-                found.append(f"{here}: only in right: {right[key]!r}")
+                found.append(f"{here}: only in right: {_brief(right[key])}")
             elif key not in right:
-                found.append(f"{here}: only in left: {left[key]!r}")
+                found.append(f"{here}: only in left: {_brief(left[key])}")
             else:
                 found += differences(left[key], right[key], here)
         return found
@@ -129,7 +136,22 @@ def differences(left: Any, right: Any, path: str = "") -> list[str]:
         for index, (one, other) in enumerate(zip(left, right, strict=True)):
             found += differences(one, other, f"{path}[{index}]")
         return found
-    return [] if left == right else [f"{path}: {left!r} != {right!r}"]
+    if left == right:
+        return []
+    return [f"{path}: {_brief(left)} != {_brief(right)}"]
+
+
+def _brief(value: Any) -> str:
+    """Long answers cut short; a list of watch events by their types and names."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return str(
+            [
+                f"{item.get('type')} {item.get('object', item).get('metadata', {}).get('name')}"
+                for item in value
+            ]
+        )
+    text = repr(value)
+    return text if len(text) <= 400 else text[:400] + "..."
 
 
 async def compare(left: Side, right: Side, steps: list[Step]) -> list[str]:

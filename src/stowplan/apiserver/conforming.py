@@ -12,7 +12,6 @@ from stowplan.api.quantity import format_quantity, milli_value, nanos
 from stowplan.apiserver.go_types import Field, Struct, struct_of, structs
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import Kind
-from stowplan.apiserver.statuses import bad_request
 from stowplan.clock import parse_rfc3339, rfc3339, rfc3339_micro
 
 _NANOS_IN_MILLI = 10**6
@@ -24,7 +23,7 @@ _LAYOUTS = {
 }
 
 
-class _Mismatch(Exception):
+class Mismatch(ValueError):
     """The text of Go's decoding error."""
 
 
@@ -34,13 +33,13 @@ def conform(kind: Kind, obj: Json) -> tuple[Json, list[str]]:
     assert struct is not None, kind
     unknown: list[str] = []
     body = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
-    try:
-        result = _struct(struct, body, "", unknown)
-    except _Mismatch as error:
-        raise bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error}'
-        ) from None
+    result = _struct(struct, body, "", unknown)
     return {"kind": kind.kind, "apiVersion": kind.api_version, **result}, unknown
+
+
+def conform_to(struct_name: str, value: Json) -> Json:
+    """The same for something that is not a served object, such as DeleteOptions."""
+    return _struct(structs()[struct_name], value, "", [])
 
 
 def zero_status(kind: Kind) -> Json:
@@ -156,7 +155,7 @@ def _integer(type_: str, value: Any, place: str) -> int:
         raise _wrong(value, place, type_)
     bound = _INT_BOUNDS[type_]
     if isinstance(value, float) or not -bound <= value < bound:
-        raise _Mismatch(
+        raise Mismatch(
             f"json: cannot unmarshal number {value} into Go struct field {place} of type {type_}"
         )
     return value
@@ -172,7 +171,7 @@ def _quantity(value: Any) -> str:
     except ValueError as error:
         text = str(error)
         at = max(0, text.find("quantities must"))
-        raise _Mismatch(text[at:]) from None
+        raise Mismatch(text[at:]) from None
 
 
 def _whole_millis(text: str) -> str:
@@ -187,20 +186,20 @@ def _time(type_: str, value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _Mismatch(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
+        raise Mismatch(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
     try:
         seconds = parse_rfc3339(value)
         if "T" not in value:
             raise ValueError
     except ValueError:
-        raise _Mismatch(
+        raise Mismatch(
             f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
         ) from None
     return rfc3339(seconds) if type_ == "Time" else rfc3339_micro(seconds)
 
 
-def _wrong(value: Any, place: str, go_type: str) -> _Mismatch:
-    return _Mismatch(
+def _wrong(value: Any, place: str, go_type: str) -> Mismatch:
+    return Mismatch(
         f"json: cannot unmarshal {_json_type(value)} into Go struct field {place} of type {go_type}"
     )
 

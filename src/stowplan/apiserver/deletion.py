@@ -33,9 +33,11 @@ class Deleter:
             if kind is NAMESPACES:
                 return self._empty_namespace(record), False
             return record, False
-        last = current if dry_run else self._remove(kind, current)
-        shown = {**metadata, "resourceVersion": last.object["metadata"]["resourceVersion"]}
-        return Record({**marked, "metadata": shown}, last.version), True
+        if dry_run:
+            return Record(marked, current.version), True
+        # A pod is marked even when it goes at once: watchers see that it was deleted, then that
+        # it is gone.
+        return self._remove(kind, self._store.update(kind, marked, current)), True
 
     def remove(self, kind: Kind, current: Record) -> Record:
         """The final step for whoever held the object back: the kubelet, a test."""

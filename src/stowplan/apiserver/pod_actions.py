@@ -12,7 +12,14 @@ from stowplan.apiserver.deletion import Deleter, check_preconditions
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import POD_DISRUPTION_BUDGETS, PODS
 from stowplan.apiserver.selection import labels_match
-from stowplan.apiserver.statuses import Failure, bad_request, conflict, details_of, storage_error
+from stowplan.apiserver.statuses import (
+    Failure,
+    bad_request,
+    conflict,
+    details_of,
+    storage_error,
+    unexplained,
+)
 from stowplan.apiserver.store import Store
 from stowplan.clock import rfc3339
 
@@ -102,10 +109,9 @@ class PodActions:
             if labels_match((record.object.get("spec") or {}).get("selector"), labels)
         ]
         if len(budgets) > 1:
-            raise Failure(
-                500,
+            raise unexplained(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource"
-                " does not support.",
+                " does not support."
             )
         if not budgets:
             return
@@ -155,14 +161,12 @@ def _target_node(binding: Json) -> str:
     target = binding.get("target") or {}
     kind = target.get("kind", "")
     if kind not in ("", "Node"):
-        raise Failure(
-            500,
-            f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"',
-            reason="",
+        raise unexplained(
+            f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"'
         )
     node: str = target.get("name", "")
     if not node:
-        raise Failure(500, "target.name: Required value", reason="")
+        raise unexplained("target.name: Required value")
     return node
 
 
@@ -219,7 +223,28 @@ def _one_disruption_less(budget: Json, pod_name: str, now: float) -> Json:
         raise _over_budget(_why_none_allowed(name, status))
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: rfc3339(now)}
+    status["conditions"] = _disruption_condition(status, rfc3339(now))
     return {**budget, "status": status}
+
+
+def _disruption_condition(status: Json, now: str) -> list[Json]:
+    """The budget's own summary, which the disruption controller would write next."""
+    enough = status["disruptionsAllowed"] > 0
+    new = {
+        "type": "DisruptionAllowed",
+        "status": "True" if enough else "False",
+        "observedGeneration": status.get("observedGeneration", 0),
+        "lastTransitionTime": now,
+        "reason": "SufficientPods" if enough else "InsufficientPods",
+        "message": "",
+    }
+    others = []
+    for condition in status.get("conditions") or ():
+        if condition["type"] != new["type"]:
+            others.append(condition)
+        elif condition["status"] == new["status"]:
+            new["lastTransitionTime"] = condition["lastTransitionTime"]
+    return [*others, new]
 
 
 def _why_none_allowed(name: str, status: Json) -> str:

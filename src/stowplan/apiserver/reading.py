@@ -17,7 +17,7 @@ from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.negotiation import JSON, Wanted, encode
 from stowplan.apiserver.paths import Target
 from stowplan.apiserver.selection import Predicate, predicate
-from stowplan.apiserver.statuses import Failure, bad_request, too_large
+from stowplan.apiserver.statuses import Cause, Failure, bad_request, invalid_options, too_large
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.tables import to_table
 
@@ -84,6 +84,10 @@ class Reader:
 
     def _page(self, target: Target, query: Mapping[str, str]) -> tuple[list[Record], Json]:
         kind, store = target.kind, self._store
+        if query.get("sendInitialEvents"):
+            text = "Forbidden: sendInitialEvents is forbidden for list"
+            cause = Cause("sendInitialEvents", text, "FieldValueForbidden")
+            raise invalid_options("ListOptions", cause)
         selects = selector_of(target, query)
         limit = _number(query, "limit")
         token = query.get("continue", "")
@@ -118,25 +122,25 @@ class Reader:
         text = query.get("resourceVersion", "")
         match = query.get("resourceVersionMatch", "")
         if match and not text:
-            raise _list_option_error(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless"
-                " resourceVersion is provided"
+            raise version_match_error(
+                "resourceVersionMatch is forbidden unless resourceVersion is provided"
             )
         if match not in ("", "Exact", "NotOlderThan"):
-            raise _list_option_error(
-                f'resourceVersionMatch: Unsupported value: "{match}": supported values:'
-                ' "Exact", "NotOlderThan", ""'
-            )
+            values = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+            cause = Cause("resourceVersionMatch", values, "FieldValueNotSupported")
+            raise invalid_options("ListOptions", cause)
         if not text:
             return None
-        version = parse_version(text)
+        try:
+            version = parse_version(text)
+        except ValueError as error:
+            raise bad_request(f"invalid resource version: {error}") from error
         if version > self._store.version:
             raise too_large(version, self._store.version)
         if match == "Exact" or (not match and query.get("limit", "0") != "0" and version):
             if not version:
-                raise _list_option_error(
-                    'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden'
-                    ' for resourceVersion "0"'
+                raise version_match_error(
+                    'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
                 )
             return version
         return None
@@ -150,7 +154,9 @@ class Reader:
             decoded = msgspec.json.decode(raw)
             version, start = int(decoded["rv"]), str(decoded["start"])
         except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
-            raise bad_request(f"continue key is not valid: {error}") from error
+            raise bad_request(
+                f"invalid continue token: continue key is not valid: {error}"
+            ) from error
         if version < 0:
             return self._store.version, start
         try:
@@ -194,18 +200,20 @@ def partial_metadata(obj: Json) -> Json:
 
 
 def parse_version(text: str) -> int:
+    """A ValueError in upstream's words for anything that is not a number."""
     if not text:
         return 0
     if not text.isdecimal():
-        raise bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}":'
-            f' strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise ValueError(
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}":'
+            " invalid syntax"
         )
     return int(text)
 
 
-def _list_option_error(text: str) -> Failure:
-    return Failure(422, f'ListOptions.meta.k8s.io "" is invalid: {text}')
+def version_match_error(why: str) -> Failure:
+    cause = Cause("resourceVersionMatch", f"Forbidden: {why}", "FieldValueForbidden")
+    return invalid_options("ListOptions", cause)
 
 
 def _place(record: Record) -> str:

@@ -18,16 +18,15 @@ from stowplan.apiserver.kinds import (
     Kind,
 )
 from stowplan.apiserver.negotiation import Wanted, decode_body, encode, wanted
+from stowplan.apiserver.options import TRUE, WriteOptions, delete_options, write_options
 from stowplan.apiserver.paths import Target
 from stowplan.apiserver.pod_actions import PodActions
 from stowplan.apiserver.reading import Reader, encoded_list, selector_of
-from stowplan.apiserver.statuses import bad_request, details_of, method_not_allowed, success
+from stowplan.apiserver.statuses import details_of, method_not_allowed, success
 from stowplan.apiserver.store import Store
-from stowplan.apiserver.strategies import DELETED_OBJECT_RETURNED, WriteOptions
+from stowplan.apiserver.strategies import DELETED_OBJECT_RETURNED
 from stowplan.apiserver.watching import Watches
 from stowplan.apiserver.writing import Writer, is_apply
-
-_TRUE = ("1", "true", "True", "t", "T", "TRUE")
 
 
 class Rest:
@@ -49,12 +48,12 @@ class Rest:
             return await self._read(request, target, query, want)
         body = await request.read()
         content_type = request.headers.get("Content-Type", "")
-        options = WriteOptions(_dry_run(query), query.get("fieldValidation", "") or "Warn")
+        if method == "DELETE":
+            return self._delete(target, delete_options(content_type, body, query), want, query)
+        options = write_options(method, query)
         if method == "POST":
             sent = decode_body(content_type, body, target.kind)
             return self._post(target, sent, want, query, options)
-        if method == "DELETE":
-            return self._delete(target, _delete_options(content_type, body, query), want, query)
         if not target.name or not target.kind.stored:
             raise method_not_allowed()
         if method == "PUT":
@@ -71,7 +70,7 @@ class Rest:
     ) -> web.StreamResponse:
         if not target.kind.stored or target.subresource in ("binding", "eviction"):
             raise method_not_allowed()
-        if target.watch or query.get("watch", "") in _TRUE:
+        if target.watch or (not target.name and query.get("watch", "") in TRUE):
             return await self.watches.serve(request, target, query, want)
         if target.name:
             return _response(self.reader.get(target, query, want), want)
@@ -116,7 +115,7 @@ class Rest:
                 body,
                 options,
                 manager=query.get("fieldManager", ""),
-                force=query.get("force", "") in _TRUE,
+                force=query.get("force", "") in TRUE,
             )
         else:
             record = self.writer.patch(target, content_type, body, options)
@@ -180,32 +179,3 @@ class Rest:
 
 def _response(body: bytes, want: Wanted, code: int = 200) -> web.Response:
     return web.Response(body=body, status=code, headers={"Content-Type": want.media})
-
-
-def _dry_run(query: Mapping[str, str]) -> bool:
-    value = query.get("dryRun", "")
-    if value not in ("", "All"):
-        raise bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
-    return value == "All"
-
-
-def _delete_options(content_type: str, body: bytes, query: Mapping[str, str]) -> Json:
-    """From the body, or from the query as kubectl's older versions and curl send them."""
-    options: Json = {}
-    if body.strip():
-        options = decode_body(content_type, body, None)
-        kind = options.get("kind", "DeleteOptions")
-        if kind != "DeleteOptions":
-            raise bad_request(f"the body of a deletion must be DeleteOptions, not {kind}")
-    grace = query.get("gracePeriodSeconds", "")
-    if grace:
-        try:
-            options["gracePeriodSeconds"] = int(grace)
-        except ValueError:
-            raise bad_request(f'gracePeriodSeconds must be a number, not "{grace}"') from None
-    grace_sent = options.get("gracePeriodSeconds")
-    if grace_sent is not None and not isinstance(grace_sent, int):
-        raise bad_request("gracePeriodSeconds must be a number")
-    if _dry_run(query):
-        options["dryRun"] = ["All"]
-    return options

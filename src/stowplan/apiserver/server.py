@@ -23,11 +23,11 @@ from stowplan.apiserver.discovery import discovery_document
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
 from stowplan.apiserver.openapi import openapi_document
+from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.paths import Target, parse_path
 from stowplan.apiserver.rest import Rest
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
 from stowplan.apiserver.store import Store
-from stowplan.apiserver.strategies import WriteOptions
 from stowplan.clock import Clock
 from stowplan.errors import ApiError
 from stowplan.logs import get_logger, kv

@@ -144,24 +144,37 @@ def forbidden(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -
     what = f'{kind.resource} "{name}" is forbidden' if name else f"{kind.resource} is forbidden"
     details = details_of(kind, name)
     if causes:
-        details["causes"] = _causes(causes)
+        details["causes"] = causes_of(causes)
     return Failure(403, f"{what}: {why}", details=details)
 
 
-def invalid(kind: Kind, name: str, causes: list[Cause]) -> Failure:
-    """422. Here, unlike elsewhere, `details.kind` is the Kind and the group is qualified by it."""
+def invalid(kind: Kind, name: str, causes: list[Cause], *, by_resource: bool = False) -> Failure:
+    """422. Here, unlike elsewhere, the Kind is named, except in one place of the update path."""
     texts = list(dict.fromkeys(cause.text for cause in causes))
     errors = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    what = kind.plural if by_resource else kind.kind
+    qualified = f"{what}.{kind.group}" if kind.group else what
     details: dict[str, Any] = {"name": name} if name else {}
     if kind.group:
         details["group"] = kind.group
-    details["kind"] = kind.kind
-    details["causes"] = _causes(causes)
+    details["kind"] = what
+    details["causes"] = causes_of(causes)
     return Failure(422, f'{qualified} "{name}" is invalid: {errors}', details=details)
 
 
-def _causes(causes: list[Cause] | tuple[Cause, ...]) -> list[dict[str, str]]:
+def invalid_options(options: str, cause: Cause) -> Failure:
+    """A query parameter or option that is wrong; `options` is ListOptions, PatchOptions, ..."""
+    details = {"group": "meta.k8s.io", "kind": options, "causes": causes_of([cause])}
+    message = f'{options}.meta.k8s.io "" is invalid: {cause.text}'
+    return Failure(422, message, details=details)
+
+
+def unexplained(message: str) -> Failure:
+    """Errors that kube-apiserver has no Status for come out as a 500 without a reason."""
+    return Failure(500, message, reason="")
+
+
+def causes_of(causes: list[Cause] | tuple[Cause, ...]) -> list[dict[str, str]]:
     return [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
     ]

@@ -6,11 +6,10 @@ fields that belong to the server are taken from the server, status only moves th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from stowplan.apiserver.conforming import conform, zero_status
+from stowplan.apiserver.conforming import Mismatch, conform, zero_status
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import KINDS, Kind
+from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.statuses import bad_request
 
 CREATED_BY_PUT = frozenset({"leases", "events", "services"})
@@ -76,28 +75,30 @@ _EMPTY_METADATA_DROPPED = (
 )
 
 
-@dataclass(slots=True)
-class WriteOptions:
-    """The query parameters of a write; `warnings` go back as Warning headers."""
-
-    dry_run: bool = False
-    field_validation: str = "Ignore"
-    warnings: list[str] = field(default_factory=list)
-
-
 def normalise(kind: Kind, obj: Json, options: WriteOptions) -> Json:
     """Checks that this is the kind it should be, and gives it the form of Go's structs."""
     _check_kind(kind, obj)
+    try:
+        return formed(kind, obj, options)
+    except Mismatch as error:
+        raise bad_request(
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error}'
+        ) from None
+
+
+def formed(kind: Kind, obj: Json, options: WriteOptions) -> Json:
+    """`conform`, with the client's wish for what becomes of unknown fields."""
     made, unknown = conform(kind, obj)
     if unknown and options.field_validation == "Strict":
-        errors = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}:'
-            f" strict decoding error: {errors}"
-        )
+        errors = ", ".join(f'unknown field "{path}"' for path in sorted(unknown, key=_depth))
+        raise Mismatch(f"strict decoding error: {errors}")
     if unknown and options.field_validation == "Warn":
-        options.warnings += [f'unknown field "{path}"' for path in unknown]
+        options.warnings += [f'unknown field "{path}"' for path in sorted(unknown, key=_depth)]
     return made
+
+
+def _depth(path: str) -> int:
+    return path.count(".")
 
 
 def _check_kind(kind: Kind, obj: Json) -> None:

@@ -14,13 +14,20 @@ import msgspec
 from aiohttp import web
 
 from stowplan.apiserver import events
+from stowplan.apiserver.conforming import conform
 from stowplan.apiserver.history import Change, Json, Record, Subscription
 from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.negotiation import Wanted
 from stowplan.apiserver.paths import Target
-from stowplan.apiserver.reading import Reader, parse_version, partial_metadata, selector_of
+from stowplan.apiserver.reading import (
+    Reader,
+    parse_version,
+    partial_metadata,
+    selector_of,
+    version_match_error,
+)
 from stowplan.apiserver.selection import Predicate
-from stowplan.apiserver.statuses import Failure, status_of
+from stowplan.apiserver.statuses import Failure, status_of, unexplained
 from stowplan.apiserver.store import Store
 
 MIN_REQUEST_TIMEOUT_S = 1800.0
@@ -74,7 +81,10 @@ class Watches:
     def _first(self, stream: _Stream, target: Target, query: Mapping[str, str]) -> bytes:
         """What a new watch is sent at once: the state, or the changes since its version."""
         text = query.get("resourceVersion", "")
-        version = parse_version(text)
+        try:
+            version = parse_version(text)
+        except ValueError as error:
+            raise unexplained(str(error)) from error
         send_initial = query.get("sendInitialEvents", "")
         if stream.with_initial_events(send_initial, text, version):
             lines = [
@@ -140,14 +150,12 @@ class _Stream:
     def with_initial_events(self, send_initial: str, text: str, version: int) -> bool:
         match = self._query.get("resourceVersionMatch", "")
         if send_initial and match != "NotOlderThan":
-            raise _watch_option_error(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting"
-                " resourceVersionMatch to NotOlderThan"
+            raise version_match_error(
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             )
         if match and not send_initial:
-            raise _watch_option_error(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch"
-                " unless sendInitialEvents is provided"
+            raise version_match_error(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             )
         if send_initial:
             return send_initial in ("1", "true")
@@ -201,24 +209,12 @@ class _Stream:
         return table
 
     def bookmark(self, version: int, *, initial_events_end: bool = False) -> bytes:
-        metadata: Json = {"resourceVersion": str(version), "creationTimestamp": None}
+        """An object with nothing but a version, in the form that the stream has."""
+        metadata: Json = {"resourceVersion": str(version)}
         if initial_events_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
-        obj: Json = {
-            "kind": self._kind.kind,
-            "apiVersion": self._kind.api_version,
-            "metadata": metadata,
-        }
-        if self._want.form == "table":
-            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-            obj |= {"columnDefinitions": None, "rows": None}
-        elif self._want.form == "metadata":
-            obj = partial_metadata(obj)
-        return b'{"type":"BOOKMARK","object":%s}\n' % msgspec.json.encode(obj)
+        obj, _ = conform(self._kind, {"metadata": metadata})
+        return self.line("BOOKMARK", Record(obj, version))
 
     def error(self, failure: Failure) -> bytes:
         return b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(status_of(failure))
-
-
-def _watch_option_error(text: str) -> Failure:
-    return Failure(422, f'ListOptions.meta.k8s.io "" is invalid: {text}')

@@ -6,30 +6,44 @@ synchronous, so a read-change-write can never be interleaved with another.
 
 from __future__ import annotations
 
+import msgspec
+
 from stowplan.apiserver import admission, defaulting, events, validation
 from stowplan.apiserver.apply import server_side_apply
+from stowplan.apiserver.conforming import Mismatch, conform
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Json, Record
-from stowplan.apiserver.kinds import EVENTS, EVENTS_V1
+from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, Kind
 from stowplan.apiserver.negotiation import decode_object, media_type
-from stowplan.apiserver.patches import APPLY_PATCH, apply_patch
+from stowplan.apiserver.options import WriteOptions
+from stowplan.apiserver.patches import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    apply_patch,
+)
 from stowplan.apiserver.paths import Target
 from stowplan.apiserver.statuses import (
     Cause,
     Failure,
     bad_request,
+    causes_of,
     conflict,
     invalid,
+    invalid_options,
     modified,
     not_found,
     storage_error,
+    unexplained,
 )
 from stowplan.apiserver.store import Store
+from stowplan.apiserver.strategic import go_text
 from stowplan.apiserver.strategies import (
     CREATED_BY_PUT,
     VERSION_REQUIRED,
-    WriteOptions,
     count_generation,
+    formed,
     normalise,
     prepare_create,
     prepare_update,
@@ -51,7 +65,7 @@ class Writer:
         self._check_place(target, obj)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise unexplained("resourceVersion should not be set on objects to be created")
         obj = prepare_create(kind, obj)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._store.free_name(
@@ -80,16 +94,21 @@ class Writer:
             cause = Cause(
                 "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
             )
-            raise invalid(kind, target.name, [cause])
+            raise invalid(kind, target.name, [cause], by_resource=True)
         return self._replace(target, obj, current, options), False
 
     def patch(
         self, target: Target, content_type: str, body: bytes, options: WriteOptions
     ) -> Record:
+        if media_type(content_type) not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
+            raise Failure(415, "415: Unsupported Media Type", details={})
         current = self._store.require(target.kind, target.namespace, target.name)
         shown = events.view(target.kind, current)
         patched = apply_patch(content_type, shown.object, body, kind=target.kind)
-        obj = normalise(target.kind, patched, options)
+        try:
+            obj = formed(target.kind, patched, options)
+        except Mismatch as error:
+            raise _bad_patch(content_type, patched, body, error) from None
         self._check_place(target, obj)
         return self._replace(target, obj, current, options)
 
@@ -98,15 +117,15 @@ class Writer:
     ) -> tuple[Record, bool]:
         """Server-side apply; the flag says that it created the object."""
         if not manager:
-            raise Failure(
-                422,
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is'
-                " required for apply patch",
+            cause = Cause(
+                "fieldManager", "Required value: is required for apply patch", "FieldValueRequired"
             )
+            raise invalid_options("PatchOptions", cause)
         kind = target.kind
         applied = decode_object(body, kind, yaml_first=True)
         if not isinstance(applied.setdefault("metadata", {}), dict):
             raise bad_request(f"{kind.kind}: metadata must be an object")
+        _check_declared(kind, applied)
         self._check_place(target, applied)
         current = self._store.get(kind, target.namespace, target.name)
         if current is None and target.subresource:
@@ -168,6 +187,34 @@ class Writer:
                     f"the name of the object ({name}) does not match the name on the URL"
                     f" ({target.name})"
                 )
+
+
+def _check_declared(kind: Kind, applied: Json) -> None:
+    """An applied object is always strict: a field that does not exist has no owner."""
+    try:
+        _, unknown = conform(kind, applied)
+    except Mismatch as error:
+        raise bad_request(str(error)) from None
+    if unknown:
+        metadata = applied["metadata"]
+        place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        errors = [f".{path}: field not declared in schema" for path in unknown]
+        text = errors[0] if len(errors) == 1 else "errors:\n  " + "\n  ".join(errors)
+        raise unexplained(
+            f"failed to create typed patch object ({place}; {kind.group}/{kind.version},"
+            f" Kind={kind.kind}): {text}"
+        )
+
+
+def _bad_patch(content_type: str, patched: Json, body: bytes, error: Mismatch) -> Failure:
+    """A patch whose result is no such object; a strategic patch is shown, else the result."""
+    if media_type(content_type) == STRATEGIC_MERGE_PATCH:
+        shown = go_text(msgspec.json.decode(body))
+    else:
+        shown = msgspec.json.encode(patched).decode()
+    quoted = msgspec.json.encode(shown).decode()
+    cause = Cause("patch", f"Invalid value: {quoted}: {error}")
+    return Failure(422, f' "" is invalid: {cause.text}', details={"causes": causes_of([cause])})
 
 
 def is_apply(content_type: str) -> bool:

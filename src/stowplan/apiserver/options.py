@@ -1,0 +1,85 @@
+"""The options of writes and deletions, from the query and from a DeleteOptions body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stowplan.apiserver.conforming import Mismatch, conform_to
+from stowplan.apiserver.history import Json
+from stowplan.apiserver.negotiation import decode_body
+from stowplan.apiserver.statuses import Cause, bad_request, invalid_options
+
+TRUE = ("1", "true", "True", "t", "T", "TRUE")
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
+_OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """What a write asked for besides itself; `warnings` go back as Warning headers."""
+
+    dry_run: bool = False
+    field_validation: str = "Ignore"
+    warnings: list[str] = field(default_factory=list)
+
+
+def write_options(method: str, query: Mapping[str, str]) -> WriteOptions:
+    name = _OPTIONS_OF.get(method, "UpdateOptions")
+    validation = query.get("fieldValidation", "")
+    if validation not in _VALIDATIONS:
+        supported = ", ".join(f'"{value}"' for value in _VALIDATIONS)
+        text = f'Unsupported value: "{validation}": supported values: {supported}'
+        raise invalid_options(name, Cause("fieldValidation", text, "FieldValueNotSupported"))
+    return WriteOptions(_dry_run(name, query.get("dryRun", "")), validation or "Warn")
+
+
+def delete_options(content_type: str, body: bytes, query: Mapping[str, str]) -> Json:
+    """From the body or, as curl sends them, from the query. `dryRun` is true or absent."""
+    options: Json = {}
+    if body.strip():
+        options = decode_body(content_type, body, None)
+        kind = options.pop("kind", "DeleteOptions")
+        version = options.pop("apiVersion", "meta.k8s.io/v1")
+        if kind != "DeleteOptions":
+            raise bad_request(
+                f'no kind "{kind}" is registered for version "{version}" in scheme'
+                ' "pkg/runtime/scheme.go:111"'
+            )
+        try:
+            options = conform_to("DeleteOptions", options)
+        except Mismatch as error:
+            raise bad_request(str(error)) from None
+    else:
+        options = _from_query(query)
+    policy = options.get("propagationPolicy")
+    if policy is not None and policy not in _PROPAGATIONS:
+        supported = ", ".join(f'"{value}"' for value in (*_PROPAGATIONS, "nil"))
+        text = f'Unsupported value: "{policy}": supported values: {supported}'
+        cause = Cause("propagationPolicy", text, "FieldValueNotSupported")
+        raise invalid_options("DeleteOptions", cause)
+    for value in (*options.pop("dryRun", ()), query.get("dryRun", "")):
+        if _dry_run("DeleteOptions", value):
+            options["dryRun"] = True
+    return options
+
+
+def _from_query(query: Mapping[str, str]) -> Json:
+    options: Json = {}
+    grace = query.get("gracePeriodSeconds", "")
+    if grace:
+        try:
+            options["gracePeriodSeconds"] = int(grace)
+        except ValueError:
+            raise bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax') from None
+    if query.get("propagationPolicy"):
+        options["propagationPolicy"] = query["propagationPolicy"]
+    return options
+
+
+def _dry_run(options: str, value: str) -> bool:
+    if value not in ("", "All"):
+        text = f'Unsupported value: ["{value}"]: supported values: "All"'
+        raise invalid_options(options, Cause("dryRun", text, "FieldValueNotSupported"))
+    return value == "All"
