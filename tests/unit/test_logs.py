@@ -1,0 +1,278 @@
+"""Log lines as people and log collectors read them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stowplan.logs import V1, V2, V4, V5, LogFormat, configure, get_logger, kv
+
+HEADER = re.compile(r"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] (.*)", re.DOTALL)
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("stowplan")
+    handlers, levels = list(root.handlers), (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+def start(verbosity: int = 0, fmt: LogFormat = "text") -> io.StringIO:
+    root = logging.getLogger()
+    # pytest's own handlers step aside: they raise where ours must not.
+    root.handlers[:] = [h for h in root.handlers if not type(h).__module__.startswith("_pytest")]
+    stream = io.StringIO()
+    configure(verbosity, fmt, stream)
+    return stream
+
+
+def text_of(stream: io.StringIO) -> tuple[str, str]:
+    """(severity, what follows the header) of the only line."""
+    match = HEADER.fullmatch(stream.getvalue().removesuffix("\n"))
+    assert match is not None, stream.getvalue()
+    return match[1], match[2]
+
+
+def json_of(stream: io.StringIO) -> dict[str, Any]:
+    line: dict[str, Any] = json.loads(stream.getvalue())
+    return line
+
+
+log = get_logger("stowplan.test")
+
+
+def test_a_text_line_is_klogs() -> None:
+    stream = start()
+    log.info("Bound pod", extra=kv(pod="ns/a", node="n1", attempt=2, took=0.5, ok=True, why=None))
+    assert text_of(stream) == (
+        "I",
+        '"Bound pod" pod="ns/a" node="n1" attempt=2 took=0.5 ok=true why=null',
+    )
+
+
+def test_the_header_is_aligned_for_seven_digit_process_ids() -> None:
+    stream = start()
+    record = log.makeRecord(log.name, logging.INFO, "loop.py", 42, "Hello", (), None)
+    record.process = 12345
+    record.created = 1763172605.123456
+    log.handle(record)
+    assert re.match(r"I\d{4} \d\d:\d\d:05\.12345\d   12345 loop\.py:42\] ", stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("level", "letter"),
+    [
+        (V1, "I"),
+        (logging.INFO, "I"),
+        (logging.WARNING, "W"),
+        (logging.ERROR, "E"),
+        (logging.CRITICAL, "F"),
+    ],
+)
+def test_severity_letters(level: int, letter: str) -> None:
+    stream = start(verbosity=1)
+    log.log(level, "Hello")
+    assert text_of(stream) == (letter, '"Hello"')
+
+
+def test_values_are_quoted_and_several_lines_become_a_block() -> None:
+    stream = start()
+    log.info('Say "hi"', extra=kv(path="a\\b", tab="a\tb", many="one\ntwo", names=["a", "b"]))
+    assert text_of(stream)[1] == (
+        '"Say \\"hi\\"" path="a\\\\b" tab="a\\tb" many=<\n\tone\n\ttwo\n > names=["a","b"]'
+    )
+
+
+def test_verbosity_rules_which_lines_are_written() -> None:
+    stream = start(verbosity=2)
+    assert log.isEnabledFor(V2)
+    assert not log.isEnabledFor(V4)
+    log.log(V2, "Seen")
+    log.log(V4, "Not seen")
+    assert "Not seen" not in stream.getvalue()
+    assert text_of(stream)[1] == '"Seen"'
+
+
+def test_high_and_negative_verbosity_are_accepted() -> None:
+    start(verbosity=99)
+    assert log.isEnabledFor(logging.DEBUG)
+    start(verbosity=-1)
+    assert log.isEnabledFor(logging.INFO)
+
+
+def test_other_libraries_speak_from_warning_up() -> None:
+    stream = start(verbosity=5)
+    foreign = logging.getLogger("some.library")
+    foreign.info("Not seen")
+    foreign.warning("took %d s", 3)
+    assert text_of(stream) == ("W", '"took 3 s"')
+
+
+def test_a_users_plugin_obeys_the_verbosity() -> None:
+    stream = start(verbosity=5)
+    get_logger("my_plugin").log(V5, "Scored")
+    assert text_of(stream)[1] == '"Scored"'
+    assert get_logger("stowplan").name == "stowplan"
+
+
+def test_configure_replaces_only_its_own_handler() -> None:
+    first, foreign = start(), logging.NullHandler()
+    logging.getLogger().addHandler(foreign)
+    second = start()
+    log.info("Hello")
+    assert first.getvalue() == ""
+    assert text_of(second)[1] == '"Hello"'
+    assert foreign in logging.getLogger().handlers
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match='unknown log format \'xml\': use "text" or "json"'):
+        configure(0, "xml")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("level", "verbosity", "shown"),
+    [
+        (logging.WARNING, 3, False),
+        (logging.WARNING, 4, True),
+        (V4, 4, True),
+        (logging.ERROR, 0, True),
+    ],
+)
+def test_a_traceback_is_for_errors_and_for_the_curious(
+    level: int, verbosity: int, shown: bool
+) -> None:
+    stream = start(verbosity)
+    try:
+        raise ValueError("bad input")
+    except ValueError as error:
+        log.log(level, "Failed", exc_info=error, extra=kv(pod="ns/a"))
+    text = text_of(stream)[1]
+    assert text.startswith('"Failed" err="bad input" pod="ns/a"')
+    assert ("Traceback (most recent call last)" in text) is shown
+
+
+def test_an_error_given_as_a_value_comes_first_and_has_no_traceback() -> None:
+    stream = start(verbosity=5)
+    log.error("Failed", extra=kv(pod="ns/a", err=TimeoutError()))
+    assert text_of(stream) == ("E", '"Failed" err="TimeoutError" pod="ns/a"')
+
+
+def test_a_json_line_has_upstreams_fields() -> None:
+    stream = start(verbosity=2, fmt="json")
+    log.log(V2, "Bound pod", extra=kv(pod="ns/a", scores=[1, 2], msg="shadow"))
+    line = json_of(stream)
+    assert isinstance(line["ts"], float)
+    assert line["ts"] > 1.7e12
+    assert re.fullmatch(r"test_logs\.py:\d+", line.pop("caller"))
+    del line["ts"]
+    assert line == {
+        "v": 2,
+        "msg": "Bound pod",
+        "logger": "stowplan.test",
+        "pod": "ns/a",
+        "scores": [1, 2],
+        "msg_": "shadow",
+    }
+
+
+def test_a_json_error_has_err_and_stacktrace_but_no_v() -> None:
+    stream = start(fmt="json")
+    try:
+        raise KeyError("x")
+    except KeyError:
+        log.exception("Failed")
+    line = json_of(stream)
+    assert line["err"] == "'x'"
+    assert line["stacktrace"].startswith("Traceback (most recent call last)")
+    assert "v" not in line
+
+
+@pytest.mark.parametrize("fmt", ["text", "json"])
+def test_odd_values_never_raise_and_never_lose_the_line(
+    fmt: LogFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = start(fmt=fmt)
+    cycle: list[object] = []
+    cycle.append(cycle)
+    odd: dict[str, object] = {
+        "broken": Broken(),
+        "inside": [Broken(), {"k": Broken()}],
+        "surrogate": "\ud800",
+        "nul": "a\x00b",
+        "cycle": cycle,
+        "huge": 10**400,
+        "nan": float("nan"),
+        "bytes": b"\xff",
+        "keys": {(1, 2): 3, None: 4},
+        "type": int,
+        "a b=c": 1,
+        "err": Broken(),
+        "last": "seen",
+    }
+    log.info("Odd \ud800", extra=kv(**odd))
+    written = stream.getvalue()
+    assert written.count("\n") == 1
+    assert "seen" in written
+    assert "unprintable Broken" in written
+    written.encode()  # no lone surrogate may reach a stream
+    if fmt == "json":
+        line = json_of(stream)
+        assert line["last"] == "seen"
+        assert isinstance(line["ts"], float)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("fmt", ["text", "json"])
+def test_what_is_not_key_values_is_ignored(fmt: LogFormat) -> None:
+    stream = start(fmt=fmt)
+    log.info("Hello", extra={"kv": ["not", "a", "mapping"]})
+    assert "Hello" in stream.getvalue()
+    assert "mapping" not in stream.getvalue()
+
+
+def test_a_foreign_format_string_that_fails_is_still_written() -> None:
+    stream = start()
+    logging.getLogger("some.library").warning("%d items", "x")
+    assert text_of(stream)[1] == "\"%d items ('x',)\""
+
+
+def test_an_exception_that_cannot_be_looked_at_is_still_written() -> None:
+    class Hostile(Exception):
+        def __getattribute__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    stream = start()
+    log.error("Failed", exc_info=(Hostile, Hostile("why"), None))
+    assert text_of(stream)[1] == ('"Failed" err="why" stacktrace="<no traceback: RuntimeError>"')
+
+
+def test_a_closed_stream_is_survived(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = start()
+    stream.close()
+    log.info("Hello")
+    assert capsys.readouterr().err == ""
+
+
+def test_logs_go_to_stderr_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(0, "text")
+    log.info("Hello")
+    captured = capsys.readouterr()
+    assert '"Hello"' in captured.err
+    assert captured.out == ""
