@@ -8,6 +8,7 @@ under way.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.binding import Binder
@@ -27,10 +28,19 @@ _TICK_S = 1.0
 class SchedulingLoop:
     """Drives an engine on the event loop."""
 
-    def __init__(self, engine: Engine, binder: Binder, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        binder: Binder,
+        reporter: Reporter,
+        *,
+        on_outcome: Callable[[Placement | Failure], None] | None = None,
+    ) -> None:
+        """`on_outcome` is told of every attempt, before its binding begins; it must not raise."""
         self._engine = engine
         self._binder = binder
         self._reporter = reporter
+        self._on_outcome = on_outcome
         self._ready = asyncio.Event()
         self._bind_ended = asyncio.Event()
         self._binds: set[asyncio.Task[None]] = set()
@@ -78,6 +88,8 @@ class SchedulingLoop:
                 slice_end = clock.monotonic() + _SLICE_S
 
     def _take(self, outcome: Placement | Failure) -> None:
+        if self._on_outcome is not None:
+            self._on_outcome(outcome)
         if isinstance(outcome, Placement):
             name = f"bind {outcome.pod.key}"
             task = asyncio.create_task(self._binder.run(outcome), name=name)

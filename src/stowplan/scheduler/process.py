@@ -26,7 +26,7 @@ from stowplan.clock import Clock, SystemClock
 from stowplan.errors import StowplanError
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.binding import Binder
-from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.metrics import SchedulerMetrics
@@ -76,6 +76,7 @@ class SchedulerProcess:
         namespace: str = "",
         election: Election | None = None,
         clock: Clock | None = None,
+        on_outcome: Callable[[Placement | Failure], None] | None = None,
     ) -> None:
         self.engine = engine
         self._client = client
@@ -100,7 +101,9 @@ class SchedulerProcess:
         engine.lookup = self.pods.store.get
         self.recorder = EventRecorder(client, reporting_instance=identity, clock=self._clock)
         self.reporter = Reporter(client, self.recorder, self._clock, self.pods.store.get)
-        self.loop = SchedulingLoop(engine, Binder(engine, client, self.reporter), self.reporter)
+        self.loop = SchedulingLoop(
+            engine, Binder(engine, client, self.reporter), self.reporter, on_outcome=on_outcome
+        )
         self.elector: LeaderElector | None = None
         if election is not None:
             self.elector = LeaderElector(
