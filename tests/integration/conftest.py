@@ -1,0 +1,41 @@
+"""The parametrised API server of the integration suite."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane_fixtures import require_binaries
+from tests.embedded_fixtures import running_embedded_server
+from tests.integration.fault_proxy import FaultProxy
+from tests.integration.target import Target
+from tools.controlplane import ControlPlane
+from tools.controlplane.api_access import ApiAccess
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.e2e)])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+    """Every test of the suite runs on both servers."""
+    if request.param == "embedded":
+        with (
+            running_embedded_server(tmp_path) as server,
+            FaultProxy(server.url) as proxy,
+        ):
+            api = ApiAccess(server.url, ssl.create_default_context())
+            target = Target(api, proxy, tmp_path)
+            yield target
+            target.clean()
+        return
+    require_binaries("etcd", "kube-apiserver", "kubectl")
+    plane: ControlPlane = request.getfixturevalue("control_plane")
+    with FaultProxy(
+        plane.url, token=plane.admin_token, ca_file=str(plane.certificate_authority)
+    ) as proxy:
+        target = Target(plane.api, proxy, tmp_path)
+        try:
+            yield target
+        finally:
+            target.clean()

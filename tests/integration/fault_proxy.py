@@ -1,0 +1,210 @@
+"""A reverse proxy that lets a test spoil requests on their way to any API server.
+
+The scheduler under test talks plain HTTP to the proxy, the proxy talks to the embedded or the real
+API server; so the same bad day can be had on both. It runs in a thread of its own. A `Spoiler`
+sees every request and may delay it, answer it itself, or lose the answer of a request that was
+carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
+
+T = TypeVar("T")
+_PATIENCE_S = 30.0
+_HOP_HEADERS = {"transfer-encoding", "connection", "content-length", "content-encoding", "host"}
+
+
+@dataclass
+class Spoiler:
+    """What is to happen to the next `times` requests that match."""
+
+    method: str
+    path: str
+    times: int = 1
+    #: Answer with this status instead of forwarding.
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    #: Forward, then cut the connection instead of answering.
+    lose_answer: bool = False
+    #: Cut the connection without forwarding.
+    refuse: bool = False
+    delay_s: float = 0.0
+    #: Called (in the proxy's thread) before forwarding.
+    before: Callable[[str], None] | None = None
+    seen: int = 0
+
+    def matches(self, method: str, path: str) -> bool:
+        return (
+            self.seen < self.times
+            and method == self.method
+            and re.search(self.path, path) is not None
+        )
+
+
+class FaultProxy:
+    """Start with `with`; `url` is where the scheduler goes."""
+
+    def __init__(self, target: str, *, token: str = "", ca_file: str | None = None) -> None:
+        self._target = target
+        self._token = token
+        self._tls = ssl.create_default_context(cafile=ca_file) if ca_file else None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy")
+        self._spoilers: list[Spoiler] = []
+        self._watches: set[asyncio.Task[Any]] = set()
+        self._runner: web.ServerRunner | None = None
+        self._session: ClientSession | None = None
+        self._port = 0
+        #: (method, path) of everything that came through.
+        self.requests: list[tuple[str, str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def spoil(self, spoiler: Spoiler) -> Spoiler:
+        self._spoilers.append(spoiler)
+        return spoiler
+
+    def clear(self) -> None:
+        self._spoilers.clear()
+
+    def cut_watches(self) -> None:
+        """End every open watch stream."""
+
+        async def cut() -> None:
+            for task in list(self._watches):
+                task.cancel()
+
+        self._run(cut())
+
+    def close_port(self) -> None:
+        """The API server goes away: connections are refused."""
+        self._run(self._close())
+
+    def open_port(self) -> None:
+        self._run(self._listen())
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        self._run(self._listen())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_PATIENCE_S)
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+
+    async def _listen(self) -> None:
+        connector = TCPConnector(ssl=self._tls if self._tls is not None else True, limit=0)
+        self._session = ClientSession(
+            connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
+        )
+        self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+
+    async def _close(self) -> None:
+        for task in list(self._watches):
+            task.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests.append((request.method, request.path_qs))
+        body = await request.read()
+        spoiler = next((s for s in self._spoilers if s.matches(request.method, request.path)), None)
+        if spoiler is not None:
+            spoiler.seen += 1
+            if spoiler.before is not None:
+                before = spoiler.before
+                await asyncio.get_running_loop().run_in_executor(None, before, request.path)
+            if spoiler.delay_s:
+                await asyncio.sleep(spoiler.delay_s)
+            if spoiler.status:
+                return _status(spoiler.status, spoiler.headers)
+            if spoiler.refuse:
+                return _cut(request)
+        if "watch=" in request.query_string:
+            return await self._stream(request)
+        answer = await self._forward(request, body)
+        if spoiler is not None and spoiler.lose_answer:
+            return _cut(request)
+        return answer
+
+    async def _forward(self, request: web.BaseRequest, body: bytes) -> web.Response:
+        assert self._session is not None
+        async with self._session.request(
+            request.method,
+            self._target + request.path_qs,
+            data=body,
+            headers=self._headers(request),
+        ) as answer:
+            headers = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_HEADERS}
+            if "Content-Encoding" in answer.headers:
+                headers["Content-Encoding"] = answer.headers["Content-Encoding"]
+            return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+
+    async def _stream(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert self._session is not None
+        task = asyncio.current_task()
+        assert task is not None
+        async with self._session.get(
+            self._target + request.path_qs, headers=self._headers(request)
+        ) as answer:
+            response = web.StreamResponse(status=answer.status)
+            response.content_type = "application/json"
+            await response.prepare(request)
+            self._watches.add(task)
+            try:
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+            finally:
+                self._watches.discard(task)
+            return response
+
+    def _headers(self, request: web.BaseRequest) -> dict[str, str]:
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS}
+        headers["Accept-Encoding"] = "identity"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+
+def _status(code: int, headers: dict[str, str]) -> web.Response:
+    return web.json_response(
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "message": f"spoiled with {code}",
+            "reason": {404: "NotFound", 409: "Conflict", 410: "Expired"}.get(code, ""),
+            "code": code,
+        },
+        status=code,
+        headers=headers,
+    )
+
+
+def _cut(request: web.BaseRequest) -> web.Response:
+    transport = request.transport
+    if transport is not None:
+        transport.abort()
+    return web.Response()

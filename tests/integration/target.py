@@ -1,0 +1,214 @@
+"""One API server, embedded or real, as the integration suite sees it: plain requests and waiting.
+
+Objects are made and looked at with a client other than the product's own, so that the suite
+cannot pass by agreeing with itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.integration.fault_proxy import FaultProxy
+from tools.controlplane.api_access import ApiAccess, ApiError
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+NAMESPACE = "default"
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_PATIENCE_S = 30.0
+
+
+def wait_for(what: str, look: Callable[[], T | None], timeout_s: float = _PATIENCE_S) -> T:
+    """The first answer that is neither None nor False."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = look()
+        if answer is not None and answer is not False:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout_s:g} s in vain for: {what}")
+        time.sleep(0.05)
+
+
+class Scheduler:
+    """A `stowplan run` process and its log."""
+
+    def __init__(self, log: Path, arguments: list[str]) -> None:
+        self.log_file = log
+        with log.open("w") as stream:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "stowplan", "run", *arguments],
+                stdout=stream,
+                stderr=stream,
+            )
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def wait_until_scheduling(self) -> None:
+        wait_for(
+            f"the scheduler to start; its log:\n{self.log}", lambda: '"Scheduling"' in self.log
+        )
+
+    def wait_for_exit(self, timeout_s: float = _PATIENCE_S) -> int:
+        return self.process.wait(timeout_s)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Target:
+    """An API server with a proxy in front of it for the schedulers under test."""
+
+    def __init__(self, api: ApiAccess, proxy: FaultProxy, directory: Path) -> None:
+        self.api = api
+        self.proxy = proxy
+        self._directory = directory
+        self._schedulers: list[Scheduler] = []
+
+    # Schedulers
+
+    def kubeconfig(self, server: str = "") -> Path:
+        path = self._directory / f"kubeconfig-{len(list(self._directory.iterdir()))}"
+        path.write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: test\n"
+            f"clusters: [{{name: test, cluster: {{server: '{server or self.proxy.url}'}}}}]\n"
+            "users: [{name: test, user: {}}]\n"
+            "contexts: [{name: test, context: {cluster: test, user: test}}]\n"
+        )
+        return path
+
+    def start(self, *arguments: str, leader_elect: bool = False) -> Scheduler:
+        scheduler = Scheduler(
+            self._directory / f"scheduler-{len(self._schedulers)}.log",
+            [
+                "--kubeconfig",
+                str(self.kubeconfig()),
+                "--port=0",
+                "-v=4",
+                f"--leader-elect={str(leader_elect).lower()}",
+                *arguments,
+            ],
+        )
+        self._schedulers.append(scheduler)
+        return scheduler
+
+    def config_file(self, text: str) -> Path:
+        path = self._directory / f"config-{len(list(self._directory.iterdir()))}.yaml"
+        path.write_text(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + text
+        )
+        return path
+
+    # Objects
+
+    def create_nodes(self, *names: str, cpu: str = "4", pods: int = 110, **spec: Any) -> None:
+        offers = {"cpu": cpu, "memory": "16Gi", "pods": str(pods)}
+        for name in names:
+            self.api.create(
+                "/api/v1/nodes",
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": name},
+                    "spec": spec,
+                    "status": {"capacity": offers, "allocatable": offers},
+                },
+            )
+
+    def create_pods(self, *names: str, cpu: str = "100m", **spec: Any) -> None:
+        for name in names:
+            container = {
+                "name": "main",
+                "image": "example.test/main:1",
+                "resources": {"requests": {"cpu": cpu}},
+            }
+            self.api.create(
+                _PODS,
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": name},
+                    "spec": {"containers": [container], **spec},
+                },
+            )
+
+    def pod(self, name: str) -> Json:
+        return self.api.get(f"{_PODS}/{name}")
+
+    def pods(self) -> dict[str, Json]:
+        return {item["metadata"]["name"]: item for item in self.api.get(_PODS)["items"]}
+
+    def node_of(self, name: str) -> str:
+        node: str = self.pod(name)["spec"].get("nodeName", "")
+        return node
+
+    def delete_pod(self, name: str) -> None:
+        self.api.delete(f"{_PODS}/{name}", grace_seconds=0)
+
+    def bind(self, name: str, node: str) -> None:
+        self.api.bind(NAMESPACE, name, node)
+
+    def events_of(self, name: str, reason: str) -> list[Json]:
+        found = self.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
+        return [e for e in found if e["regarding"]["name"] == name and e["reason"] == reason]
+
+    # Waiting
+
+    def wait_bound(self, *names: str, timeout_s: float = _PATIENCE_S) -> dict[str, str]:
+        """Node names of these pods, once all have one."""
+
+        def look() -> dict[str, str] | None:
+            pods = self.pods()
+            nodes = {name: pods[name]["spec"].get("nodeName", "") for name in names}
+            return nodes if all(nodes.values()) else None
+
+        return wait_for(f"{len(names)} pods to be bound", look, timeout_s)
+
+    def wait_condition(self, name: str, status: str) -> Json:
+        def look() -> Json | None:
+            conditions = self.pod(name).get("status", {}).get("conditions", [])
+            return next(
+                (c for c in conditions if c["type"] == "PodScheduled" and c["status"] == status),
+                None,
+            )
+
+        return wait_for(f"{name} to have PodScheduled={status}", look)
+
+    def wait_event(self, name: str, reason: str) -> Json:
+        return wait_for(
+            f"an event {reason} of {name}", lambda: next(iter(self.events_of(name, reason)), None)
+        )
+
+    # The end
+
+    def clean(self) -> None:
+        """Stop the schedulers and remove what the test made."""
+        for scheduler in self._schedulers:
+            if scheduler.process.poll() is None:
+                scheduler.kill()
+        for name in self.pods():
+            self._forget(f"{_PODS}/{name}")
+        for node in self.api.get("/api/v1/nodes")["items"]:
+            self._forget(f"/api/v1/nodes/{node['metadata']['name']}")
+        for lease in self.api.get("/apis/coordination.k8s.io/v1/namespaces/default/leases")[
+            "items"
+        ]:
+            path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+            self._forget(f"{path}/{lease['metadata']['name']}")
+        wait_for("the pods to go", lambda: not self.pods())
+
+    def _forget(self, path: str) -> None:
+        try:
+            self.api.delete(path, grace_seconds=0)
+        except ApiError as problem:
+            if problem.status != 404:
+                raise
