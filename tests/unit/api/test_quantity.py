@@ -97,6 +97,8 @@ def test_the_kind_of_suffix_is_remembered() -> None:
     assert parse_quantity("1Ki").family is Family.BINARY
     assert parse_quantity("1e3").family is Family.EXPONENT
     assert parse_quantity("0.5Pi").family is Family.BINARY
+    # Less than one unit cannot be written with a binary suffix.
+    assert parse_quantity("0.0001Ki").family is Family.DECIMAL
 
 
 def test_only_binary_suffixes_are_capped_at_int64() -> None:
