@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from stowplan.api.labels import label_key_errors
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.cluster.requests import (
@@ -31,11 +32,12 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin, Reads
-from stowplan.framework.resource_spec import CPU_AND_MEMORY, ResourceSpec, check_weights
+from stowplan.framework.resource_spec import ResourceSpec, check_weights, with_defaults
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, ShapePoint, Strategy
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
+_ARGS_PATH = "pluginConfig[NodeResourcesFit].args"
 _TOO_MANY_PODS = "Too many pods"
 # Verdict bits: 0 the pod count, 1 "never fits", then one for each requested resource in order.
 _POD_COUNT_BIT = 1
@@ -55,14 +57,14 @@ class RequestedToCapacityRatio(_Config, frozen=True):
 
 class ScoringStrategy(_Config, frozen=True):
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
-    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+    resources: tuple[ResourceSpec, ...] | None = None
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
 
 
 class NodeResourcesFitArgs(_Config, frozen=True):
-    ignored_resources: tuple[str, ...] = ()
-    ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    ignored_resources: tuple[str, ...] | None = None
+    ignored_resource_groups: tuple[str, ...] | None = None
+    scoring_strategy: ScoringStrategy | None = None
 
 
 class NodeResourcesFit(Plugin):
@@ -76,9 +78,10 @@ class NodeResourcesFit(Plugin):
     ) -> None:
         super().__init__(args, handle)
         args = args or NodeResourcesFitArgs()
-        self._ignored = frozenset(args.ignored_resources)
-        self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._strategy = _make_strategy(args.scoring_strategy)
+        self._ignored = frozenset(args.ignored_resources or ())
+        self._ignored_groups = frozenset(args.ignored_resource_groups or ())
+        _check_ignored(args)
+        self._strategy = _make_strategy(args.scoring_strategy or ScoringStrategy())
 
     # Filter
 
@@ -223,12 +226,32 @@ def _offers(node: Node) -> dict[str, int]:
     return {**canonical(amounts), PODS: whole_units(amounts.get(PODS, 0))}
 
 
+def _check_ignored(args: NodeResourcesFitArgs) -> None:
+    for field, names in (
+        ("ignoredResources", args.ignored_resources),
+        ("ignoredResourceGroups", args.ignored_resource_groups),
+    ):
+        for index, name in enumerate(names or ()):
+            errors = label_key_errors(name)
+            if field == "ignoredResourceGroups" and "/" in name:
+                errors.insert(0, "resource group name can't contain '/'")
+            if errors:
+                raise ConfigError(
+                    f'Invalid value: "{name}": {"; ".join(errors)}',
+                    where=f"{_ARGS_PATH}.{field}[{index}]",
+                )
+
+
 def _make_strategy(config: ScoringStrategy) -> Strategy:
-    where = "pluginConfig[NodeResourcesFit].args.scoringStrategy"
-    check_weights(config.resources, where=where, highest=100)
-    shape: tuple[ShapePoint, ...] = ()
-    if config.type == "RequestedToCapacityRatio":
-        if config.requested_to_capacity_ratio is None:
-            raise ConfigError("Required value", where=f"{where}.requestedToCapacityRatio")
-        shape = config.requested_to_capacity_ratio.shape
-    return STRATEGIES[config.type](config.resources, shape)
+    where = f"{_ARGS_PATH}.scoringStrategy"
+    resources = with_defaults(config.resources)
+    check_weights(resources, where=f"{where}.resources", highest=100)
+    ratio = config.requested_to_capacity_ratio
+    if (config.type == "RequestedToCapacityRatio") != (ratio is not None):
+        raise ConfigError(
+            "Forbidden: must be nil when type is not RequestedToCapacityRatio"
+            if ratio is not None
+            else "Required value: must be specified when type is RequestedToCapacityRatio",
+            where=f"{where}.requestedToCapacityRatio",
+        )
+    return STRATEGIES[config.type](resources, ratio.shape if ratio is not None else ())

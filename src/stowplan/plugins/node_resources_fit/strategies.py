@@ -156,16 +156,15 @@ def _check_shape(shape: tuple[ShapePoint, ...]) -> None:
         where = f"{_SHAPE_PATH}[{index}]"
         if not 0 <= point.utilization <= 100:
             raise ConfigError(
-                f"Invalid value: {point.utilization}: not in valid range [0-100]",
+                f"Invalid value: {point.utilization}: not in valid range [0, 100]",
                 where=f"{where}.utilization",
             )
         if not 0 <= point.score <= 10:
             raise ConfigError(
-                f"Invalid value: {point.score}: not in valid range [0-10]", where=f"{where}.score"
+                f"Invalid value: {point.score}: not in valid range [0, 10]", where=f"{where}.score"
             )
         if index and point.utilization <= shape[index - 1].utilization:
             raise ConfigError(
-                f"Invalid value: {point.utilization}: utilization values must be sorted in "
-                "increasing order",
+                f"Invalid value: {point.utilization}: values must be sorted in increasing order",
                 where=f"{where}.utilization",
             )
