@@ -25,11 +25,11 @@ _PATIENCE_S = 30.0
 
 
 def wait_for(what: str, look: Callable[[], T | None], timeout_s: float = _PATIENCE_S) -> T:
-    """The first answer that is neither None nor False."""
+    """The first answer that is true."""
     deadline = time.monotonic() + timeout_s
     while True:
         answer = look()
-        if answer is not None and answer is not False:
+        if answer:
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout_s:g} s in vain for: {what}")

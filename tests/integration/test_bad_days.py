@@ -1,0 +1,283 @@
+"""The scheduler as a process, on both API servers: bad days.
+
+Whatever happens, every pod ends bound exactly once or queued again, and no node gets more than it
+can hold. The auditor only reads the API.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tests.integration.fault_proxy import Spoiler
+from tests.integration.target import Scheduler, Target, wait_for
+
+BINDING = r"/binding$"
+
+
+def audit(target: Target, *, pods_per_node: int) -> None:
+    """No node holds more pods than it may."""
+    nodes = Counter(pod["spec"].get("nodeName", "") for pod in target.pods().values())
+    nodes.pop("", None)
+    assert max(nodes.values()) <= pods_per_node, nodes
+
+
+def binding_requests(target: Target, pod: str) -> int:
+    path = f"/api/v1/namespaces/default/pods/{pod}/binding"
+    return sum(request == ("POST", path) for request in target.proxy.requests)
+
+
+# The process
+
+
+def test_kill_9_in_the_middle_of_binds_and_restart(target: Target) -> None:
+    target.create_nodes(*(f"n{i}" for i in range(6)), pods=10)
+    names = [f"p{i}" for i in range(60)]
+    target.create_pods(*names)
+    target.proxy.spoil(Spoiler("POST", BINDING, times=1000, delay_s=0.3))
+    first = target.start()
+    wait_for(
+        "some binds", lambda: sum(1 for p in target.pods().values() if p["spec"].get("nodeName"))
+    )
+    first.kill()
+    target.proxy.clear()
+
+    target.start()
+
+    target.wait_bound(*names)
+    audit(target, pods_per_node=10)
+
+
+def test_the_second_replica_takes_over_when_the_leader_is_killed(target: Target) -> None:
+    target.create_nodes("n1", "n2", pods=10)
+    flags = (
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+        "--leader-elect-resource-namespace=default",
+        "--leader-elect-resource-name=it",
+    )
+    leader = target.start(*flags, leader_elect=True)
+    leader.wait_until_scheduling()
+    standby = target.start(*flags, leader_elect=True)
+    names = [f"p{i}" for i in range(20)]
+    target.create_pods(*names[:10])
+    target.wait_bound(*names[:10])
+    assert '"Scheduling"' not in standby.log, "only the leader schedules"
+
+    leader.kill()
+    target.create_pods(*names[10:])
+
+    target.wait_bound(*names)
+    audit(target, pods_per_node=10)
+    lease = target.api.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/it")
+    assert lease["spec"]["leaseTransitions"] == 1
+
+
+def test_a_leader_that_ends_gives_the_lease_up(target: Target) -> None:
+    flags = ("--leader-elect-resource-namespace=default", "--leader-elect-resource-name=it")
+    leader = target.start(*flags, leader_elect=True)
+    leader.wait_until_scheduling()
+    leader.process.send_signal(signal.SIGTERM)
+    assert leader.wait_for_exit() == 0
+    lease = target.api.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/it")
+    assert lease["spec"].get("holderIdentity", "") == ""
+
+
+def test_a_leader_that_cannot_renew_ends_with_1(target: Target) -> None:
+    leader = target.start(
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+        "--leader-elect-resource-namespace=default",
+        "--leader-elect-resource-name=it",
+        leader_elect=True,
+    )
+    leader.wait_until_scheduling()
+    target.proxy.spoil(Spoiler("PUT", r"/leases/it$", times=1000, status=500))
+    assert leader.wait_for_exit() == 1
+    assert "the lease default/it could not be renewed" in leader.log
+    assert "Traceback" not in leader.log
+
+
+def test_sigterm_lets_binds_finish(target: Target) -> None:
+    target.create_nodes("n1")
+    target.proxy.spoil(Spoiler("POST", BINDING, delay_s=1.0))
+    scheduler = target.start()
+    target.create_pods("a")
+    wait_for("the bind to be under way", lambda: binding_requests(target, "a"))
+    scheduler.process.send_signal(signal.SIGTERM)
+    assert scheduler.wait_for_exit() == 0
+    assert target.node_of("a") == "n1"
+    assert target.events_of("a", "Scheduled"), "its event is written before the process ends"
+
+
+# The API server
+
+
+def test_an_api_server_that_is_away_is_waited_for(target: Target) -> None:
+    target.create_nodes("n1")
+    target.create_pods("a")
+    target.proxy.close_port()
+    scheduler = target.start()
+    wait_for("the complaint", lambda: "cannot be reached" in scheduler.log or "W1" in scheduler.log)
+    time.sleep(1.5)
+    complaints = [line for line in scheduler.log.splitlines() if line.startswith(("W", "E"))]
+    assert len(complaints) <= 4, "said once for each connection that is wanted"
+    target.proxy.open_port()
+    assert target.wait_bound("a") == {"a": "n1"}
+
+
+def test_an_api_server_that_comes_and_goes_loses_nothing(target: Target) -> None:
+    target.create_nodes("n1", "n2", pods=50)
+    scheduler = target.start()
+    scheduler.wait_until_scheduling()
+    names = [f"p{i}" for i in range(30)]
+    for start in range(0, 30, 10):
+        target.proxy.close_port()
+        target.create_pods(*names[start : start + 10])
+        target.proxy.open_port()
+        target.wait_bound(*names[: start + 10])
+    assert scheduler.process.poll() is None
+
+
+def test_cut_watches_and_expired_versions_lead_to_a_new_list(target: Target) -> None:
+    target.create_nodes("n1", pods=2)
+    scheduler = target.start()
+    scheduler.wait_until_scheduling()
+    target.create_pods("a", "b")
+    target.wait_bound("a", "b")
+    # While nobody watches, one pod goes and two come; then the old version is too old to resume.
+    target.proxy.spoil(Spoiler("GET", r"^/api/v1/(pods|nodes)$", times=2, status=410))
+    target.proxy.cut_watches()
+    target.delete_pod("a")
+    target.create_pods("c", "d")
+
+    wait_for("one of the two to get the free place", lambda: _bound(target, "c", "d") == 1)
+    audit(target, pods_per_node=2)
+
+
+def _bound(target: Target, *names: str) -> int:
+    return sum(1 for name in names if target.node_of(name))
+
+
+# A binding request
+
+
+@pytest.mark.parametrize(
+    "spoiler",
+    [
+        Spoiler("POST", BINDING, status=409),
+        Spoiler("POST", BINDING, status=429, headers={"Retry-After": "1"}),
+        Spoiler("POST", BINDING, status=500),
+        Spoiler("POST", BINDING, status=503, times=3),
+        Spoiler("POST", BINDING, refuse=True),
+        Spoiler("POST", BINDING, lose_answer=True),
+        Spoiler("POST", BINDING, status=404),
+    ],
+    ids=["409", "429", "500", "503x3", "reset", "done-but-no-answer", "404"],
+)
+def test_a_bad_answer_to_a_binding(target: Target, spoiler: Spoiler) -> None:
+    spoiler.seen = 0
+    target.create_nodes("n1", "n2", pods=2)
+    target.proxy.spoil(spoiler)
+    target.start()
+    target.create_pods("a")
+
+    target.wait_bound("a")
+
+    target.create_pods("b", "c", "d")
+    target.wait_bound("b", "c", "d")
+    audit(target, pods_per_node=2)
+    if spoiler.lose_answer:
+        assert binding_requests(target, "a") == 1, "looked up before trying again"
+
+
+def test_somebody_else_binds_the_pod_first(target: Target) -> None:
+    target.create_nodes("n1", "n2", pods=1)
+    target.create_nodes("n3", pods=1, unschedulable=True)
+    target.proxy.spoil(Spoiler("POST", BINDING, before=lambda _: target.bind("a", "n3")))
+    target.start()
+    target.create_pods("a")
+    assert target.wait_bound("a") == {"a": "n3"}
+    # The place that was set aside for it is free again.
+    target.create_pods("b", "c")
+    assert sorted(target.wait_bound("b", "c").values()) == ["n1", "n2"]
+
+
+def test_a_pod_deleted_while_it_is_bound(target: Target) -> None:
+    target.create_nodes("n1", pods=1)
+    target.proxy.spoil(Spoiler("POST", BINDING, before=lambda _: target.delete_pod("a")))
+    target.start()
+    target.create_pods("a")
+    wait_for("the pod to go", lambda: "a" not in target.pods())
+    target.create_pods("b")
+    assert target.wait_bound("b") == {"b": "n1"}
+
+
+def test_a_namesake_takes_the_place_of_a_pod_that_is_being_bound(target: Target) -> None:
+    """The binding carries the UID: the new pod is not bound by the old one's request."""
+
+    def replace(_: str) -> None:
+        target.delete_pod("a")
+        target.create_pods("a", cpu="200m")
+
+    target.create_nodes("n1", pods=1)
+    target.proxy.spoil(Spoiler("POST", BINDING, before=replace))
+    target.start()
+    target.create_pods("a")
+    wait_for("a second binding", lambda: binding_requests(target, "a") >= 2)
+    target.wait_bound("a")
+    container = target.pod("a")["spec"]["containers"][0]
+    assert container["resources"]["requests"]["cpu"] == "200m"
+
+
+def test_a_node_deleted_under_a_pod_that_is_being_bound(target: Target) -> None:
+    def remove(_: str) -> None:
+        target.api.delete("/api/v1/nodes/n1")
+
+    target.create_nodes("n1")
+    target.proxy.spoil(Spoiler("POST", BINDING, before=remove))
+    scheduler = target.start()
+    target.create_pods("a")
+    target.wait_bound("a")
+    target.create_nodes("n2")
+    target.create_pods("b")
+    assert target.wait_bound("b") == {"b": "n2"}
+    assert scheduler.process.poll() is None
+
+
+# Mistakes of the user
+
+
+def ended(scheduler: Scheduler) -> tuple[int, str]:
+    code = scheduler.wait_for_exit()
+    assert "Traceback" not in scheduler.log
+    return code, scheduler.log
+
+
+def test_a_wrong_configuration_ends_with_2_and_names_the_field(target: Target) -> None:
+    config = target.config_file(
+        "profiles: [{schedulerName: a, plugins: {filter: {enabeld: []}}}]\n"
+    )
+    code, log = ended(target.start("--config", str(config)))
+    assert code == 2
+    assert f"{config}: " in log
+    assert "profiles[0].plugins.filter.enabeld" in log
+
+
+def test_a_missing_kubeconfig_ends_with_2(target: Target) -> None:
+    code, log = ended(target.start("--kubeconfig", "/does/not/exist"))
+    assert code == 2
+    assert "/does/not/exist" in log
+
+
+def test_refused_credentials_end_with_1(target: Target) -> None:
+    target.proxy.spoil(Spoiler("GET", ".", times=1000, status=401))
+    target.proxy.spoil(Spoiler("POST", ".", times=1000, status=401))
+    code, log = ended(target.start())
+    assert code == 1
+    assert len([line for line in log.splitlines() if line.startswith("Error: ")]) == 1
