@@ -1,0 +1,135 @@
+"""A whole scheduler as a process: engine, API client, HTTP face and signals.
+
+`stowplan run` and the library's `stowplan.run` both end here. Nothing below this knows of signals
+or ports; nothing above knows how a scheduler is put together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import uuid
+from dataclasses import dataclass
+
+from stowplan import __version__
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.config.load import to_object
+from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.errors import Forbidden
+from stowplan.framework.registry import Registry
+from stowplan.logs import get_logger, kv
+from stowplan.scheduler.access import missing_rights
+from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.process import Election, SchedulerProcess
+from stowplan.server.http import HttpServer
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What a scheduler is to serve, and how."""
+
+    config: KubeSchedulerConfiguration
+    #: None: the one that the configuration names, else where kubectl looks.
+    kubeconfig: str | None = None
+    context: str | None = None
+    #: "" means all namespaces.
+    namespace: str = ""
+    bind_address: str = "127.0.0.1"
+    #: Of health and metrics; 0 turns them off.
+    port: int = 0
+    #: The configuration's file, for messages.
+    where: str = ""
+    #: None: the in-tree plugins and those of installed distributions.
+    registry: Registry | None = None
+
+
+def run_until_signal(options: ServeOptions) -> None:
+    """Serve on uvloop where it is installed, until SIGTERM or Ctrl-C."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(serve(options))
+    else:
+        uvloop.run(serve(options))
+
+
+async def serve(options: ServeOptions) -> None:
+    """Run until a signal; errors go to the command line."""
+    config = options.config
+    engine = build_engine(config, registry=options.registry, where=options.where)
+    cluster = load_cluster_config(
+        kubeconfig=options.kubeconfig or config.client_connection.kubeconfig or None,
+        context=options.context,
+    )
+    host = socket.gethostname()
+    lease = config.leader_election
+    election = None
+    if lease.leader_elect:
+        election = Election(
+            name=lease.resource_name,
+            namespace=lease.resource_namespace,
+            identity=f"{host}_{uuid.uuid4()}",
+            lease_duration_s=lease.lease_duration,
+            renew_deadline_s=lease.renew_deadline,
+            retry_period_s=lease.retry_period,
+        )
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    log.info("Starting", extra=kv(version=__version__, server=cluster.server))
+    async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
+        await _check_rights(client, options)
+        process = SchedulerProcess(
+            engine,
+            client,
+            identity=f"{next(iter(engine.profiles))}-{host}",
+            namespace=options.namespace,
+            election=election,
+        )
+        server = HttpServer(
+            engine.metrics,
+            healthz={"leaderElection": lambda: None if process.is_alive() else "lease ran out"},
+            readyz={"sched-handler-sync": lambda: None if process.is_synced() else "not synced"},
+            configz=lambda: to_object(config),
+        )
+        if options.port:
+            await server.start(options.bind_address, options.port)
+        try:
+            await process.run(stop)
+        finally:
+            await server.stop()
+    log.info("Stopped")
+
+
+async def _check_rights(client: ApiClient, options: ServeOptions) -> None:
+    """Say in one go what the credentials lack, instead of failing request by request."""
+    election = options.config.leader_election
+    lease = (election.resource_namespace, election.resource_name) if election.leader_elect else None
+    missing = await missing_rights(client, namespace=options.namespace, lease=lease)
+    for right in missing:
+        if right.is_optional:
+            log.warning("A right is missing", extra=kv(right=str(right)))
+    needed = [str(right) for right in missing if not right.is_optional]
+    if needed:
+        raise Forbidden(
+            "the credentials may not: " + "; ".join(needed) + ". See deploy/scheduler for the "
+            "roles that stowplan needs"
+            + ("" if options.namespace else ", or serve one namespace with --namespace")
+        )
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """The first signal ends in good order, the second at once."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
