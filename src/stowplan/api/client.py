@@ -24,7 +24,7 @@ from stowplan.api.resources import Resource
 from stowplan.api.transport import JSON, Lane, Params, Transport
 from stowplan.api.watch import EventType, WatchEvent, WatchStream
 from stowplan.clock import Clock
-from stowplan.errors import Gone
+from stowplan.errors import ApiUnavailable, Gone
 from stowplan.logs import get_logger, kv
 
 __all__ = ["ApiClient", "Lane", "ListResult", "PatchKind"]
@@ -197,9 +197,12 @@ class ApiClient:
                     items.append(decode(raw))
                 except UNREADABLE:
                     undecodable.append(bytes(raw))
-            if not page.metadata.continue_token:
+            token = page.metadata.continue_token
+            if not token:
                 return ListResult(items, page.metadata.resource_version, tuple(undecodable))
-            params = {**params, "continue": page.metadata.continue_token}
+            if token == params.get("continue"):
+                raise ApiUnavailable(f"GET {path}: the list does not end: a page names itself next")
+            params = {**params, "continue": token}
 
     @asynccontextmanager
     async def open_watch(

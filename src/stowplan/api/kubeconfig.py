@@ -57,7 +57,7 @@ class ClusterConfig:
     namespace: str = "default"
     tls_server_name: str = ""
     insecure_skip_tls_verify: bool = False
-    proxy_url: str = ""
+    proxy_url: str = field(default="", repr=False)  # may hold a password
     disable_compression: bool = False
     source: str = ""
 
@@ -110,7 +110,7 @@ def in_cluster_config(base_path: str = SERVICE_ACCOUNT_PATH) -> ClusterConfig:
         ca_data=_read(base / "ca.crt", "in-cluster: ca.crt"),
         token_file=str(token_file),
         namespace=namespace or "default",
-        proxy_url=proxy_from_environment(server),
+        proxy_url=_proxy(server),
         source="in-cluster",
     )
 
@@ -195,7 +195,7 @@ def _resolve(
         "namespace": namespace,
         "tls_server_name": cluster.tls_server_name,
         "insecure_skip_tls_verify": cluster.insecure_skip_tls_verify,
-        "proxy_url": _proxy(cluster.proxy_url, cluster_at) or proxy_from_environment(server),
+        "proxy_url": _proxy(server, cluster.proxy_url, f"{cluster_at}.proxy-url"),
         "disable_compression": cluster.disable_compression,
         "impersonate": _impersonation(user, user_at),
         "source": source,
@@ -229,14 +229,14 @@ def _server(server: str, where: str, *, uses_tls: bool) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
 
 
-def _proxy(proxy_url: str, where: str) -> str:
-    if not proxy_url:
-        return ""
+def _proxy(server: str, configured: str = "", where: str = "") -> str:
+    """The proxy the cluster names, else the one the environment names; empty for none."""
+    proxy_url = configured or proxy_from_environment(server)
     scheme = urlsplit(proxy_url).scheme
-    if scheme not in _PROXY_SCHEMES:
+    if proxy_url and scheme not in _PROXY_SCHEMES:
         raise KubeconfigError(
-            f"unsupported scheme {scheme!r} in {proxy_url!r}, use http or https",
-            where=f"{where}.proxy-url",
+            f"unsupported scheme {scheme!r}, use an http or https proxy",
+            where=where if configured else "HTTPS_PROXY",
         )
     return proxy_url
 

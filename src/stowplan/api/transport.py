@@ -54,7 +54,8 @@ class Lane(StrEnum):
     LEASE = "lease"
 
 
-_CONNECTIONS = {Lane.READ: 16, Lane.WATCH: 0, Lane.STATUS: 32, Lane.EVENTS: 16, Lane.LEASE: 2}
+# Requests at a time; streams last, so they take no turn and there is no limit to them.
+_AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 16, Lane.LEASE: 2}
 
 
 class Transport:
@@ -73,7 +74,11 @@ class Transport:
         self._config = config
         self._server = config.server.rstrip("/")
         self._credentials = credentials_for(config, clock=clock)
-        self._connections = _CONNECTIONS | {Lane.BIND: bind_concurrency}
+        # Waiting for a turn is not part of a request's time, so it is not left to aiohttp's pool.
+        self._turns = {
+            lane: asyncio.Semaphore(limit)
+            for lane, limit in {**_AT_A_TIME, Lane.BIND: bind_concurrency}.items()
+        }
         self._sessions: dict[Lane, aiohttp.ClientSession] = {}
         self._closed = False
         self._headers = [("User-Agent", user_agent), ("Accept", JSON), *config.impersonate]
@@ -132,9 +137,12 @@ class Transport:
         while True:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
-                response = await self._send(lane, method, url, headers, credential, body, timeout)
-                async with response:
-                    answer = await response.read()
+                async with self._turns[lane]:
+                    response = await self._send(
+                        lane, method, url, headers, credential, body, timeout
+                    )
+                    async with response:
+                        answer = await response.read()
             except _NO_ANSWER as error:
                 raise self._unavailable(error, f"{method} {path}") from error
             if response.status < 300:
@@ -239,7 +247,7 @@ class Transport:
             encoding = "gzip" if self._wants_gzip and lane is Lane.READ else "identity"
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=self._connections[lane],
+                    limit=0,
                     keepalive_timeout=_KEEPALIVE_S,
                     socket_factory=_keepalive_socket,
                 ),
@@ -295,6 +303,8 @@ class Transport:
             problem = f"cannot connect: {reason}"
         elif isinstance(error, TimeoutError):
             problem = "cannot connect in time" if not_sent else "no answer in time"
+        elif isinstance(error, aiohttp.ClientPayloadError):
+            problem = "the answer broke off or is garbled"
         else:
             problem = " ".join(str(error).split()) or type(error).__name__
         return ApiUnavailable(

@@ -99,6 +99,16 @@ async def test_a_page_that_is_gone_restarts_the_list() -> None:
     assert result.resource_version == "9"
 
 
+async def test_a_list_that_never_ends() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return reply(pod_list(pod("a"), continue_token="again"))
+
+    async with scripted_server(handler) as server, ApiClient(server.config) as client:
+        with pytest.raises(ApiUnavailable, match="the list does not end"):
+            await client.list_all(PODS)
+    assert len(server.seen) == 2
+
+
 async def test_items_that_cannot_be_read_are_set_apart() -> None:
     async def handler(request: web.Request) -> web.Response:
         return reply(pod_list(pod("a"), pod("bad", spec=5), "text", None, version=3))
@@ -509,6 +519,20 @@ async def test_binds_in_flight_are_bounded() -> None:
         await asyncio.gather(*(client.bind("ns", f"p{i}", "u", "n") for i in range(40)))
     assert most == 4
     assert len(server.seen) == 40
+
+
+async def test_waiting_for_a_turn_is_not_a_timeout() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.1)
+        return reply(STATUS_OK)
+
+    async with (
+        scripted_server(handler) as server,
+        ApiClient(server.config, bind_concurrency=1) as client,
+    ):
+        binds = [client.bind("ns", f"p{i}", "u", "n", timeout_s=0.4) for i in range(8)]
+        await asyncio.gather(*binds)
+    assert len(server.seen) == 8
 
 
 async def test_the_rate_is_limited_for_each_lane_by_itself() -> None:

@@ -350,6 +350,16 @@ def test_proxy_from_the_environment(
     assert config.proxy_url == ("http://proxy:3128" if is_used else "")
 
 
+def test_a_proxy_of_the_environment_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://user:secret@proxy:1080")
+    path = write(tmp_path / "config", document())
+    with pytest.raises(KubeconfigError, match="HTTPS_PROXY: unsupported scheme 'socks5'") as caught:
+        load(path)
+    assert "secret" not in str(caught.value)
+
+
 # Mistakes
 
 EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "interactiveMode": "Never"}
