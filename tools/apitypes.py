@@ -4,8 +4,9 @@ Run it by hand when the Kubernetes version changes, with the Go module cache at 
 
     python -m tools.apitypes "$(go env GOMODCACHE)/k8s.io" v0.36.3
 
-One line a struct: its name, then `field:type` in Go's order. `!` after a field means that it is
-written even when empty (no omitempty), `?` that it is a pointer. Embedded structs are flattened.
+One line a struct: its name, then `field:type=number` in Go's order. `!` after a field means that
+it is written even when empty (no omitempty), `?` that it is a pointer. The number is protobuf's.
+Embedded structs are flattened: their fields have the number of the struct first, as in `2.7`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SOURCES = {
     "apps": "api@{version}/apps/v1/types.go",
     "batch": "api@{version}/batch/v1/types.go",
     "events": "api@{version}/events/v1/types.go",
+    "authorization": "api@{version}/authorization/v1/types.go",
 }
 ROOTS = {
     "core": "Binding ConfigMap Event Namespace Node PersistentVolume PersistentVolumeClaim Pod"
@@ -36,6 +38,7 @@ ROOTS = {
     "apps": "ReplicaSet StatefulSet Deployment DaemonSet",
     "batch": "Job",
     "events": "Event",
+    "authorization": "SelfSubjectAccessReview",
     "meta": "DeleteOptions",
 }
 ALIASES = {"corev1": "core", "apiv1": "core", "v1": "core", "metav1": "meta"}
@@ -50,7 +53,8 @@ PLAIN = {
     "[]byte": "bytes",
 }
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
-FIELD = re.compile(r"^\s*(?:\w+\s+)?(\S+)\s+`json:\"([^\"]*)\"")
+FIELD = re.compile(r"^\s*(?:\w+\s+)?(\S+)\s+`json:\"([^\"]*)\"(?:.*protobuf:\"\w+,(\d+))?")
+SHORTENED = re.compile(r"([^:]+):((?:map\[\])?(?:\[\])?)(.+)=([\d.]+)")
 SHAPE = re.compile(r"(\*?)((?:map\[[\w.]+\])?(?:\[\](?!byte))?)\*?(.+)")
 
 
@@ -82,11 +86,12 @@ def _fields(name: str, structs: dict[str, str], waiting: list[str]) -> list[str]
         match = FIELD.match(line)
         if match is None or line.strip().startswith("//"):
             continue
-        go_type, tag = match.groups()
+        go_type, tag, number = match.groups()
         json_name, _, options = tag.partition(",")
         if options == "inline":
             if not go_type.endswith("TypeMeta"):
-                fields += _fields(_resolve(go_type, package, structs) or "", structs, waiting)
+                embedded = _fields(_resolve(go_type, package, structs) or "", structs, waiting)
+                fields += [field.replace("=", f"={number}.") for field in embedded]
             continue
         shape = SHAPE.fullmatch(go_type)
         assert shape is not None, line
@@ -99,7 +104,7 @@ def _fields(name: str, structs: dict[str, str], waiting: list[str]) -> list[str]
         if not mark and "omitempty" not in options:
             mark = "!"
         container = re.sub(r"map\[[\w.]+\]", "map[]", container)
-        fields.append(f"{json_name}{mark}:{container}{written}")
+        fields.append(f"{json_name}{mark}:{container}{written}={number}")
     return fields
 
 
@@ -121,9 +126,8 @@ def _short_names(found: dict[str, list[str]]) -> dict[str, str]:
 
 
 def _shorten(field: str, short: dict[str, str]) -> str:
-    head, _, go_type = field.partition(":")
-    container, element = re.fullmatch(r"((?:map\[\])?(?:\[\])?)(.+)", go_type).groups()  # type: ignore[union-attr]
-    return f"{head}:{container}{short.get(element, element)}"
+    head, container, element, number = SHORTENED.fullmatch(field).groups()  # type: ignore[union-attr]
+    return f"{head}:{container}{short.get(element, element)}={number}"
 
 
 if __name__ == "__main__":

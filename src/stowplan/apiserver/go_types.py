@@ -25,13 +25,16 @@ _CONTAINERS: dict[str, Container] = {
     "map[]": "map",
     "map[][]": "map of lists",
 }
-_FIELD = re.compile(r"(\w+)([!?]?):((?:map\[\])?(?:\[\])?)(\S+)")
+_FIELD = re.compile(r"(\w+)([!?]?):((?:map\[\])?(?:\[\])?)([^\s=]+)=([\d.]+)")
 _AMBIGUOUS = {("", "Event"): "core.Event", ("events.k8s.io", "Event"): "events.Event"}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct. `always`: written even when empty; `pointer`: a zero counts."""
+    """One field of a struct. `always`: written even when empty; `pointer`: a zero counts.
+
+    `numbers` is the way to it in protobuf: more than one where Go embeds the struct it is in.
+    """
 
     name: str
     type: str
@@ -39,6 +42,7 @@ class Field:
     pointer: bool
     always: bool
     is_struct: bool
+    numbers: tuple[int, ...]
 
     @property
     def go_type(self) -> str:
@@ -85,7 +89,7 @@ def _fields(words: list[str], names: set[str]) -> dict[str, Field]:
     for word in words:
         found = _FIELD.fullmatch(word)
         assert found is not None, word
-        name, mark, container, element = found.groups()
+        name, mark, container, element, numbers = found.groups()
         fields[name] = Field(
             name=name,
             type=element,
@@ -93,11 +97,16 @@ def _fields(words: list[str], names: set[str]) -> dict[str, Field]:
             pointer=mark == "?",
             always=mark == "!",
             is_struct=element in names,
+            numbers=tuple(map(int, numbers.split("."))),
         )
     return fields
 
 
 def struct_of(kind: Kind) -> Struct | None:
-    """None for kinds that are only posted and not decoded, such as access reviews."""
-    name = _AMBIGUOUS.get((kind.group, kind.kind), kind.kind)
-    return structs().get(name)
+    """None for kinds that the table does not have."""
+    return struct_named(kind.group, kind.kind)
+
+
+def struct_named(group: str, kind: str) -> Struct | None:
+    """The struct of a kind that need not be served, such as Eviction or DeleteOptions."""
+    return structs().get(_AMBIGUOUS.get((group, kind), kind))

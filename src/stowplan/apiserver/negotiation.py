@@ -1,7 +1,8 @@
 """Content negotiation: which form the client wants, and what the body it sent means.
 
-Only JSON and YAML are spoken. A client that prefers protobuf or CBOR gets JSON when its Accept
-list allows it; one that insists gets a 406, and a 415 for such a body.
+JSON and YAML are spoken; protobuf is understood, because Go clients send it, but not written. A
+client that prefers protobuf or CBOR gets JSON when its Accept list allows it; one that insists
+gets a 406.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import msgspec
 import yaml
 
 from stowplan.apiserver.kinds import Kind
+from stowplan.apiserver.protobuf import MEDIA_TYPE as PROTOBUF
+from stowplan.apiserver.protobuf import decode_protobuf
 from stowplan.apiserver.statuses import Failure, bad_request
 
 Form = Literal["object", "table", "metadata"]
@@ -85,11 +88,13 @@ def media_type(content_type: str) -> str:
 def decode_body(content_type: str, body: bytes, kind: Kind | None) -> dict[str, Any]:
     """The object in a request body; 400 or 415 in upstream's words when there is none."""
     media = media_type(content_type) or JSON
+    if media == PROTOBUF:
+        return decode_protobuf(body)
     if media not in (JSON, YAML):
         raise Failure(
             415,
             "the body of the request was in an unknown format - accepted media types include:"
-            f" {SPOKEN}",
+            f" {SPOKEN}, {PROTOBUF}",
         )
     return decode_object(body, kind, yaml_first=media == YAML)
 
