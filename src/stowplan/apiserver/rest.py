@@ -44,7 +44,7 @@ class Rest:
         query = request.query
         want = wanted(request.headers.get("Accept", ""))
         method = request.method
-        if method in ("GET", "HEAD"):
+        if method == "GET":
             return await self._read(request, target, query, want)
         body = await request.read()
         content_type = request.headers.get("Content-Type", "")

@@ -1,53 +1,90 @@
-"""Validation: junk is refused with the causes that kube-apiserver gives, 422 Invalid."""
+"""Validation: junk is refused with the causes that kube-apiserver gives, as 422 Invalid.
+
+What is common to all objects is here; `pod_validation`, `placement_validation` and
+`kind_validation` know the kinds. Runs last: objects are conformed, defaulted and admitted.
+"""
 
 from __future__ import annotations
 
-import re
-
+from stowplan.apiserver.field_errors import (
+    annotations_causes,
+    label_key_causes,
+    label_name,
+    labels_causes,
+    name_causes,
+    required,
+    subdomain_name,
+    wrong,
+)
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import PODS, Kind
+from stowplan.apiserver.kind_validation import (
+    CREATE_CAUSES,
+    UPDATE_CAUSES,
+    event_causes,
+    strict_event_causes,
+)
+from stowplan.apiserver.kinds import EVENTS, PODS, Kind
+from stowplan.apiserver.pod_validation import pod_causes, pod_status_causes, pod_update_causes
 from stowplan.apiserver.statuses import Cause, invalid
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_LABEL_NAMED = frozenset({"namespaces", "services"})
 
 
-def check_create(kind: Kind, obj: Json) -> None:
-    causes = _name_causes(kind, obj["metadata"])
+def check_create(kind: Kind, obj: Json, *, asked_as: Kind) -> None:
+    """`asked_as` is the kind of the request: an event of the newer group is checked strictly."""
+    causes = _metadata_causes(kind, obj["metadata"])
     if kind is PODS:
-        causes += _pod_causes(obj)
+        causes += pod_causes(obj)
+    elif kind is EVENTS:
+        causes += event_causes(obj)
+        causes += strict_event_causes(obj) if asked_as is not EVENTS else []
+    else:
+        check = CREATE_CAUSES.get(kind.plural)
+        causes += check(obj) if check is not None else []
     if causes:
         raise invalid(kind, obj["metadata"].get("name", ""), causes)
 
 
 def check_update(kind: Kind, obj: Json, old: Json, subresource: str) -> None:
-    pass
+    causes = _metadata_causes(kind, obj["metadata"])
+    if kind is EVENTS:
+        causes += event_causes(obj)
+    elif kind is PODS:
+        if subresource == "status":
+            causes += pod_status_causes(obj, old)
+        else:
+            causes += pod_update_causes(obj, old)
+    elif subresource != "status":
+        create, update = CREATE_CAUSES.get(kind.plural), UPDATE_CAUSES.get(kind.plural)
+        causes += create(obj) if create is not None else []
+        causes += update(obj, old) if update is not None else []
+    if causes:
+        raise invalid(kind, obj["metadata"]["name"], causes)
 
 
-def _name_causes(kind: Kind, metadata: Json) -> list[Cause]:
+def _metadata_causes(kind: Kind, metadata: Json) -> list[Cause]:
     name = metadata.get("name", "")
+    causes: list[Cause] = []
     if not name:
-        return [
-            Cause(
-                "metadata.name",
-                "Required value: name or generateName is required",
-                "FieldValueRequired",
-            )
-        ]
-    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        return [
-            Cause(
-                "metadata.name",
-                f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of lower'
-                " case alphanumeric characters, '-' or '.', and must start and end with an"
-                " alphanumeric character (e.g. 'example.com', regex used for validation is"
-                " '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-            )
-        ]
-    return []
-
-
-def _pod_causes(pod: Json) -> list[Cause]:
-    if not pod["spec"].get("containers"):
-        return [Cause("spec.containers", "Required value", "FieldValueRequired")]
-    return []
+        causes.append(required("metadata.name", "name or generateName is required"))
+    else:
+        check = label_name if kind.plural in _LABEL_NAMED else subdomain_name
+        causes += name_causes("metadata.name", name, check)
+    causes += labels_causes("metadata.labels", metadata.get("labels") or {})
+    causes += annotations_causes("metadata.annotations", metadata.get("annotations") or {})
+    for owner in metadata.get("ownerReferences") or ():
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner[field]:
+                detail = (
+                    "version must not be empty" if field == "apiVersion" else "must not be empty"
+                )
+                causes.append(wrong(f"metadata.ownerReferences.{field}", owner[field], detail))
+    for finalizer in metadata.get("finalizers") or ():
+        causes += label_key_causes("metadata.finalizers", finalizer)
+    if not kind.group:
+        for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+                detail = "name is neither a standard finalizer name nor is it fully qualified"
+                causes.append(wrong(f"metadata.finalizers[{index}]", finalizer, detail))
+    return causes

@@ -12,6 +12,7 @@ from stowplan.apiserver import admission, defaulting, events, validation
 from stowplan.apiserver.apply import server_side_apply
 from stowplan.apiserver.conforming import Mismatch, conform
 from stowplan.apiserver.deletion import Deleter
+from stowplan.apiserver.field_errors import wrong
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, Kind
 from stowplan.apiserver.negotiation import decode_object, media_type
@@ -75,7 +76,7 @@ class Writer:
             obj, kind = events.to_core(obj), EVENTS
         defaulting.on_create(kind, obj, self._store.clock.time())
         admission.admit_create(kind, obj, self._store, taint_new_nodes=self._taint_new_nodes)
-        validation.check_create(kind, obj)
+        validation.check_create(kind, obj, asked_as=target.kind)
         return self._store.create(kind, obj, dry_run=options.dry_run)
 
     def update(self, target: Target, sent: Json, options: WriteOptions) -> tuple[Record, bool]:
@@ -95,6 +96,7 @@ class Writer:
                 "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
             )
             raise invalid(kind, target.name, [cause], by_resource=True)
+        _check_uid(kind, obj["metadata"], current.object)
         return self._replace(target, obj, current, options), False
 
     def patch(
@@ -148,15 +150,7 @@ class Writer:
         if version and version != str(current.version):
             raise modified(kind, target.name)
         old = events.view(kind, current).object
-        uid, real_uid = metadata.get("uid", ""), old["metadata"]["uid"]
-        if uid and uid != real_uid:
-            raise conflict(
-                kind,
-                target.name,
-                storage_error(
-                    kind, old, f"UID in precondition: {uid}, UID in object meta: {real_uid}"
-                ),
-            )
+        _check_immutable(kind, metadata, old["metadata"])
         obj = prepare_update(kind, obj, old, target.subresource)
         if kind is EVENTS_V1:
             obj, old, kind = events.to_core(obj), current.object, EVENTS
@@ -178,8 +172,8 @@ class Writer:
                     "the namespace of the provided object does not match the namespace sent on"
                     " the request"
                 )
-        elif metadata.pop("namespace", ""):
-            raise bad_request("namespace should not be set on a cluster-scoped object")
+        else:
+            metadata.pop("namespace", None)
         if target.name:
             name = metadata.setdefault("name", target.name)
             if name != target.name:
@@ -187,6 +181,24 @@ class Writer:
                     f"the name of the object ({name}) does not match the name on the URL"
                     f" ({target.name})"
                 )
+
+
+def _check_uid(kind: Kind, metadata: Json, old: Json) -> None:
+    """The uid in a PUT is a precondition; in a patch it is a change, and not allowed."""
+    uid, real_uid = metadata.get("uid", ""), old["metadata"]["uid"]
+    if uid and uid != real_uid:
+        why = f"UID in precondition: {uid}, UID in object meta: {real_uid}"
+        raise conflict(kind, old["metadata"]["name"], storage_error(kind, old, why))
+
+
+def _check_immutable(kind: Kind, metadata: Json, old: Json) -> None:
+    causes = [
+        wrong(f"metadata.{field}", metadata[field], "field is immutable")
+        for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if field in metadata and metadata[field] != old.get(field)
+    ]
+    if causes:
+        raise invalid(kind, old["name"], causes)
 
 
 def _check_declared(kind: Kind, applied: Json) -> None:
