@@ -1,0 +1,244 @@
+"""Counts of pods by selector and row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from stowplan.api.labels import EVERYTHING, NOTHING, CompiledSelector, Requirement
+from stowplan.cluster.cache import ClusterCache
+from stowplan.cluster.counters import CounterKey, PodCounter, PodCounters
+from stowplan.testing import node, pod
+
+WEB = CompiledSelector((Requirement("app", "In", ("web",)),))
+
+
+def cluster(nodes: int = 3) -> ClusterCache:
+    cache = ClusterCache()
+    for index in range(nodes):
+        cache.set_node(node(f"n{index}"))
+    return cache
+
+
+def put(cache: ClusterCache, where: str, *uids: str, **kwargs: object) -> None:
+    for uid in uids:
+        cache.add_pod(pod(uid, uid=uid, node=where, **kwargs))  # type: ignore[arg-type]
+
+
+def ask(
+    cache: ClusterCache,
+    selector: CompiledSelector,
+    namespaces: Iterable[str] | None = ("default",),
+    *,
+    live: bool = False,
+) -> PodCounter:
+    names = None if namespaces is None else frozenset(namespaces)
+    return cache.table.counters.get(CounterKey(names, selector, live))
+
+
+def by_name(cache: ClusterCache, counter: PodCounter) -> dict[str, int]:
+    return {cache.table.names[row]: count for row, count in counter.counts.items()}
+
+
+def test_nothing_is_kept_before_somebody_asks() -> None:
+    cache = cluster()
+    put(cache, "n0", "a", labels={"app": "web"})
+    assert not cache.table.counters.is_active
+    assert by_name(cache, ask(cache, WEB)) == {"n0": 1}
+    assert cache.table.counters.is_active
+
+
+def test_counts_follow_pods() -> None:
+    cache = cluster()
+    counter = ask(cache, WEB)
+    assert (counter.counts, counter.total) == ({}, 0)
+    put(cache, "n0", "a", "b", labels={"app": "web"})
+    put(cache, "n1", "c", labels={"app": "web", "tier": "x"})
+    put(cache, "n1", "d", labels={"app": "db"})
+    put(cache, "n2", "e")
+    put(cache, "n0", "f", labels={"app": "web"}, namespace="other")
+    assert (by_name(cache, counter), counter.total) == ({"n0": 2, "n1": 1}, 3)
+    put(cache, "n1", "d", labels={"app": "web"})
+    put(cache, "n0", "a", labels={})
+    assert by_name(cache, counter) == {"n0": 1, "n1": 2}
+    for uid in "bcd":
+        cache.remove_pod(uid)
+    assert (counter.counts, counter.total) == ({}, 0)
+
+
+def test_assumed_pods_count_and_move() -> None:
+    cache = cluster()
+    counter = ask(cache, WEB)
+    cache.assume(pod("a", uid="a", labels={"app": "web"}), "n0")
+    assert by_name(cache, counter) == {"n0": 1}
+    put(cache, "n1", "a", labels={"app": "web"})
+    assert by_name(cache, counter) == {"n1": 1}
+
+
+def test_live_leaves_out_pods_that_are_being_deleted() -> None:
+    cache = cluster()
+    everyone, live = ask(cache, WEB), ask(cache, WEB, live=True)
+    put(cache, "n0", "a", "b", labels={"app": "web"})
+    put(cache, "n0", "b", labels={"app": "web"}, terminating=True)
+    assert (everyone.total, live.total) == (2, 1)
+    put(cache, "n0", "c", labels={"app": "web"}, terminating=True)
+    assert (everyone.total, live.total) == (3, 1)
+    cache.remove_pod("b")
+    assert (everyone.total, live.total) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("selector", "namespaces", "expected"),
+    [
+        pytest.param(EVERYTHING, ["default"], 3, id="empty-selector-counts-all"),
+        pytest.param(EVERYTHING, None, 4, id="all-namespaces"),
+        pytest.param(NOTHING, None, 0, id="absent-selector-counts-none"),
+        pytest.param(WEB, [], 0, id="no-namespace"),
+        pytest.param(WEB, ["default", "other", "empty"], 2, id="several-namespaces"),
+        pytest.param(
+            CompiledSelector((Requirement("app", "In", ("db", "web")),)), None, 3, id="in"
+        ),
+        pytest.param(CompiledSelector((Requirement("app", "Exists"),)), None, 3, id="exists"),
+        pytest.param(
+            CompiledSelector((Requirement("app", "NotIn", ("web",)),)), None, 2, id="not-in"
+        ),
+        pytest.param(CompiledSelector((Requirement("app", "DoesNotExist"),)), None, 1, id="absent"),
+        pytest.param(WEB.adding([Requirement("tier", "In", ("x",))]), None, 1, id="conjunction"),
+    ],
+)
+@pytest.mark.parametrize("ask_first", [True, False])
+def test_selectors(
+    selector: CompiledSelector, namespaces: list[str] | None, expected: int, ask_first: bool
+) -> None:
+    cache = cluster()
+    if ask_first:
+        ask(cache, selector, namespaces)
+    put(cache, "n0", "a", labels={"app": "web", "tier": "x"})
+    put(cache, "n1", "b", labels={"app": "db"})
+    put(cache, "n1", "c")
+    put(cache, "n2", "d", labels={"app": "web"}, namespace="other")
+    counter = ask(cache, selector, namespaces)
+    assert counter.total == sum(counter.counts.values()) == expected
+
+
+def test_terms_are_joined() -> None:
+    tier = CompiledSelector((Requirement("tier", "In", ("x",)),))
+    a, ab = frozenset({"a"}), frozenset({"a", "b"})
+    assert CounterKey.all_of([(a, WEB), (ab, tier)]) == CounterKey.all_of([(ab, tier), (a, WEB)])
+    joined = CounterKey.all_of([(None, WEB), (ab, tier)], live=True)
+    assert joined.namespaces == ab
+    assert joined.live
+    assert joined.selector == WEB.adding(tier.requirements)
+    assert CounterKey.all_of([(a, WEB), (a, NOTHING)]).selector.nothing
+    assert CounterKey.all_of([(a, NOTHING), (a, WEB)]).selector.nothing
+    assert CounterKey.all_of([]) == CounterKey(None, EVERYTHING)
+
+
+def test_equal_keys_share_a_counter() -> None:
+    cache = cluster()
+    assert ask(cache, WEB) is ask(cache, CompiledSelector(WEB.requirements))
+    assert ask(cache, WEB) is not ask(cache, WEB, live=True)
+    assert len(cache.table.counters) == 2
+
+
+def test_readers_follow_the_log() -> None:
+    cache = cluster()
+    put(cache, "n0", "a", labels={"app": "web"})
+    counter = ask(cache, WEB)
+    start = counter.position
+    assert counter.since(start) == []
+    put(cache, "n1", "b", labels={"app": "web"})
+    cache.remove_pod("a")
+    rows = cache.table.row_of
+    assert counter.since(start) == [(rows["n1"], 1), (rows["n0"], -1)]
+    assert counter.since(counter.position) == []
+
+
+def test_log_is_bounded_and_says_so() -> None:
+    counter = PodCounter(CounterKey(None, EVERYTHING))
+    for index in range(5000):
+        counter.change(index % 7, 1)
+    assert counter.position == 5000
+    assert counter.since(0) is None
+    assert counter.since(4990) == [(index % 7, 1) for index in range(4990, 5000)]
+
+
+def test_dense_column() -> None:
+    cache = cluster()
+    counter = ask(cache, WEB)
+    assert not counter.dense(cache.table.capacity).any()
+    put(cache, "n2", "a", "b", labels={"app": "web"})
+    column = counter.dense(cache.table.capacity)
+    assert len(column) == cache.table.capacity
+    assert column[cache.table.row_of["n2"]] == column.sum() == 2
+
+
+def test_ghost_rows_count_too() -> None:
+    cache = cluster()
+    counter = ask(cache, WEB)
+    put(cache, "unknown", "a", labels={"app": "web"})
+    assert by_name(cache, counter) == {"unknown": 1}
+    cache.remove_node("n0")
+    cache.remove_pod("a")
+    assert counter.counts == {}
+
+
+def test_least_recently_asked_for_is_dropped() -> None:
+    cache = cluster()
+    counters = cache.table.counters = PodCounters(cache.table, limit=2)
+    keys = [
+        CounterKey(None, CompiledSelector((Requirement("app", "In", (value,)),)))
+        for value in ("a", "b", "c")
+    ]
+    first, second = counters.get(keys[0]), counters.get(keys[1])
+    assert counters.get(keys[0]) is first
+    counters.get(keys[2])
+    assert [counter.key for counter in counters] == [keys[0], keys[2]]
+    put(cache, "n0", "x", labels={"app": "b"})
+    assert second.total == 0, "nobody tells a dropped counter"
+    again = counters.get(keys[1])
+    assert again is not second
+    assert again.total == 1
+    assert len(counters) == 2
+
+
+class _Scanned(dict[str, object]):
+    """The pods of a row, which must not be looked through."""
+
+    def items(self) -> object:  # type: ignore[override]
+        raise AssertionError("a counter was built by scanning all pods")
+
+
+def test_counters_on_a_known_label_are_built_from_its_list() -> None:
+    """The first selector on a label looks at every pod once, the following at none too many."""
+    cache = cluster()
+    for index in range(30):
+        put(cache, "n0", f"p{index}", labels={"app": f"app-{index}"})
+    ask(cache, WEB)
+    for row, pods in enumerate(cache.table.pods):
+        cache.table.pods[row] = _Scanned(pods)  # type: ignore[assignment]
+    selector = CompiledSelector((Requirement("app", "In", ("app-7",)),))
+    assert by_name(cache, ask(cache, selector)) == {"n0": 1}
+
+
+def test_a_pod_is_shown_only_to_counters_that_require_its_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache = cluster()
+    for index in range(50):
+        requirement = Requirement("app", "In", (f"app-{index}",))
+        ask(cache, CompiledSelector((requirement,)))
+    ask(cache, CompiledSelector((Requirement("app", "In", ("app-3",)),)), ["other"])
+    asked: list[CounterKey] = []
+    matches = CounterKey.matches
+
+    def noting(key: CounterKey, seen: object) -> bool:
+        asked.append(key)
+        return matches(key, seen)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CounterKey, "matches", noting)
+    put(cache, "n0", "a", labels={"app": "app-3", "other": "label"})
+    assert [str(key.selector) for key in asked] == ["app=app-3"]
+    put(cache, "n0", "b", labels={"unasked": "app-3"})
+    assert len(asked) == 1

@@ -1,0 +1,85 @@
+"""A node as per-node plugins see it, as it is and as it might be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.cluster.table import CPU_ROW, NodeTable
+from stowplan.cluster.views import NodeView, Overlay
+from stowplan.testing import node, pod
+
+GPU = "example.com/gpu"
+
+
+def standing(uid: str, cpu: str = "1", gpu: int = 0) -> PodInfo:
+    return compile_pod(pod(uid, uid=uid, cpu=cpu, memory=None, requests={GPU: gpu} if gpu else {}))
+
+
+def two_nodes() -> tuple[NodeTable, int, int]:
+    table = NodeTable()
+    a = table.set_node(node("a", cpu="4", pods=3, zone="z", annotations={"k": "v"}))
+    b = table.set_node(node("b", cpu="8", taints=["t:NoSchedule"], unschedulable=True))
+    table.add_pod("a", standing("p1"))
+    table.add_pod("a", standing("p2", cpu="2"))
+    return table, a, b
+
+
+def test_view_shows_the_row() -> None:
+    table, a, b = two_nodes()
+    view = NodeView(table, a)
+    assert (view.name, view.row, view.node) == ("a", a, table.node(a))
+    assert view.labels["topology.kubernetes.io/zone"] == "z"
+    assert view.annotations == {"k": "v"}
+    assert (view.pod_count, view.allowed_pods) == (2, 3)
+    assert [info.uid for info in view.pod_infos] == ["p1", "p2"]
+    assert [shown.metadata.name for shown in view.pods] == ["p1", "p2"]
+    assert (view.allocatable("cpu"), view.requested("cpu"), view.free("cpu")) == (4000, 3000, 1000)
+    assert (view.non_zero(0), view.non_zero(1)) == (3000, 400 << 20)
+    assert (view.allocatable(GPU), view.requested(GPU), view.free(GPU)) == (0, 0, 0)
+    other = NodeView(table, b)
+    assert other.unschedulable
+    assert [taint.key for taint in other.taints] == ["t"]
+    assert other.annotations == {}
+
+
+def test_overlay_adds_and_removes_on_its_own_rows_only() -> None:
+    table, a, b = two_nodes()
+    victims = [table.pods[a]["p2"]]
+    overlay = Overlay(table, {a: [standing("new", cpu="500m", gpu=1)]}, {a: victims})
+    view = NodeView(table, a, overlay)
+    assert [info.uid for info in view.pod_infos] == ["p1", "new"]
+    assert view.pod_count == 2
+    assert (view.requested("cpu"), view.requested(GPU)) == (1500, 1)
+    assert view.non_zero(0) == 1500
+    untouched = NodeView(table, b, overlay)
+    assert (untouched.pod_count, untouched.requested("cpu"), untouched.pods) == (0, 0, [])
+    assert untouched.non_zero(1) == 0
+    assert NodeView(table, a).requested("cpu") == 3000, "the table itself is as before"
+
+
+def test_overlay_columns_for_any_rows() -> None:
+    table, a, b = two_nodes()
+    overlay = Overlay(table, {b: [standing("new", cpu="2")]}, {a: [table.pods[a]["p1"]]})
+    assert overlay.rows.tolist() == sorted([a, b])
+    cpu = overlay.requested_of(CPU_ROW)
+    assert cpu[overlay.places(np.array([b, a, b]))].tolist() == [2000, -1000, 2000]
+    whole = cpu[overlay.places(slice(None))]
+    assert len(whole) == table.capacity
+    assert {row: int(delta) for row, delta in enumerate(whole) if delta} == {a: -1000, b: 2000}
+    assert overlay.pod_count[overlay.places(np.array([a, b, 7]))].tolist() == [-1, 1, 0]
+
+
+def test_overlay_knows_nothing_of_resources_that_came_later() -> None:
+    table, a, _ = two_nodes()
+    overlay = Overlay(table, {a: [standing("new")]})
+    index = table.resource_row(GPU)
+    assert overlay.requested_of(index)[overlay.place(a)] == 0
+    assert NodeView(table, a, overlay).requested(GPU) == 0
+
+
+def test_empty_overlay_changes_nothing() -> None:
+    table, a, b = two_nodes()
+    overlay = Overlay(table, {})
+    assert overlay.places(np.array([a, b])).tolist() == [-1, -1]
+    assert NodeView(table, a, overlay).requested("cpu") == 3000
