@@ -4,7 +4,8 @@
 never be equal on two servers; everything else must be:
 
 - ages, times, UIDs and resource versions, and the space that pads columns with them in;
-- cluster IPs and node ports of services, which a server picks as it likes;
+- cluster IPs of services, which a server picks as it likes;
+- the diff of Go structs that follows "pod updates may not change fields other than ...";
 - managedFields in raw answers and of objects that were never applied: kube-apiserver tracks every
   writer from the first write, the embedded server starts with the first server-side apply.
 """
@@ -125,15 +126,20 @@ _MASKS = (
     (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000", "<time>"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uid>"),
     (r'(resourceVersion"?: ?)"\d+"', r"\1<version>"),
+    (r"(Resource Version: +)\d+", r"\1<version>"),
     (r"(?<![\w.])(?:\d+y)?(?:\d+d)?(?:\d+h)?(?:\d+m)?(?:\d+s)?(?<=\d[smhdy])(?= |$|\))", "<age>"),
     (r"\b10\.\d+\.\d+\.\d+\b", "<ip>"),
 )
+
+
+_GO_DIFF = re.compile(r"(pod updates may not change fields other than [^\n]*)\n(?:[-+@ ].*\n?)*")
 
 
 def comparable(text: str) -> str:
     """The text with everything masked that two servers cannot have in common."""
     if text.startswith('{"'):
         text = json.dumps(_without_managers(json.loads(text)), indent=1, sort_keys=True)
+    text = _GO_DIFF.sub(r"\1", text)
     lines = []
     for line in text.splitlines():
         for pattern, replacement in _MASKS:

@@ -8,6 +8,7 @@ from stowplan.apiserver.statuses import Cause, forbidden, not_found
 from stowplan.apiserver.store import Store
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {
     "system-cluster-critical": (
         2_000_000_000,
@@ -37,6 +38,14 @@ def admit_update(kind: Kind, obj: Json, old: Json) -> None:
         for field in ("priority", "preemptionPolicy"):
             if field in old["spec"]:
                 obj["spec"].setdefault(field, old["spec"][field])
+
+
+def admit_delete(kind: Kind, name: str) -> None:
+    """Every cluster keeps what it was born with."""
+    if kind is NAMESPACES and name in IMMORTAL_NAMESPACES:
+        raise forbidden(kind, name, "this namespace may not be deleted")
+    if kind is PRIORITY_CLASSES and name in SYSTEM_PRIORITIES:
+        raise forbidden(kind, name, "this is a system priority class and cannot be deleted")
 
 
 def _admit_namespace(kind: Kind, obj: Json, store: Store) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stowplan.apiserver.field_sets import (
+    DuplicateOrKeyless,
     Json,
     Path,
     changed,
@@ -29,8 +30,7 @@ from stowplan.apiserver.field_sets import (
 from stowplan.apiserver.json_patch import json_equal
 from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.merge_schema import PLAIN, Field, Schema, fields_of, schema_of
-from stowplan.apiserver.statuses import Failure
-from stowplan.errors import BadRequest, ServerError
+from stowplan.apiserver.statuses import Failure, bad_request, unexplained
 
 _BEFORE_FIRST_APPLY = "before-first-apply"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -90,12 +90,12 @@ def server_side_apply(
 ) -> Json:
     """The object after `field_manager` has applied `applied` to `current` (None: create it)."""
     if applied.get("apiVersion") != kind.api_version:
-        raise BadRequest(
+        raise bad_request(
             "Incorrect version specified in apply patch. Specified patch version: "
             f"{applied.get('apiVersion', '')}, expected: {kind.api_version}"
         )
     if (applied.get("metadata") or {}).get("managedFields") is not None:
-        raise BadRequest("metadata.managedFields must be nil")
+        raise bad_request("metadata.managedFields must be nil")
     schema = schema_of(kind)
     applied = _without_nulls(applied)
     wanted = _applied_leaves(applied, kind, schema)
@@ -156,10 +156,10 @@ def _kept_entries(obj: Json) -> Json:
 def _applied_leaves(applied: Json, kind: Kind, schema: Schema) -> dict[Path, Any]:
     try:
         return leaves(applied, schema)
-    except ServerError as error:
+    except DuplicateOrKeyless as error:
         metadata = applied.get("metadata") or {}
         version = f"{kind.group}/{kind.version}"
-        raise ServerError(
+        raise unexplained(
             f"failed to create typed patch object ({metadata.get('namespace', '')}/"
             f"{metadata.get('name', '')}; {version}, Kind={kind.kind}): {error}"
         ) from None

@@ -6,6 +6,7 @@ is marked and removed by the update that takes the last one off. A namespace emp
 
 from __future__ import annotations
 
+from stowplan.apiserver.admission import admit_delete
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import NAMESPACES, PODS, Kind
 from stowplan.apiserver.statuses import Failure, conflict, details_of
@@ -23,6 +24,7 @@ class Deleter:
         self, kind: Kind, current: Record, options: Json, *, dry_run: bool = False
     ) -> tuple[Record, bool]:
         """The object as it is now, and whether it is gone."""
+        admit_delete(kind, current.object["metadata"]["name"])
         check_preconditions(kind, current, options.get("preconditions") or {})
         marked = self._marked(kind, current.object, options)
         metadata = marked["metadata"]

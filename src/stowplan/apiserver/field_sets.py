@@ -13,7 +13,6 @@ from typing import Any
 
 from stowplan.apiserver.json_patch import json_equal
 from stowplan.apiserver.merge_schema import KEY_DEFAULTS, PLAIN, Field, Schema, fields_of
-from stowplan.errors import ServerError
 
 Json = dict[str, Any]
 Path = tuple[str, ...]
@@ -35,6 +34,10 @@ _UNOWNED: frozenset[Path] = frozenset(
         )
     }
 )
+
+
+class DuplicateOrKeyless(ValueError):
+    """A list by key has an element twice, or one that cannot be told apart."""
 
 
 def leaves(obj: Json, schema: Schema) -> dict[Path, Any]:
@@ -59,7 +62,7 @@ def _walk(value: Any, field: Field, path: Path, found: dict[Path, Any]) -> None:
         for index, item in enumerate(value):
             element = (*path, element_of(item, field, path, index))
             if element in found:
-                raise ServerError(
+                raise DuplicateOrKeyless(
                     f"{path_text(path)}: duplicate entries for key {_text(element[-1])}"
                 )
             found[element] = None
@@ -80,7 +83,7 @@ def element_of(item: Any, field: Field, path: Path, index: int = 0) -> str:
     for key in sorted(field.keys):
         value = item.get(key, KEY_DEFAULTS.get(key)) if isinstance(item, dict) else None
         if value is None:
-            raise ServerError(
+            raise DuplicateOrKeyless(
                 f"{path_text(path)}: element {index}: associative list with keys has an element "
                 f'that omits key field "{key}" (and doesn\'t have default value)'
             )

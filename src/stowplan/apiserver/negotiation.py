@@ -7,13 +7,13 @@ gets a 406.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 import yaml
 
+from stowplan.apiserver import go_json
 from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.protobuf import MEDIA_TYPE as PROTOBUF
 from stowplan.apiserver.protobuf import decode_protobuf
@@ -106,9 +106,9 @@ def decode_object(body: bytes, kind: Kind | None, *, yaml_first: bool = False) -
         if yaml_first and not body.lstrip().startswith(b"{"):
             value = yaml.load(body, Loader=_TextLoader)  # noqa: S506  (a SafeLoader)
         else:
-            value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = f"couldn't get version/kind; json parse error: {_go_json_error(body, error)}"
+            value = go_json.decode(body)
+    except go_json.GoJsonError as error:
+        problem = f"couldn't get version/kind; json parse error: {error}"
     except yaml.YAMLError as error:
         problem = "yaml: " + str(getattr(error, "problem", None) or error)
     if not problem and not isinstance(value, dict):
@@ -124,18 +124,6 @@ def decode_object(body: bytes, kind: Kind | None, *, yaml_first: bool = False) -
         )
     assert isinstance(value, dict)
     return value
-
-
-def _go_json_error(body: bytes, error: Exception) -> str:
-    """msgspec's complaint in encoding/json's words, as far as its position tells."""
-    found = re.search(r"\(byte (\d+)\)", str(error))
-    if found is None or int(found[1]) >= len(body):
-        return "unexpected end of JSON input"
-    character = chr(body[int(found[1])])
-    where = (
-        "after top-level value" if "trailing" in str(error) else "looking for beginning of value"
-    )
-    return f"invalid character '{character}' {where}"
 
 
 def _summary(body: bytes) -> str:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import msgspec
-
+from stowplan.apiserver import go_json
 from stowplan.apiserver.json_patch import JsonPatchError, apply_json_patch
 from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.merge_schema import schema_of
-from stowplan.apiserver.statuses import Failure
+from stowplan.apiserver.statuses import Failure, bad_request
 from stowplan.apiserver.strategic import strategic_merge
-from stowplan.errors import ApiError, BadRequest
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
 
 Json = dict[str, Any]
 
@@ -35,15 +36,14 @@ def apply_patch(content_type: str, current: Json, patch: bytes, *, kind: Kind) -
     if media_type == JSON_PATCH:
         return _json_patch(current, patch)
     if media_type == MERGE_PATCH:
-        return merge_patch(current, _object(patch, "Invalid JSON Patch"))
+        return merge_patch(current, _object(patch))
     if media_type == STRATEGIC_MERGE_PATCH:
         return strategic_merge(copy.deepcopy(current), _object(patch), schema_of(kind))
     accepted = ", ".join((JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH))
-    raise ApiError(
+    raise Failure(
+        415,
         "the body of the request was in an unknown format - accepted media types include: "
         f"{accepted}",
-        status=415,
-        reason="UnsupportedMediaType",
     )
 
 
@@ -62,35 +62,43 @@ def merge_patch(current: Json, patch: Json) -> Json:
 
 
 def _json_patch(current: Json, patch: bytes) -> Json:
-    try:
-        operations = msgspec.json.decode(patch, type=list[dict[str, Any]])
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"error decoding patch: {error}") from None
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"error decoding patch: {error}") from None
+    operations = _decoded(patch)
+    if not isinstance(operations, list):
+        raise _undecodable(go_json.mismatch(operations, "[]handlers.jsonPatchOp"))
+    for operation in operations:
+        if not isinstance(operation, dict):
+            raise _undecodable(go_json.mismatch(operation, "handlers.jsonPatchOp"))
     if len(operations) > _MAX_OPERATIONS:
-        raise ApiError(
+        raise Failure(
+            413,
             "Request entity too large: The allowed maximum operations in a JSON patch is "
             f"{_MAX_OPERATIONS}, got {len(operations)}",
-            status=413,
-            reason="RequestEntityTooLarge",
+            details={},
         )
     try:
         patched = apply_json_patch(copy.deepcopy(current), operations)
     except JsonPatchError as error:
-        # kube-apiserver hides the library's text from the client; we keep it as a cause.
-        raise Failure(
-            422,
-            _REJECTED,
-            details={"causes": [{"reason": "UnexpectedServerResponse", "message": str(error)}]},
-        ) from None
+        # What exactly does not apply is for our log only: kube-apiserver does not tell either.
+        log.debug("JSON patch does not apply", extra=kv(error=str(error)))
+        raise Failure(422, _REJECTED, details={}) from None
     if not isinstance(patched, dict):
         raise Failure(422, _REJECTED, details={})
     return patched
 
 
-def _object(patch: bytes, complaint: str = "") -> Json:
+def _object(patch: bytes) -> Json:
+    value = _decoded(patch)
+    if not isinstance(value, dict):
+        raise _undecodable(go_json.mismatch(value, "map[string]interface {}"))
+    return value
+
+
+def _decoded(patch: bytes) -> Any:
     try:
-        return msgspec.json.decode(patch, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise BadRequest(complaint or f"error decoding patch: {error}") from None
+        return go_json.decode(patch)
+    except go_json.GoJsonError as error:
+        raise _undecodable(str(error)) from None
+
+
+def _undecodable(why: str) -> Failure:
+    return bad_request(f"error decoding patch: {why}")

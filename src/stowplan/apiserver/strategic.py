@@ -13,8 +13,7 @@ from typing import Any
 
 from stowplan.apiserver.json_patch import json_equal
 from stowplan.apiserver.merge_schema import PLAIN, Field, Schema, fields_of
-from stowplan.apiserver.statuses import Failure
-from stowplan.errors import BadRequest, ServerError
+from stowplan.apiserver.statuses import Failure, bad_request, unexplained
 
 Json = dict[str, Any]
 
@@ -62,7 +61,7 @@ def _whole_map(patch: Json) -> Json:
         case "delete":
             return {}
         case other:
-            raise ServerError(f"unknown patch type: {other} in map: {go_text(patch)}")
+            raise unexplained(f"unknown patch type: {other} in map: {go_text(patch)}")
 
 
 def _retain_keys(original: Json, patch: Json) -> None:
@@ -73,7 +72,7 @@ def _retain_keys(original: Json, patch: Json) -> None:
         if value is not None and not key.startswith((_DELETE_FROM, _SET_ORDER))
     }
     if not isinstance(keys, list) or not written.issubset(keys):
-        raise BadRequest("invalid patch format of retainKeys")
+        raise bad_request("invalid patch format of retainKeys")
     for key in [key for key in original if key not in keys]:
         del original[key]
 
@@ -101,7 +100,7 @@ def _check_order(changes: list[Any], order: list[Any], key: str) -> None:
     wanted = [_identity(item, key) for item in changes if not _is_directive(item)]
     allowed = iter([_identity(item, key) for item in order])
     if order and not all(any(json_equal(item, other) for other in allowed) for item in wanted):
-        raise ServerError(
+        raise unexplained(
             f"The order in patch list:\n{go_text(changes)}\n"
             f" doesn't match $setElementOrder list:\n{go_text(order)}\n"
         )
@@ -113,10 +112,12 @@ def _merge_list(live: list[Any], patch: list[Any], field: Field) -> list[Any]:
     if not live and not patch:
         return live
     if any(isinstance(item, list) for item in (*live, *patch)):
-        raise Failure(422, "the server rejected our request due to an error in our request")
+        raise Failure(
+            422, "the server rejected our request due to an error in our request", details={}
+        )
     of_maps = {isinstance(item, dict) for item in (*live, *patch)}
     if len(of_maps) > 1:
-        raise ServerError(f"list element types are not identical: {go_text([live, patch])}")
+        raise unexplained(f"list element types are not identical: {go_text([live, patch])}")
     if not of_maps.pop():
         merged = live + [item for item in patch if item not in live]
         return _interleave(merged, patch, live, "")
@@ -150,9 +151,9 @@ def _apply_element_directives(
             case "replace":
                 replace = True
             case "merge":
-                raise ServerError("merging lists cannot yet be specified in the patch")
+                raise unexplained("merging lists cannot yet be specified in the patch")
             case other:
-                raise ServerError(f"unknown patch type: {other} in map: {go_text(item)}")
+                raise unexplained(f"unknown patch type: {other} in map: {go_text(item)}")
     return (changes, []) if replace else (live, changes)
 
 
@@ -179,7 +180,7 @@ def _identity(item: Any, key: str) -> Any:
     if not key or not isinstance(item, dict):
         return item
     if key not in item:
-        raise ServerError(f"map: {go_text(item)} does not contain declared merge key: {key}")
+        raise unexplained(f"map: {go_text(item)} does not contain declared merge key: {key}")
     return item[key]
 
 
@@ -208,7 +209,7 @@ def _clean(value: Any, *, keep_nulls: bool = False) -> Any:
 
 def _list(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
-        raise BadRequest(f"invalid patch format of {what}")
+        raise bad_request(f"invalid patch format of {what}")
     return value
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stowplan.apiserver.apply import server_side_apply, track_update
 from stowplan.apiserver.field_sets import from_fields_v1, to_fields_v1
 from stowplan.apiserver.kinds import KINDS
-from stowplan.errors import ApiError, BadRequest
+from stowplan.errors import ApiError
 
 Json = dict[str, Any]
 
@@ -216,11 +216,11 @@ def test_updates_that_change_nothing_keep_the_entries() -> None:
 
 
 def test_bad_configurations() -> None:
-    with pytest.raises(BadRequest, match="Specified patch version: v2, expected: v1"):
+    with pytest.raises(ApiError, match="Specified patch version: v2, expected: v1"):
         apply(None, {**pod(), "apiVersion": "v2"}, "one")
     with_fields = pod()
     with_fields["metadata"]["managedFields"] = []
-    with pytest.raises(BadRequest, match=r"metadata\.managedFields must be nil"):
+    with pytest.raises(ApiError, match=r"metadata\.managedFields must be nil"):
         apply(None, with_fields, "one")
     with pytest.raises(ApiError, match="duplicate entries for key"):
         apply(None, pod(containers=[{"name": "a"}, {"name": "a"}]), "one")
