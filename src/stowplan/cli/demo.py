@@ -1,0 +1,206 @@
+"""`stowplan demo`: a scheduler at work on a pretend cluster, all in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from typing import Any, Final
+
+import click
+
+from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.apiserver.server import ApiServer
+from stowplan.cli.main import EXIT_INTERRUPTED
+from stowplan.cli.options import PORT
+from stowplan.cli.tables import OutputFormat, output_option, print_object, print_table
+from stowplan.demo.displays import Display, LiveTable, PlainLines
+from stowplan.demo.show import Outcome, Show, ShowOptions
+from stowplan.demo.terminal import Terminal, is_drawable
+from stowplan.demo.view import PodView, View
+from stowplan.logs import configure
+from stowplan.server.listen import cannot_listen
+
+_HOST: Final = "127.0.0.1"
+_KUBELET_DELAY_S: Final = 0.5
+
+
+@click.command()
+@click.option(
+    "--once", is_flag=True, help="End when the first pods are placed, instead of at Ctrl-C."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same story.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0.1, max=100),
+    default=1.0,
+    show_default=True,
+    help="How many times faster than life.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1, max=500),
+    default=12,
+    show_default=True,
+    help="Size of the cluster; with fewer nodes not every pod finds a place.",
+)
+@click.option(
+    "--port",
+    type=PORT,
+    default=0,
+    show_default=True,
+    help="Port of the pretend cluster's API; 0 takes any.",
+)
+@output_option()
+def demo(
+    once: bool, seed: int, speed: float, nodes: int, port: int, output: OutputFormat | None
+) -> int:
+    """Watch the scheduler place pods on a pretend cluster.
+
+    An in-memory API server, twelve nodes in three zones, workloads that come and go, and the real
+    scheduler between them, talking HTTP as in a cluster. On a terminal it is a live table: who
+    went where, what is pending and why. In a pipe it is a line for each happening. Nothing is
+    kept when it ends.
+
+    With --once it ends by itself with exit code 0, or 1 if a pod stayed pending that should not
+    have. (One asks for more than any node has; it is expected to stay pending.) With -o the final
+    table is printed as JSON or YAML, and the happenings go to standard error.
+    """
+    configure(0, "text")
+    # The demo shows what happens; the log is for what should not.
+    logging.getLogger("stowplan").setLevel(logging.ERROR)
+    options = ShowOptions(once=once, seed=seed, speed=speed, nodes=nodes)
+    try:
+        outcome = asyncio.run(_run(options, port, output))
+    except KeyboardInterrupt:  # before the show had begun to listen for it
+        return EXIT_INTERRUPTED if once else 0
+    _print(outcome, options, output)
+    if not once:
+        return 0
+    if outcome.was_stopped:
+        return EXIT_INTERRUPTED
+    return 1 if outcome.missing else 0
+
+
+async def _run(options: ShowOptions, port: int, output: OutputFormat | None) -> Outcome:
+    stop = asyncio.Event()
+    terminal = None
+    if output is None and is_drawable(sys.stdout, os.environ):
+        terminal = Terminal(sys.stdout, os.environ)
+    _listen_to_signals(stop, terminal)
+    delay_s = _KUBELET_DELAY_S / options.speed
+    server = ApiServer(kubelet=KubeletOptions(start_delay_s=delay_s, stop_delay_s=delay_s))
+    try:
+        await server.start(_HOST, port)
+    except OSError as error:
+        raise cannot_listen(error, _HOST, port, flag="--port") from None
+    try:
+        kubectl = _kubectl(server.url)
+        display: Display
+        if terminal is not None:
+            display = LiveTable(terminal)
+        else:
+            out = sys.stdout if output is None else sys.stderr
+            click.echo(f"API server on {server.url}", file=out)
+            if kubectl:
+                click.echo(f"look at it with: {kubectl}", file=out)
+            display = PlainLines(out)
+        return await Show(server.url, options, display, kubectl=kubectl).run(stop)
+    finally:
+        await server.stop()
+
+
+def _kubectl(url: str) -> str:
+    """The command that shows the same cluster, where there is a kubectl to do so."""
+    return f"kubectl --server {url} get pods -w" if shutil.which("kubectl") else ""
+
+
+def _listen_to_signals(stop: asyncio.Event, terminal: Terminal | None) -> None:
+    """The first Ctrl-C ends in good order, the second at once; Ctrl-Z gives the screen back."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            if terminal is not None:
+                terminal.leave()
+            os._exit(EXIT_INTERRUPTED)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    if terminal is not None:
+        loop.add_signal_handler(signal.SIGTSTP, terminal.suspend)
+
+
+# How it ended
+
+
+def _print(outcome: Outcome, options: ShowOptions, output: OutputFormat | None) -> None:
+    view = outcome.view
+    if output is not None:
+        print_object(_as_object(outcome, options), output)
+        return
+    print_table(
+        ("pod", "node", "status", "why"),
+        [(pod.name, pod.node, pod.status, _why(pod)) for pod in (*view.placed, *view.pending)],
+    )
+    click.echo(_in_one_line(view))
+    if options.once and outcome.missing and not outcome.was_stopped:
+        names = ", ".join(outcome.missing)
+        click.echo(f"Error: stayed pending but should not have: {names}", err=True)
+
+
+def _why(pod: PodView) -> str:
+    if not pod.stays_pending:
+        return pod.why
+    return f"{pod.why} (expected to stay pending: it {pod.stays_pending})"
+
+
+def _in_one_line(view: View) -> str:
+    expected = sum(1 for pod in view.pending if pod.stays_pending)
+    text = f"{view.placed_total} pods placed, {view.finished_total} of them finished; "
+    text += f"{len(view.pending)} pending"
+    if not expected:
+        return text
+    return (
+        f"{text}, as expected"
+        if expected == len(view.pending)
+        else f"{text}, {expected} of them as expected"
+    )
+
+
+def _as_object(outcome: Outcome, options: ShowOptions) -> dict[str, Any]:
+    view = outcome.view
+    return {
+        "seed": view.seed,
+        "speed": options.speed,
+        "seconds": round(view.elapsed_s, 3),
+        "placed": view.placed_total,
+        "finished": view.finished_total,
+        "missing": list(outcome.missing),
+        "nodes": [
+            {
+                "name": node.name,
+                "zone": node.zone,
+                "milliCpu": {"requested": node.cpu_used, "allocatable": node.cpu_total},
+                "memoryBytes": {"requested": node.memory_used, "allocatable": node.memory_total},
+                "pods": node.pods,
+                "cordoned": node.is_cordoned,
+                "taints": list(node.taints),
+            }
+            for node in view.nodes
+        ],
+        "pods": [
+            {
+                "pod": pod.name,
+                "node": pod.node or None,
+                "status": pod.status,
+                "why": pod.why,
+                "expectedToStayPending": bool(pod.stays_pending),
+            }
+            for pod in (*view.placed, *view.pending)
+        ],
+    }

@@ -1,0 +1,183 @@
+"""One moment of the demo as plain data: all that the screen and the final table show.
+
+Read from the scheduler's own table and queue, and from the chronicle of what the API server said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, NodeTable
+from stowplan.demo.chronicle import Chronicle, Happening, Sighting
+from stowplan.demo.cluster import NAMESPACE, ZONE_LABEL
+from stowplan.queue.pod import PendingCounts
+from stowplan.scheduler.engine import Engine
+
+#: For how long an arrival is news.
+NEWS_S: Final = 2.5
+_ARRIVALS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    pod: str
+    is_news: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node and how full it is: milli-CPU and bytes."""
+
+    name: str
+    zone: str
+    cpu_used: int
+    cpu_total: int
+    memory_used: int
+    memory_total: int
+    pods: int
+    is_cordoned: bool = False
+    taints: tuple[str, ...] = ()
+    #: Other resources, such as `gpu 1/2`.
+    extras: tuple[str, ...] = ()
+    #: Latest first.
+    arrivals: tuple[Arrival, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod: where it is, or why it is nowhere."""
+
+    name: str
+    node: str
+    status: str
+    age_s: float
+    attempts: int = 0
+    #: How it was decided, or why it waits.
+    why: str = ""
+    is_critical: bool = False
+    stays_pending: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    url: str
+    seed: int
+    elapsed_s: float
+    nodes: tuple[NodeView, ...]
+    #: Without a node; those that should have one first.
+    pending: tuple[PodView, ...]
+    #: With a node, by node and name.
+    placed: tuple[PodView, ...]
+    happenings: tuple[Happening, ...]
+    placed_total: int
+    finished_total: int
+    rate: float
+    queue: PendingCounts
+    kubectl: str = ""
+
+
+def look(
+    engine: Engine, chronicle: Chronicle, *, url: str = "", seed: int = 0, kubectl: str = ""
+) -> View:
+    """The demo as it is now."""
+    now = chronicle.elapsed
+    settled = [sighting for sighting in chronicle.pods.values() if not sighting.is_waiting]
+    settled.sort(key=lambda sighting: (sighting.pod.spec.node_name, _by_number(sighting.pod.key)))
+    table = engine.cache.table
+    names = sorted(table.names[row] for row in table.live_rows)
+    return View(
+        url=url,
+        seed=seed,
+        elapsed_s=now,
+        nodes=tuple(_node(table, name, settled, now) for name in names),
+        pending=tuple(_pending(engine, sighting, now) for sighting in chronicle.waiting()),
+        placed=tuple(_placed(sighting, now) for sighting in settled),
+        happenings=tuple(chronicle.happenings),
+        placed_total=chronicle.placed,
+        finished_total=chronicle.finished,
+        rate=chronicle.rate,
+        queue=engine.queue.counts,
+        kubectl=kubectl,
+    )
+
+
+def _node(table: NodeTable, name: str, settled: list[Sighting], now: float) -> NodeView:
+    row = table.row_of[name]
+    node = table.node(row)
+    here = [s for s in settled if s.pod.spec.node_name == name and not s.pod.is_finished]
+    here.sort(key=lambda sighting: sighting.placed_at or 0.0, reverse=True)
+    extras = []
+    for resource, index in table.resources.items():
+        total = int(table.allocatable[index, row])
+        if total and resource not in (CPU, MEMORY, EPHEMERAL_STORAGE):
+            used = int(table.requested[index, row])
+            extras.append(f"{resource.rpartition('/')[2]} {used}/{total}")
+    return NodeView(
+        name=name,
+        zone=(node.metadata.labels or {}).get(ZONE_LABEL, ""),
+        cpu_used=int(table.requested[CPU_ROW, row]),
+        cpu_total=int(table.allocatable[CPU_ROW, row]),
+        memory_used=int(table.requested[MEMORY_ROW, row]),
+        memory_total=int(table.allocatable[MEMORY_ROW, row]),
+        pods=int(table.pod_count[row]),
+        is_cordoned=bool(table.unschedulable[row]),
+        taints=tuple(
+            f"{taint.key}={taint.value}" if taint.value else taint.key
+            for taint in node.spec.taints or ()
+        ),
+        extras=tuple(extras),
+        arrivals=tuple(
+            Arrival(_short(s.pod), now - (s.placed_at or 0.0) < NEWS_S) for s in here[:_ARRIVALS]
+        ),
+    )
+
+
+def _placed(sighting: Sighting, now: float) -> PodView:
+    pod = sighting.pod
+    return PodView(
+        name=pod.key,
+        node=pod.spec.node_name,
+        status=_status(pod),
+        age_s=now - sighting.seen_at,
+        why=sighting.verdict,
+        is_critical=pod.priority > 0,
+    )
+
+
+def _pending(engine: Engine, sighting: Sighting, now: float) -> PodView:
+    pod = sighting.pod
+    queued = engine.queue.get(pod)
+    why = sighting.reason
+    if queued is not None and queued.is_gated:
+        why = queued.gating_message  # says which gate; the API server's condition does not
+    return PodView(
+        name=pod.key,
+        node="",
+        status="Gated" if queued is not None and queued.is_gated else "Pending",
+        age_s=now - sighting.seen_at,
+        attempts=queued.attempts if queued is not None else 0,
+        why=why,
+        is_critical=pod.priority > 0,
+        stays_pending=sighting.stays_pending,
+    )
+
+
+def _status(pod: Pod) -> str:
+    if pod.is_terminating:
+        return "Terminating"
+    # A pod that has a node is "Pending" to Kubernetes until it runs; here that means no node.
+    return "Starting" if pod.status.phase == "Pending" else pod.status.phase
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    """Sorts web-9 before web-10."""
+    app, _, number = name.rpartition("-")
+    return app, len(number), number
+
+
+def _short(pod: Pod) -> str:
+    """Most pods are in the demo's namespace, and columns are narrow."""
+    return pod.metadata.name if pod.metadata.namespace == NAMESPACE else pod.key
