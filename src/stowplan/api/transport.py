@@ -34,6 +34,7 @@ Params: TypeAlias = Mapping[str, str | int]
 
 JSON = "application/json"
 _CONNECT_TIMEOUT_S = 10.0
+_ONLY_CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S)
 _KEEPALIVE_S = 60.0  # below the API server's own 90 s, so that it is we who close idle connections
 _MAX_THROTTLE_RETRIES = 10
 _MAX_RETRY_AFTER_S = 30.0
@@ -86,7 +87,6 @@ class Transport:
         limited: list[Lane] = [lane for lane in Lane if qps > 0 and lane is not Lane.WATCH]
         self._limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
         self._wants_gzip = not config.disable_compression and not _is_loopback(self._server)
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         # One context a certificate: a new object makes aiohttp open new connections.
         self._tls_for: Credential | None = None
         self._tls: ssl.SSLContext | bool = True
@@ -128,18 +128,16 @@ class Transport:
             headers["Content-Type"] = content_type
         if accept:
             headers["Accept"] = accept
-        timeout = self._timeouts.get(timeout_s)
-        if timeout is None:
-            timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S)
-            self._timeouts[timeout_s] = timeout
         is_renewed = False
         throttled = 0
         while True:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
-                async with self._turns[lane]:
+                # Not aiohttp's total timeout: it can swallow a cancellation of the caller that
+                # comes at the same moment (its timer contexts nest, and each takes one back).
+                async with self._turns[lane], asyncio.timeout(timeout_s):
                     response = await self._send(
-                        lane, method, url, headers, credential, body, timeout
+                        lane, method, url, headers, credential, body, _ONLY_CONNECT
                     )
                     async with response:
                         answer = await response.read()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import struct
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +40,7 @@ from tests.unit.api.api_kit import (
     reply,
     scripted_server,
     status_body,
+    until,
 )
 
 STATUS_OK = {"kind": "Status", "apiVersion": "v1", "status": "Success"}
@@ -370,6 +372,34 @@ async def test_a_timeout_may_have_been_done() -> None:
         release.set()
     assert caught.value.maybe_done
     assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("outer_s", [0.019, 0.02, 0.021])
+async def test_a_timeout_does_not_swallow_the_callers_own(outer_s: float) -> None:
+    """Both due at the same moment, because the loop was busy: the caller's must still come."""
+    release = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        await release.wait()
+        return reply(STATUS_OK)
+
+    async with scripted_server(handler) as server, ApiClient(server.config) as client:
+
+        async def ask() -> None:
+            async with asyncio.timeout(outer_s):
+                try:
+                    await client.request("GET", "/x", timeout_s=0.02)
+                except ApiUnavailable:
+                    pass
+                await asyncio.sleep(20)
+
+        asking = asyncio.create_task(ask())
+        await until(lambda: len(server.seen) == 1)
+        time.sleep(0.05)  # noqa: ASYNC251 - so that the loop is late for both
+        await asyncio.wait({asking}, timeout=5)
+        release.set()
+        assert asking.done()
+        assert isinstance(asking.exception(), TimeoutError)
 
 
 async def test_a_reset_after_sending_may_have_been_done() -> None:

@@ -357,8 +357,11 @@ async def test_hold_ends_at_the_deadline(stage: Stage, how: str) -> None:
         stage.leases.fails_with = 500
     else:
         stage.leases.is_stuck = True
+    holding = asyncio.create_task(elector.hold())
+    await asyncio.wait({holding}, timeout=20)
+    assert holding.done()
     with pytest.raises(LeadershipLost, match=r"kube-system/stowplan could not be renewed within"):
-        await asyncio.wait_for(elector.hold(), 20)
+        await holding
 
 
 async def test_hold_ends_at_once_when_another_leads(stage: Stage) -> None:
