@@ -41,10 +41,6 @@ class Deleter:
         # it is gone.
         return self._remove(kind, self._store.update(kind, marked, current)), True
 
-    def remove(self, kind: Kind, current: Record) -> Record:
-        """The final step for whoever held the object back: the kubelet, a test."""
-        return self._remove(kind, current)
-
     def is_done(self, kind: Kind, obj: Json) -> bool:
         """An update made this object deletable: it is marked and nothing holds it back."""
         metadata = obj["metadata"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -76,11 +76,13 @@ class Subscription:
 
     LIMIT = 100_000
 
-    def __init__(self, on_close: Callable[[Subscription], None]) -> None:
+    def __init__(self, histories: Iterable[History]) -> None:
         self._pending: list[Change] = []
         self._wakeup = asyncio.Event()
-        self._on_close = on_close
+        self._histories = tuple(histories)
         self.dropped = False
+        for history in self._histories:
+            history.join(self)
 
     def push(self, change: Change) -> None:
         self._pending.append(change)
@@ -112,7 +114,8 @@ class Subscription:
         self._wakeup.set()
 
     def close(self) -> None:
-        self._on_close(self)
+        for history in self._histories:
+            history.leave(self)
 
 
 class History:
@@ -149,7 +152,8 @@ class History:
             self._changes.popleft()
         self._forgotten = max(self._forgotten, version)
 
-    def subscribe(self) -> Subscription:
-        subscription = Subscription(self._subscriptions.discard)
+    def join(self, subscription: Subscription) -> None:
         self._subscriptions.add(subscription)
-        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)

@@ -1,26 +1,25 @@
 """Pretend kubelets, and the little of the node controller that scheduling depends on.
 
 One task watches pods and nodes in the store and moves them along: a bound pod becomes Running,
-a finished one Succeeded, a deleted one goes away; a new node becomes Ready and loses the taint
-that admission gave it. Nothing here talks HTTP.
+a finished one Succeeded, a deleted one goes away; a new node becomes Ready and its taints follow
+its conditions. Nothing here talks HTTP. Steps that come too late (the object has changed or is
+gone) do nothing: whoever changed it caused an event of its own.
 """
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stowplan.apiserver.admission import NOT_READY
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Change, Json, Record
 from stowplan.apiserver.kinds import NODES, PODS
-from stowplan.apiserver.pod_actions import with_condition
+from stowplan.apiserver.node_lifecycle import registered, tainted
+from stowplan.apiserver.pod_status import running_status, succeeded_status
 from stowplan.apiserver.store import Store
 from stowplan.clock import rfc3339
-from stowplan.errors import ApiError
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
@@ -30,12 +29,17 @@ RUN_SECONDS = "stowplan.io/run-seconds"
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
-    """Delays in seconds. With `enabled` off the server behaves like a bare kube-apiserver."""
+    """Delays in seconds. With `enabled` off the server behaves like a bare kube-apiserver.
+
+    `run_s` is how long pods run that are not restarted for ever; None: until they are deleted.
+    A pod's annotation stowplan.io/run-seconds says it for that pod, whatever its restart policy.
+    """
 
     enabled: bool = True
     start_delay_s: float = 0.5
     stop_delay_s: float = 0.5
     node_delay_s: float = 0.0
+    run_s: float | None = None
 
 
 class Kubelet:
@@ -51,29 +55,21 @@ class Kubelet:
 
     async def run(self) -> None:
         """Until cancelled."""
-        pods, nodes = self._store.subscribe(PODS), self._store.subscribe(NODES)
+        subscription = self._store.subscribe(NODES, PODS)
         try:
-            for kind, see in ((NODES, self._see_node), (PODS, self._see_pod)):
+            for kind in (NODES, PODS):
                 for record in self._store.records(kind):
-                    see(Change("ADDED", record, None))
-            waiting = {asyncio.ensure_future(s.wait(None)): s for s in (pods, nodes)}
-            try:
-                while True:
-                    await asyncio.wait(
-                        waiting, timeout=self._pause(), return_when=asyncio.FIRST_COMPLETED
-                    )
-                    for future in [f for f in waiting if f.done()]:
-                        subscription = waiting.pop(future)
-                        for change in subscription.take():
-                            (self._see_pod if subscription is pods else self._see_node)(change)
-                        waiting[asyncio.ensure_future(subscription.wait(None))] = subscription
-                    self._do_what_is_due()
-            finally:
-                for future in waiting:
-                    future.cancel()
+                    self._see(Change("ADDED", record, None))
+            while True:
+                await subscription.wait(self._pause())
+                for change in subscription.take():
+                    self._see(change)
+                self._do_what_is_due()
+        except Exception:
+            log.exception("The pretend kubelet failed: pods stay as they are")
+            raise
         finally:
-            pods.close()
-            nodes.close()
+            subscription.close()
 
     def _pause(self) -> float | None:
         if not self._due:
@@ -87,171 +83,110 @@ class Kubelet:
     def _do_what_is_due(self) -> None:
         now = self._store.clock.monotonic()
         while self._due and self._due[0][0] <= now:
-            action = heapq.heappop(self._due)[2]
-            try:
-                action()
-            except ApiError as error:  # the object changed under us; its next event comes soon
-                log.info("Pretend kubelet gave up a step", extra=kv(err=error))
+            heapq.heappop(self._due)[2]()
+
+    def _see(self, change: Change) -> None:
+        if change.type == "DELETED":
+            return
+        if change.record.object["kind"] == NODES.kind:
+            self._see_node(change)
+        else:
+            self._see_pod(change)
+
+    def _now(self) -> str:
+        return rfc3339(self._store.clock.time())
 
     # Pods
 
     def _see_pod(self, change: Change) -> None:
-        if change.type == "DELETED":
-            return
-        pod = change.record.object
-        old = change.previous.object if change.previous else None
+        pod, old = change.record.object, change.previous.object if change.previous else None
         if not pod["spec"].get("nodeName"):
             return
         key, uid = change.record.key, pod["metadata"]["uid"]
         if "deletionTimestamp" in pod["metadata"]:
             if old is None or "deletionTimestamp" not in old["metadata"]:
                 self._later(self._options.stop_delay_s, lambda: self._remove(key, uid))
-        elif (old is None or not old["spec"].get("nodeName")) and _is_pending(pod):
+        elif old is None or not old["spec"].get("nodeName"):
             self._later(self._options.start_delay_s, lambda: self._start(key, uid))
 
     def _current(self, key: tuple[str, str], uid: str) -> Record | None:
+        """The pod, if it is still that one and not on its way out."""
         record = self._store.get(PODS, *key)
-        if record is None or record.object["metadata"]["uid"] != uid:
+        if record is None:
+            return None
+        metadata = record.object["metadata"]
+        if metadata["uid"] != uid or "deletionTimestamp" in metadata:
             return None
         return record
 
     def _start(self, key: tuple[str, str], uid: str) -> None:
         record = self._current(key, uid)
-        if record is None or "deletionTimestamp" in record.object["metadata"]:
+        if record is None or record.object["status"].get("phase") != "Pending":
             return
-        now = rfc3339(self._store.clock.time())
-        ip = _address(next(self._ips))
-        status = running_status(record.object, now, ip)
-        self._store.update(PODS, {**record.object, "status": status}, record)
-        run_s = _run_seconds(record.object)
+        pod = record.object
+        if self._store.get(NODES, "", pod["spec"]["nodeName"]) is None:
+            return  # no such node, no kubelet; when it appears it looks for its pods
+        status = running_status(pod, self._now(), _address(next(self._ips)))
+        self._store.update(PODS, {**pod, "status": status}, record)
+        run_s = self._run_seconds(pod)
         if run_s is not None:
             self._later(run_s, lambda: self._finish(key, uid))
 
     def _finish(self, key: tuple[str, str], uid: str) -> None:
         record = self._current(key, uid)
-        if record is None or "deletionTimestamp" in record.object["metadata"]:
-            return
-        now = rfc3339(self._store.clock.time())
-        status = succeeded_status(record.object, now)
-        self._store.update(PODS, {**record.object, "status": status}, record)
+        if record is not None and record.object["status"].get("phase") == "Running":
+            status = succeeded_status(record.object, self._now())
+            self._store.update(PODS, {**record.object, "status": status}, record)
 
     def _remove(self, key: tuple[str, str], uid: str) -> None:
-        record = self._current(key, uid)
-        if record is None:
-            return
-        self._deleter.delete(PODS, record, {"gracePeriodSeconds": 0})
+        record = self._store.get(PODS, *key)
+        if record is not None and record.object["metadata"]["uid"] == uid:
+            self._deleter.delete(PODS, record, {"gracePeriodSeconds": 0})
+
+    def _run_seconds(self, pod: Json) -> float | None:
+        text = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
+        if not text:
+            return self._options.run_s if pod["spec"]["restartPolicy"] != "Always" else None
+        try:
+            return max(0.0, float(text))
+        except ValueError:
+            log.warning(
+                "Annotation is not a number of seconds",
+                extra=kv(annotation=RUN_SECONDS, value=text, pod=pod["metadata"]["name"]),
+            )
+            return None
 
     # Nodes
 
     def _see_node(self, change: Change) -> None:
-        if change.type == "DELETED":
-            return
         name, uid = change.record.key[1], change.record.object["metadata"]["uid"]
         if change.previous is None:
-            self._later(self._options.node_delay_s, lambda: self._node_ready(name, uid))
+            self._later(self._options.node_delay_s, lambda: self._register(name, uid))
+        else:
+            self._taint(change.record)
 
-    def _node_ready(self, name: str, uid: str) -> None:
+    def _register(self, name: str, uid: str) -> None:
         record = self._store.get(NODES, "", name)
         if record is None or record.object["metadata"]["uid"] != uid:
             return
-        node = record.object
-        status, spec = dict(node.get("status") or {}), dict(node.get("spec") or {})
-        if not status.get("conditions"):
-            now = rfc3339(self._store.clock.time())
-            status["conditions"] = [
-                {
-                    "type": "Ready",
-                    "status": "True",
-                    "lastHeartbeatTime": now,
-                    "lastTransitionTime": now,
-                    "reason": "KubeletReady",
-                    "message": "kubelet is posting ready status",
-                }
-            ]
-        ready = any(
-            c.get("type") == "Ready" and c.get("status") == "True" for c in status["conditions"]
-        )
-        if ready:
-            taints = [
-                taint
-                for taint in spec.get("taints") or ()
-                if (taint.get("key"), taint.get("effect"))
-                != (NOT_READY["key"], NOT_READY["effect"])
-            ]
-            spec.pop("taints", None)
-            if taints:
-                spec["taints"] = taints
-        self._store.update(NODES, {**node, "spec": spec, "status": status}, record)
+        node = registered(record.object, self._now())
+        if node is not None:
+            record = self._store.update(NODES, node, record)
+        self._taint(record)
+        for pod in self._store.records(PODS):
+            if pod.object["spec"].get("nodeName") == name:
+                key, pod_uid = pod.key, pod.object["metadata"]["uid"]
+                self._later(
+                    self._options.start_delay_s,
+                    lambda key=key, pod_uid=pod_uid: self._start(key, pod_uid),  # type: ignore[misc]
+                )
 
-
-def _is_pending(pod: Json) -> bool:
-    return bool((pod.get("status") or {}).get("phase", "Pending") == "Pending")
-
-
-def running_status(pod: Json, now: str, ip: str) -> Json:
-    status = dict(pod.get("status") or {})
-    spec = pod["spec"]
-    conditions = status.get("conditions")
-    for name in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
-        conditions = with_condition(conditions, {"type": name, "status": "True"}, now)
-    status |= {
-        "phase": "Running",
-        "conditions": conditions,
-        "hostIP": "127.0.0.1",
-        "hostIPs": [{"ip": "127.0.0.1"}],
-        "podIP": ip,
-        "podIPs": [{"ip": ip}],
-        "startTime": now,
-        "containerStatuses": [
-            {
-                "name": container.get("name", ""),
-                "state": {"running": {"startedAt": now}},
-                "lastState": {},
-                "ready": True,
-                "restartCount": 0,
-                "image": container.get("image", ""),
-                "imageID": "",
-                "containerID": f"pretend://{pod['metadata']['uid']}/{container.get('name', '')}",
-                "started": True,
-            }
-            for container in spec.get("containers") or ()
-        ],
-    }
-    return status
-
-
-def succeeded_status(pod: Json, now: str) -> Json:
-    status = dict(pod.get("status") or {})
-    conditions = status.get("conditions")
-    for name in ("Ready", "ContainersReady"):
-        condition = {"type": name, "status": "False", "reason": "PodCompleted"}
-        conditions = with_condition(conditions, condition, now)
-    finished = []
-    for container in status.get("containerStatuses") or ():
-        started = container["state"].get("running", {}).get("startedAt", now)
-        ended = {
-            "exitCode": 0,
-            "reason": "Completed",
-            "startedAt": started,
-            "finishedAt": now,
-            "containerID": container["containerID"],
-        }
-        state = {"terminated": ended}
-        finished.append({**container, "state": state, "ready": False, "started": False})
-    status |= {"phase": "Succeeded", "conditions": conditions, "containerStatuses": finished}
-    return status
-
-
-def _run_seconds(pod: Json) -> float | None:
-    text = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
-    try:
-        return float(text) if text else None
-    except ValueError:
-        log.warning(
-            "Annotation is not a number of seconds",
-            extra=kv(annotation=RUN_SECONDS, value=text, pod=pod["metadata"]["name"]),
-        )
-        return None
+    def _taint(self, record: Record) -> None:
+        if self._store.get(NODES, *record.key) is not record:
+            return
+        node = tainted(record.object)
+        if node is not None:
+            self._store.update(NODES, node, record)
 
 
 def _address(number: int) -> str:

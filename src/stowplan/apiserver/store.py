@@ -151,8 +151,9 @@ class Store:
 
     # Watching
 
-    def subscribe(self, kind: Kind) -> Subscription:
-        return self._histories[storage_kind(kind)].subscribe()
+    def subscribe(self, *kinds: Kind) -> Subscription:
+        """From now on; to be closed by whoever asked for it."""
+        return Subscription(self._histories[storage_kind(kind)] for kind in kinds)
 
     def changes_since(self, kind: Kind, version: int) -> list[Change]:
         return self._histories[storage_kind(kind)].since(version)

@@ -1,0 +1,85 @@
+"""The statuses that a kubelet reports for a pod: running, then succeeded."""
+
+from __future__ import annotations
+
+from stowplan.apiserver.history import Json
+from stowplan.apiserver.pod_actions import with_condition
+
+HOST_IP = "127.0.0.1"
+
+
+def running_status(pod: Json, now: str, ip: str) -> Json:
+    """Everything started and ready."""
+    spec = pod["spec"]
+    generation = pod["metadata"].get("generation", 0)
+    status = dict(pod["status"])
+    conditions = status.get("conditions")
+    for name in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
+        condition = {"type": name, "status": "True", "observedGeneration": generation}
+        conditions = with_condition(conditions, condition, now)
+    status |= {
+        "observedGeneration": generation,
+        "phase": "Running",
+        "conditions": conditions,
+        "hostIP": HOST_IP,
+        "hostIPs": [{"ip": HOST_IP}],
+        "podIP": HOST_IP if spec.get("hostNetwork") else ip,
+        "startTime": now,
+        "containerStatuses": [_running(pod, each, now) for each in spec.get("containers") or ()],
+    }
+    status["podIPs"] = [{"ip": status["podIP"]}]
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [
+            _running(pod, each, now)
+            if each.get("restartPolicy") == "Always"
+            else _ended(_running(pod, each, now), now)
+            for each in spec["initContainers"]
+        ]
+    return status
+
+
+def succeeded_status(pod: Json, now: str) -> Json:
+    """Every container has ended well."""
+    status = dict(pod["status"])
+    conditions = status.get("conditions")
+    generation = pod["metadata"].get("generation", 0)
+    for name in ("Ready", "ContainersReady"):
+        condition = {
+            "type": name,
+            "status": "False",
+            "observedGeneration": generation,
+            "reason": "PodCompleted",
+        }
+        conditions = with_condition(conditions, condition, now)
+    return status | {
+        "phase": "Succeeded",
+        "conditions": conditions,
+        "containerStatuses": [
+            _ended(container, now) for container in status.get("containerStatuses") or ()
+        ],
+    }
+
+
+def _running(pod: Json, container: Json, now: str) -> Json:
+    return {
+        "name": container["name"],
+        "state": {"running": {"startedAt": now}},
+        "lastState": {},
+        "ready": True,
+        "restartCount": 0,
+        "image": container.get("image", ""),
+        "imageID": "",
+        "containerID": f"pretend://{pod['metadata']['uid']}/{container['name']}",
+        "started": True,
+    }
+
+
+def _ended(container: Json, now: str) -> Json:
+    ended = {
+        "exitCode": 0,
+        "reason": "Completed",
+        "startedAt": container["state"].get("running", {}).get("startedAt", now),
+        "finishedAt": now,
+        "containerID": container["containerID"],
+    }
+    return {**container, "state": {"terminated": ended}, "ready": False, "started": False}
