@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientConnectionResetError, ClientSession, ClientTimeout, TCPConnector, web
 
 T = TypeVar("T")
 _PATIENCE_S = 30.0
@@ -100,7 +100,7 @@ class FaultProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._close())
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_PATIENCE_S)
         self._loop.close()
@@ -109,10 +109,11 @@ class FaultProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
 
     async def _listen(self) -> None:
-        connector = TCPConnector(ssl=self._tls if self._tls is not None else True, limit=0)
-        self._session = ClientSession(
-            connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
-        )
+        if self._session is None:
+            connector = TCPConnector(ssl=self._tls if self._tls is not None else True, limit=0)
+            self._session = ClientSession(
+                connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
+            )
         self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
@@ -120,12 +121,19 @@ class FaultProxy:
         self._port = self._runner.addresses[0][1]
 
     async def _close(self) -> None:
-        for task in list(self._watches):
+        assert self._runner is not None
+        await self._runner.cleanup()
+        watches = list(self._watches)
+        for task in watches:
             task.cancel()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._session is not None:
-            await self._session.close()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+    async def _end(self) -> None:
+        await self._close()
+        assert self._session is not None
+        await self._session.close()
+        # TLS connections say goodbye; a loop that stopped at once would leave their sockets open.
+        await asyncio.sleep(0.1)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs))
@@ -176,6 +184,8 @@ class FaultProxy:
             try:
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
+            except ClientConnectionResetError:
+                pass  # the scheduler hung up first
             finally:
                 self._watches.discard(task)
             return response
