@@ -321,6 +321,12 @@ class Node(Wire, frozen=True):
     def name(self) -> str:
         return self.metadata.name
 
+    @property
+    def is_ready(self) -> bool:
+        """What the kubelet says of itself; placing pods goes by taints instead."""
+        conditions = self.status.conditions or ()
+        return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
 
 class Namespace(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
