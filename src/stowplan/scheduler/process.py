@@ -77,30 +77,33 @@ class SchedulerProcess:
         election: Election | None = None,
         clock: Clock | None = None,
         on_outcome: Callable[[Placement | Failure], None] | None = None,
+        handlers: type[EventHandlers] = EventHandlers,
+        reporter: type[Reporter] = Reporter,
     ) -> None:
+        """`handlers` and `reporter`: a scheduler that sees or tells more gives its subclasses."""
         self.engine = engine
         self._client = client
         self._clock: Clock = clock or SystemClock()
-        handlers = EventHandlers(engine)
+        bridge = handlers(engine)
         self.pods: Informer[Pod] = Informer(
             client,
             PODS,
             namespace=namespace,
             field_selector=_UNFINISHED,
-            on_add=handlers.add_pod,
-            on_update=handlers.update_pod,
-            on_delete=handlers.delete_pod,
+            on_add=bridge.add_pod,
+            on_update=bridge.update_pod,
+            on_delete=bridge.delete_pod,
         )
         self.nodes: Informer[Node] = Informer(
             client,
             NODES,
-            on_add=handlers.add_node,
-            on_update=handlers.update_node,
-            on_delete=handlers.delete_node,
+            on_add=bridge.add_node,
+            on_update=bridge.update_node,
+            on_delete=bridge.delete_node,
         )
         engine.lookup = self.pods.store.get
         self.recorder = EventRecorder(client, reporting_instance=identity, clock=self._clock)
-        self.reporter = Reporter(client, self.recorder, self._clock, self.pods.store.get)
+        self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
         self.loop = SchedulingLoop(
             engine, Binder(engine, client, self.reporter), self.reporter, on_outcome=on_outcome
         )
