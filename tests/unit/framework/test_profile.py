@@ -96,4 +96,6 @@ def test_one_instance_serves_all_points() -> None:
 
 def test_points_without_plugins_are_empty() -> None:
     profile = Profile("empty", {})
-    assert not (profile.filters or profile.scores or profile.at("bind"))
+    assert not profile.filters
+    assert not profile.scores
+    assert not profile.at("bind")

@@ -39,7 +39,7 @@ def test_the_first_decision_stands() -> None:
 def test_patience_runs_out() -> None:
     waiting, decided = held(A=110.0, B=105.5)
     waiting.expire(105.4)
-    assert waiting.status is None
+    assert not decided
     waiting.expire(105.5)
     assert waiting.status is not None
     assert waiting.status.plugin == "B"
