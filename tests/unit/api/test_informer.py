@@ -585,17 +585,16 @@ async def test_relist_wakes_an_informer_that_waits_to_retry() -> None:
 
 async def test_relist_during_a_list_waits_for_one_begun_later() -> None:
     release = asyncio.Event()
-    served = 0
+    served: list[str] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        nonlocal served
         if "watch" in request.query:
+            served.append("watch")
+            await asyncio.sleep(10)
+        served.append("list")
+        if served == ["list"]:
             await release.wait()
-            return reply(pod_list())
-        served += 1
-        if served == 1:
-            await release.wait()
-        return reply(pod_list(version=served))
+        return reply(pod_list(version=len(served)))
 
     async with scripted_server(handler) as server, ApiClient(server.config) as client:
         informer = Informer(
@@ -606,13 +605,13 @@ async def test_relist_during_a_list_waits_for_one_begun_later() -> None:
             on_delete=lambda obj: None,
         )
         task = asyncio.create_task(informer.run())
-        await until(lambda: served == 1)
+        await until(lambda: served == ["list"])
         waiting = [asyncio.create_task(informer.relist()) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert not any(waiter.done() for waiter in waiting)
         release.set()
-        await asyncio.gather(*waiting)
-        assert served == 2
+        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+        assert served[:2] == ["list", "list"]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -232,6 +232,27 @@ async def test_leadership_ends_by_our_own_clock_even_if_nobody_tells(stage: Stag
     assert elector.overdue_s() == pytest.approx(5.0)
 
 
+async def test_our_own_time_runs_from_before_the_write(stage: Stage) -> None:
+    """Others may see the write as soon as it is made, long before its answer reaches us."""
+    clock = VirtualClock()
+    inner = stage.server.handler
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        answer = await inner(request)
+        if request.method != "GET":
+            clock.advance(10)
+        return answer
+
+    stage.server.handler = slow
+    elector = stage.elector("one", clock)
+    assert await elector.try_acquire()
+    clock.advance(4.9)
+    leads = [elector.is_leader]
+    clock.advance(0.2)
+    leads.append(elector.is_leader)
+    assert leads == [True, False]
+
+
 async def test_a_conflict_falls_back_to_reading(stage: Stage) -> None:
     elector = stage.elector("one", VirtualClock())
     await elector.try_acquire()

@@ -249,6 +249,27 @@ async def test_what_is_observed_during_a_write_is_written_after_it() -> None:
         assert patch.body["series"]["count"] == 3
 
 
+async def test_a_series_on_an_event_that_was_given_up_but_had_arrived() -> None:
+    async with stage(retry_limit_s=0.01) as it:
+        inner = it.server.handler
+
+        async def lose_every_answer(request: web.Request) -> web.StreamResponse:
+            answer = await inner(request)
+            assert request.transport is not None
+            request.transport.abort()
+            return answer
+
+        it.server.handler = lose_every_answer
+        it.report(pod())
+        await it.settled()
+        assert it.recorder.dropped == 1
+        it.server.handler = inner
+        it.report(pod())
+        assert [seen.method for seen in await it.settled()] == ["POST", "PATCH"]
+        (event,) = it.events.events.values()
+        assert event["series"]["count"] == 2
+
+
 # When things go wrong
 
 
@@ -330,6 +351,28 @@ async def test_a_write_whose_answer_was_lost_is_not_written_twice() -> None:
         assert [seen.method for seen in await it.settled()] == ["POST", "POST"]
         assert len(it.events.events) == 1
         assert (it.recorder.written, it.recorder.dropped) == (1, 0)
+
+
+async def test_a_series_that_begins_before_its_event_is_known_to_be_written() -> None:
+    async with stage() as it:
+        inner = it.server.handler
+        is_first = True
+
+        async def lose_the_answer(request: web.Request) -> web.StreamResponse:
+            nonlocal is_first
+            answer = await inner(request)
+            if is_first:
+                is_first = False
+                it.report(pod())
+                assert request.transport is not None
+                request.transport.abort()
+            return answer
+
+        it.server.handler = lose_the_answer
+        it.report(pod())
+        await it.settled()
+        (event,) = it.events.events.values()
+        assert event["series"]["count"] == 2
 
 
 async def test_a_full_queue_drops_and_never_waits() -> None:
