@@ -198,8 +198,6 @@ def _parse(path: Path, text: bytes) -> _File:
         document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise KubeconfigError(_yaml_problem(error), where=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise KubeconfigError("is not UTF-8 text", where=str(path)) from error
     if document is None:
         return _File()
     if not isinstance(document, Mapping):

@@ -355,6 +355,17 @@ async def test_a_plugin_that_is_not_installed() -> None:
         await run_plugin(config)
 
 
+async def test_a_plugin_that_hangs_is_ended(
+    plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file = tmp_path / "pid"
+    plugin.script(f'echo $$ > "{pid_file}"; exec sleep 60')
+    monkeypatch.setattr("stowplan.api.exec_credentials._TIMEOUT_S", 0.3)
+    with pytest.raises(Unauthorized, match="no answer within"):
+        await run_plugin(plugin.config())
+    assert not Path("/proc", pid_file.read_text().strip()).exists()
+
+
 async def test_a_cancelled_request_leaves_no_plugin_running(plugin: Plugin, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     plugin.script(f'echo $$ > "{pid_file}.new"; mv "{pid_file}.new" "{pid_file}"; exec sleep 60')

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -44,6 +45,14 @@ def test_lines_do_not_depend_on_how_they_were_cut(
         found += splitter.feed(data[:size])
         data = data[size:]
     assert found == [line for line in lines if line.strip()]
+
+
+def test_a_line_that_never_ends_is_given_up() -> None:
+    splitter = LineSplitter(limit=10)
+    assert splitter.feed(b"12345") == []
+    assert splitter.feed(b"67890\n123456") == [b"1234567890"]
+    with pytest.raises(ValueError, match="longer than 10 bytes"):
+        splitter.feed(b"78901")
 
 
 @dataclass
