@@ -360,7 +360,7 @@ async def test_a_plugin_that_hangs_is_ended(
 ) -> None:
     pid_file = tmp_path / "pid"
     plugin.script(f'echo $$ > "{pid_file}"; exec sleep 60')
-    monkeypatch.setattr("stowplan.api.exec_credentials._TIMEOUT_S", 0.3)
+    monkeypatch.setattr("stowplan.api.exec_credentials._TIMEOUT_S", 1.0)
     with pytest.raises(Unauthorized, match="no answer within"):
         await run_plugin(plugin.config())
     assert not Path("/proc", pid_file.read_text().strip()).exists()
