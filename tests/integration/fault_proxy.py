@@ -62,6 +62,7 @@ class FaultProxy:
         self._spoilers: list[Spoiler] = []
         self._watches: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
+        self._server: web.Server | None = None
         self._session: ClientSession | None = None
         self._port = 0
         #: (method, path) of everything that came through.
@@ -114,7 +115,8 @@ class FaultProxy:
             self._session = ClientSession(
                 connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
             )
-        self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
+        self._server = web.Server(self._handle)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
         await site.start()
@@ -123,6 +125,10 @@ class FaultProxy:
     async def _close(self) -> None:
         assert self._runner is not None
         await self._runner.cleanup()
+        # A connection that was accepted while the port closed is known to the server only now.
+        await asyncio.sleep(0.05)
+        assert self._server is not None
+        await self._server.shutdown(0.1)
         watches = list(self._watches)
         for task in watches:
             task.cancel()

@@ -46,6 +46,11 @@ APPLY_STEPS = (
         manifest("ConfigMap", "ssa", data={"a": "2"}),
     ),
     step("get configmap ssa -o yaml --show-managed-fields"),
+    step("label configmap ssa by=hand"),
+    step("patch configmap ssa --type=merge -p", '{"data":{"a":"by hand"}}'),
+    step("get configmap ssa -o yaml --show-managed-fields"),
+    step("apply -f - --server-side", manifest("ConfigMap", "ssa", data={"a": "1"})),
+    step("apply -f - --server-side", manifest("ConfigMap", "ssa", data={"a": "by hand"})),
     step("apply -f - --server-side", workload("Deployment", "ssa-web")),
     step(
         "apply -f - --server-side --field-manager=other",
@@ -86,8 +91,11 @@ OBJECT_STEPS = (
     ),
     # kube-apiserver protects volumes in use with finalizers, which a controller takes off again:
     # the embedded server has neither.
-    step("patch pvc claim --type=merge -p", '{"metadata":{"finalizers":null}}'),
-    step("patch pv transcript-volume --type=merge -p", '{"metadata":{"finalizers":null}}'),
+    step("patch pvc claim --type=merge -p", '{"metadata":{"finalizers":null,"labels":{"a":"b"}}}'),
+    step(
+        "patch pv transcript-volume --type=merge -p",
+        '{"metadata":{"finalizers":null,"labels":{"a":"b"}}}',
+    ),
     step(
         "create -f -",
         manifest(
@@ -182,7 +190,7 @@ DELETE_STEPS = (
     step("get pod bound -o jsonpath={.metadata.deletionGracePeriodSeconds}"),
     step("delete pod bound --grace-period=5 --wait=false"),
     step("get pod bound -o jsonpath={.metadata.deletionGracePeriodSeconds}"),
-    step("delete pod bound --wait --timeout=1s"),
+    step("delete pod bound --wait --timeout=2s"),
     step("delete pod bound --now --wait=false"),
     step("delete pod bound --grace-period=0 --force"),
     step("get pod bound"),
