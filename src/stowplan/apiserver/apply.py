@@ -19,6 +19,7 @@ from stowplan.apiserver.field_sets import (
     DuplicateOrKeyless,
     Json,
     Path,
+    branches,
     changed,
     element_of,
     from_fields_v1,
@@ -75,7 +76,7 @@ class _Manager:
         if self.subresource:
             text += f" with subresource {json.dumps(self.subresource)}"
         if self.operation == "Update" and self.time:
-            text += f" using {self.api_version} at {self.time}"
+            text += f" using {self.api_version}"
         return text
 
 
@@ -126,7 +127,9 @@ def server_side_apply(
     return result
 
 
-def track_update(before: Json, after: Json, *, kind: Kind, field_manager: str, now: str) -> Json:
+def track_update(
+    before: Json, after: Json, *, kind: Kind, manager: str, now: str, subresource: str = ""
+) -> Json:
     """`after` with ownership of what an update or patch has changed moved to its manager."""
     managers = _managers(before)
     if not managers:
@@ -135,9 +138,11 @@ def track_update(before: Json, after: Json, *, kind: Kind, field_manager: str, n
     old, new = leaves(before, schema), leaves(after, schema)
     touched = changed(old, new)
     removed = old.keys() - new.keys()
+    # Who adds the first field to a map or list owns that map or list as well.
+    touched |= branches(after, schema) - branches(before, schema)
     if not touched and not removed:
         return {**after, "metadata": {**after["metadata"], **_kept_entries(before)}}
-    me = _Manager(field_manager, "Update", kind.api_version, now)
+    me = _Manager(manager, "Update", kind.api_version, now, subresource)
     mine = next((manager for manager in managers if manager.is_same(me)), me)
     kept = [
         replace(manager, paths=manager.paths - touched - removed)

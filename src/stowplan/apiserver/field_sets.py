@@ -77,6 +77,22 @@ def _walk(value: Any, field: Field, path: Path, found: dict[Path, Any]) -> None:
         found[path] = value
 
 
+def branches(obj: Any, schema: Schema, path: Path = ()) -> set[Path]:
+    """The maps and lists of an object that are not one field but many."""
+    found: set[Path] = set()
+    for key, value in obj.items():
+        field, place = schema.get(key, PLAIN), (*path, f"f:{key}")
+        if isinstance(value, dict) and not field.atomic:
+            found |= {place, *branches(value, fields_of(field), place)}
+        elif isinstance(value, list) and (field.keys or field.is_set):
+            found.add(place)
+            if field.keys and not field.elements_atomic:
+                for index, item in enumerate(value):
+                    element = (*place, element_of(item, field, place, index))
+                    found |= branches(item, fields_of(field), element)
+    return found
+
+
 def element_of(item: Any, field: Field, path: Path, index: int = 0) -> str:
     """The path element `k:{...}` of an element of a list by key."""
     keys: Json = {}

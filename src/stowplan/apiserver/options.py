@@ -18,21 +18,26 @@ _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchO
 
 @dataclass(slots=True)
 class WriteOptions:
-    """What a write asked for besides itself; `warnings` go back as Warning headers."""
+    """What a write asked for besides itself; `warnings` go back as Warning headers.
+
+    `manager` is who writes, as managedFields names it: what the client calls itself.
+    """
 
     dry_run: bool = False
     field_validation: str = "Ignore"
+    manager: str = "unknown"
     warnings: list[str] = field(default_factory=list)
 
 
-def write_options(method: str, query: Mapping[str, str]) -> WriteOptions:
+def write_options(method: str, query: Mapping[str, str], user_agent: str = "") -> WriteOptions:
     name = _OPTIONS_OF.get(method, "UpdateOptions")
     validation = query.get("fieldValidation", "")
     if validation not in _VALIDATIONS:
         supported = ", ".join(f'"{value}"' for value in _VALIDATIONS)
         text = f'Unsupported value: "{validation}": supported values: {supported}'
         raise invalid_options(name, Cause("fieldValidation", text, "FieldValueNotSupported"))
-    return WriteOptions(_dry_run(name, query.get("dryRun", "")), validation or "Warn")
+    manager = query.get("fieldManager", "") or user_agent.partition("/")[0]
+    return WriteOptions(_dry_run(name, query.get("dryRun", "")), validation or "Warn", manager)
 
 
 def delete_options(content_type: str, body: bytes, query: Mapping[str, str]) -> Json:

@@ -50,7 +50,7 @@ class Rest:
         content_type = request.headers.get("Content-Type", "")
         if method == "DELETE":
             return self._delete(target, delete_options(content_type, body, query), want, query)
-        options = write_options(method, query)
+        options = write_options(method, query, request.headers.get("User-Agent", ""))
         if method == "POST":
             sent = decode_body(content_type, body, target.kind)
             return self._post(target, sent, want, query, options)

@@ -70,7 +70,9 @@ class Watches:
                 await response.write(first)
             if not stream.failed:
                 await self._follow(stream, subscription, response)
-        except (ConnectionResetError, asyncio.CancelledError):
+        except ConnectionResetError:
+            pass  # the client has gone, which is how most watches end
+        except asyncio.CancelledError:
             if not subscription.dropped:
                 raise
         finally:

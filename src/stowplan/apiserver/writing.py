@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from stowplan.apiserver import admission, defaulting, events, validation
-from stowplan.apiserver.apply import server_side_apply
+from stowplan.apiserver.apply import server_side_apply, track_update
 from stowplan.apiserver.conforming import Mismatch, conform
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.field_errors import wrong
@@ -97,7 +97,7 @@ class Writer:
             )
             raise invalid(kind, target.name, [cause], by_resource=True)
         _check_uid(kind, obj["metadata"], current.object)
-        return self._replace(target, obj, current, options), False
+        return self._replace(target, obj, current, options, tracked=True), False
 
     def patch(
         self, target: Target, content_type: str, body: bytes, options: WriteOptions
@@ -112,7 +112,7 @@ class Writer:
         except Mismatch as error:
             raise _bad_patch(content_type, patched, body, error) from None
         self._check_place(target, obj)
-        return self._replace(target, obj, current, options)
+        return self._replace(target, obj, current, options, tracked=True)
 
     def apply(
         self, target: Target, body: bytes, options: WriteOptions, *, manager: str, force: bool
@@ -144,7 +144,16 @@ class Writer:
             return self.create(target, merged, options), True
         return self._replace(target, normalise(kind, merged, options), current, options), False
 
-    def _replace(self, target: Target, obj: Json, current: Record, options: WriteOptions) -> Record:
+    def _replace(
+        self,
+        target: Target,
+        obj: Json,
+        current: Record,
+        options: WriteOptions,
+        *,
+        tracked: bool = False,
+    ) -> Record:
+        """`tracked`: the owners of the changed fields are not in the object yet."""
         kind, metadata = target.kind, obj["metadata"]
         version = metadata.get("resourceVersion", "")
         if version and version != str(current.version):
@@ -156,6 +165,16 @@ class Writer:
             obj, old, kind = events.to_core(obj), current.object, EVENTS
         defaulting.on_update(kind, obj)
         admission.admit_update(kind, obj, old)
+        if tracked:
+            now = rfc3339(self._store.clock.time())
+            obj = track_update(
+                old,
+                obj,
+                kind=kind,
+                manager=options.manager,
+                subresource=target.subresource,
+                now=now,
+            )
         count_generation(obj, old)
         validation.check_update(kind, obj, old, target.subresource)
         if not options.dry_run and self._deleter.is_done(kind, obj):
@@ -203,6 +222,10 @@ def _check_immutable(kind: Kind, metadata: Json, old: Json) -> None:
 
 def _check_declared(kind: Kind, applied: Json) -> None:
     """An applied object is always strict: a field that does not exist has no owner."""
+    version, name = applied.get("apiVersion", ""), applied.get("kind", "")
+    if (version, name) != (kind.api_version, kind.kind):
+        group_version = version if "/" in str(version) else f"/{version}"
+        raise bad_request(f"invalid object type: {group_version}, Kind={name}")
     try:
         _, unknown = conform(kind, applied)
     except Mismatch as error:

@@ -196,23 +196,31 @@ def test_updates_take_fields_over_and_forget_removed_ones() -> None:
     live = apply(None, pod({"a": "1", "b": "1"}), "one")
     after = copy.deepcopy(live)
     after["metadata"]["labels"] = {"a": "2", "c": "3"}
-    result = track_update(live, after, kind=POD, field_manager="curl", now=LATER)
+    result = track_update(live, after, kind=POD, manager="curl", now=LATER)
     assert owners(result) == {"curl": {"f:metadata": {"f:labels": {"f:a": {}, "f:c": {}}}}}
     with pytest.raises(ApiError) as caught:
         apply(result, pod({"a": "1"}), "one")
-    assert f'conflict with "curl" using v1 at {LATER}: ' in caught.value.message
+    assert 'conflict with "curl" using v1: .metadata.labels.a' in caught.value.message
+
+
+def test_updates_own_the_maps_that_they_add() -> None:
+    live = apply(None, pod(nodeName="n"), "one")
+    after = copy.deepcopy(live)
+    after["metadata"]["labels"] = {"a": "1"}
+    result = track_update(live, after, kind=POD, manager="curl", now=LATER)
+    assert owners(result)["curl"] == {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}
 
 
 def test_updates_of_objects_never_applied_are_not_tracked() -> None:
     after = pod({"a": "2"})
-    assert track_update(pod(), after, kind=POD, field_manager="curl", now=NOW) is after
+    assert track_update(pod(), after, kind=POD, manager="curl", now=NOW) is after
 
 
 def test_updates_that_change_nothing_keep_the_entries() -> None:
     live = apply(None, pod({"a": "1"}), "one")
     after = copy.deepcopy(live)
     del after["metadata"]["managedFields"]
-    assert track_update(live, after, kind=POD, field_manager="curl", now=LATER) == live
+    assert track_update(live, after, kind=POD, manager="curl", now=LATER) == live
 
 
 def test_bad_configurations() -> None:
