@@ -64,7 +64,7 @@ class ColumnCache:
         dtype: DTypeLike,
     ) -> NDArray[Any]:
         table = cycle.table
-        signature = step.plugin.sign(cycle.info) if self._limit_bytes else None
+        signature = step.sign(cycle) if self._limit_bytes else None
         if signature is None:
             return _whole(fill, cycle, dtype)
         key = (*name, signature)

@@ -8,7 +8,7 @@ user's function may return (True, False, a text, a Status) becomes a Status here
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,6 +36,10 @@ class FilterStep:
         self._columns: Callable[..., None] | None = getattr(plugin, "filter_columns", None)
         self._row = _row_form(plugin, "filter")
         self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+
+    def sign(self, cycle: Cycle) -> Hashable | None:
+        """What the plugin reads of the pod; None: its columns are not kept."""
+        return _sign(self.plugin, "Filter", cycle)
 
     def fill(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None = None
@@ -76,7 +80,10 @@ class FilterStep:
         remembered: list[Status] | None = cycle.notes.get(self)
         if remembered is not None:
             return remembered[verdict_id - 1]
-        return self.plugin.verdict(cycle, verdict_id).by(self.name)
+        try:
+            return self.plugin.verdict(cycle, verdict_id).by(self.name)
+        except Exception as problem:
+            raise PluginError(self.name, "Filter", describe(problem)) from problem
 
     def _remember(self, cycle: Cycle, status: Status) -> int:
         """Number the distinct answers of a per-node plugin within one attempt."""
@@ -99,6 +106,10 @@ class ScoreStep:
         self._row = _row_form(plugin, "score")
         self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)
         self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+
+    def sign(self, cycle: Cycle) -> Hashable | None:
+        """What the plugin reads of the pod; None: its columns are not kept."""
+        return _sign(self.plugin, "Score", cycle)
 
     def fill(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         """Write the raw score of each of `rows` into `out`."""
@@ -142,6 +153,24 @@ def describe(problem: BaseException) -> str:
     """An exception in one line."""
     text = " ".join(str(problem).split())
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+
+
+def as_status(answer: object, plugin: str, point: str) -> Status:
+    """What a plugin answered at any point but Filter and Score; None is success."""
+    if answer is None:
+        return SUCCESS
+    if isinstance(answer, Status):
+        return answer
+    raise PluginError(plugin, point, f"answered {answer!r}; expected None or a Status")
+
+
+def _sign(plugin: Plugin, point: str, cycle: Cycle) -> Hashable | None:
+    try:
+        signature = plugin.sign(cycle.info)
+        hash(signature)
+    except Exception as problem:
+        raise PluginError(plugin.name, point, describe(problem)) from problem
+    return signature
 
 
 def _filter_status(answer: object, plugin: str) -> Status:

@@ -19,7 +19,7 @@ from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 from stowplan.cluster.views import Overlay
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import describe
+from stowplan.framework.forms import as_status, describe
 from stowplan.framework.plugin import PostFilterResult, PreFilterResult
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import (
@@ -48,6 +48,7 @@ OnPoint: TypeAlias = Callable[[str, str], None]
 Steps: TypeAlias = Generator[Request, Answer, Decision]
 
 EXTENDER = "Extender"
+_NO_ROWS: Rows = np.empty(0, np.intp)
 
 
 def decide(
@@ -84,7 +85,7 @@ def decide_steps(
     """Decide for one pod; yields what extenders are to be asked."""
     attempt = _Attempt(table, info, profile, cursor, nominated, on_point)
     try:
-        decision = yield from attempt.run([e for e in extenders if e.is_interested(info.pod)])
+        decision = yield from attempt.run(extenders)
     except StowplanError as problem:
         # A plugin broke: the pod's attempt fails with its name, everything else goes on.
         decision = attempt.fail(error(str(problem)), str(problem))
@@ -116,19 +117,21 @@ class _Attempt:
     def run(self, extenders: Sequence[Extender]) -> Steps:
         if not len(self.table):
             return self.fail(unresolvable(NO_NODES), NO_NODES)
+        # Whoever is configured may want more than one node, even if not for this pod.
+        wants_one = not self.profile.scores and not any(
+            extender.filters or extender.prioritizes for extender in extenders
+        )
+        extenders = [extender for extender in extenders if extender.is_interested(self.cycle.pod)]
         rejection, candidates = self._pre_filter()
         if rejection is None:
-            feasible = self._nominated_node(candidates)
-            if feasible is None:
-                feasible = self._filter(candidates, has_filter=any(e.filters for e in extenders))
-            for extender in extenders:
-                if extender.filters and len(feasible):
-                    feasible = yield from self._ask_to_filter(extender, feasible)
+            nominated = self._nominated_node()
+            feasible = yield from self._ask_to_filter(extenders, nominated)
+            if not len(feasible):
+                found = self._filter(candidates, wants_one=wants_one)
+                feasible = yield from self._ask_to_filter(extenders, found)
             if len(feasible):
                 return (yield from self._choose(feasible, extenders))
-            # Cached columns move on with the table; a failure is read later.
-            self.diagnosis.columns = [(s, v.copy()) for s, v in self.diagnosis.columns]
-            self.diagnosis.collect_plugins()
+            self.diagnosis.settle()
         return self._post_filter(rejection or unschedulable())
 
     def fail(self, status: Status, message: str) -> Decision:
@@ -141,6 +144,7 @@ class _Attempt:
             evaluated_nodes=self.evaluated,
             cursor=self.cursor,
             table_version=self.table.version,
+            nominated_node="",
         )
 
     def _point(self, name: str, code: Code = Code.SUCCESS) -> None:
@@ -153,61 +157,66 @@ class _Attempt:
         """The rejection, if any, and the rows that are worth filtering."""
         rejection: Status | None = None
         names: frozenset[str] | None = None
-        narrowed_by: list[str] = []
+        narrowed_by: set[str] = set()
         for plugin in self.profile.at("preFilter"):
             answer = _call(plugin.pre_filter, plugin.name, "PreFilter", self.cycle)
             if isinstance(answer, PreFilterResult):
                 if answer.nodes is not None:
-                    narrowed_by.append(plugin.name)
+                    narrowed_by.add(plugin.name)
                     names = answer.nodes if names is None else names & answer.nodes
                     if not names:
-                        rejection = unresolvable(_no_common_node(narrowed_by))
-                        self.diagnosis.unschedulable_plugins.update(narrowed_by)
+                        rejection = unresolvable(_no_common_node(sorted(narrowed_by)))
                         break
                 continue
-            status = answer or SUCCESS
+            status = as_status(answer, plugin.name, "PreFilter").by(plugin.name)
             if status.is_skip:
                 self.cycle.skip_filter.add(plugin.name)
-            elif status.is_rejected:
-                rejection = status.by(plugin.name)
-                self.diagnosis.reject(rejection)
-                if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    break
+            elif status.code is Code.UNSCHEDULABLE:
+                # The rest still runs: making room by preemption needs what it computes.
+                rejection = status
+            elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                rejection = status
+                narrowed_by.clear()
+                break
             elif not status.is_success:
                 raise PluginError(plugin.name, "PreFilter", status.message)
         self._point("PreFilter", rejection.code if rejection else Code.SUCCESS)
+        self.diagnosis.unschedulable_plugins.update(narrowed_by)
         candidates = self.table.valid
         if rejection is not None:
+            self.diagnosis.reject(rejection)
+            self.diagnosis.absent = rejection
             self.diagnosis.pre_filter_message = rejection.message
         elif names is not None:
             candidates = np.zeros(self.table.capacity, np.bool_)
             rows = [row for name in names if (row := self.table.live_row(name)) is not None]
             candidates[rows] = True
-            self.diagnosis.absent_reason = _absent_reason(narrowed_by)
-            self.diagnosis.unschedulable_plugins.update(narrowed_by)
+            plugins = " ".join(sorted(narrowed_by))
+            self.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
         return rejection, candidates
 
     # Filter
 
-    def _nominated_node(self, candidates: BoolArray) -> Rows | None:
+    def _nominated_node(self) -> Rows:
         """The node that preemption has made room on, if the pod fits there."""
         name = self.cycle.pod.status.nominated_node_name
-        if not name:
-            return None
-        row = self.table.live_row(name)
-        if row is None or not candidates[row]:
-            return None
-        for step in self.profile.filters:
+        row = self.table.live_row(name) if name else None
+        if row is None:
+            return _NO_ROWS
+        status = self._nominees_object(row)
+        for step in self.profile.filters if status is None else ():
             if step.name not in self.cycle.skip_filter:
-                status = step.status_of_row(self.cycle, row)
-                if not status.is_success:
-                    return None
-        if self._nominees_object(row) is not None:
-            return None
+                answer = step.status_of_row(self.cycle, row)
+                if not answer.is_success:
+                    status = answer
+                    break
+        if status is not None:
+            self.diagnosis.overrides[row] = status
+            return _NO_ROWS
         self.evaluated = 1
         return np.array([row], dtype=np.intp)
 
-    def _filter(self, candidates: BoolArray, *, has_filter: bool) -> Rows:
+    def _filter(self, candidates: BoolArray, *, wants_one: bool) -> Rows:
         """Feasible rows in the order in which kube-scheduler would have found them."""
         alive = candidates.copy()
         columns = self.diagnosis.columns
@@ -229,7 +238,7 @@ class _Attempt:
         if not len(ordered):
             return ordered
         limit = nodes_to_find(len(ordered), self.profile.percentage_of_nodes_to_score)
-        if not self.profile.scores and not has_filter:
+        if wants_one:
             limit = 1
         feasible, passed = first_feasible(ordered, alive, start=self.cursor, limit=limit)
         self.evaluated = passed
@@ -265,7 +274,8 @@ class _Attempt:
         for plugin in self.profile.at("preFilter"):
             if plugin.name not in cycle.skip_filter:
                 for other in others:
-                    plugin.what_if(cycle, other, row, 1)
+                    point = "AddPod on PreFilter"
+                    _call(plugin.what_if, plugin.name, point, cycle, other, row, 1)
         for step in self.profile.filters:
             if step.name not in cycle.skip_filter:
                 status = step.status_of_row(cycle, row, overlay)
@@ -274,23 +284,29 @@ class _Attempt:
         return None
 
     def _ask_to_filter(
-        self, extender: Extender, feasible: Rows
+        self, extenders: Sequence[Extender], feasible: Rows
     ) -> Generator[Request, Answer, Rows]:
-        names = [self.table.names[row] for row in feasible]
-        answer = yield FilterRequest(extender, self.cycle.pod, names)
-        assert isinstance(answer, FilterAnswer)
-        for name, row in zip(names, feasible.tolist(), strict=True):
-            if name in answer.unresolvable:
-                status = unresolvable(answer.unresolvable[name])
-            elif name in answer.nodes:
+        """Ask one extender after the other, each about what the one before has left."""
+        for extender in extenders:
+            if not extender.filters or not len(feasible):
                 continue
-            else:
-                status = unschedulable(*filter(None, [answer.failed.get(name)]))
-            self.diagnosis.overrides[row] = status.by(EXTENDER)
-        kept = [row not in self.diagnosis.overrides for row in feasible.tolist()]
-        if not all(kept):
-            self.diagnosis.unschedulable_plugins.add(EXTENDER)
-        return feasible[np.array(kept, np.bool_)]
+            names = [self.table.names[row] for row in feasible]
+            answer = yield FilterRequest(extender, self.cycle.pod, names)
+            assert isinstance(answer, FilterAnswer)
+            kept = np.ones(len(feasible), np.bool_)
+            for place, (name, row) in enumerate(zip(names, feasible.tolist(), strict=True)):
+                if name in answer.unresolvable:
+                    status = unresolvable(answer.unresolvable[name])
+                elif name in answer.nodes:
+                    continue
+                else:
+                    status = unschedulable(*filter(None, [answer.failed.get(name)]))
+                kept[place] = False
+                self.diagnosis.overrides[row] = status.by(EXTENDER)
+            if not kept.all():
+                self.diagnosis.unschedulable_plugins.add(EXTENDER)
+            feasible = feasible[kept]
+        return feasible
 
     # Score
 
@@ -315,7 +331,8 @@ class _Attempt:
 
     def _score(self, rows: Rows) -> ScoreSheet:
         for plugin in self.profile.at("preScore"):
-            status = _call(plugin.pre_score, plugin.name, "PreScore", self.cycle, rows) or SUCCESS
+            answer = _call(plugin.pre_score, plugin.name, "PreScore", self.cycle, rows)
+            status = as_status(answer, plugin.name, "PreScore")
             if status.is_skip:
                 self.cycle.skip_score.add(plugin.name)
             elif not status.is_success:
@@ -355,30 +372,40 @@ class _Attempt:
 
     def _post_filter(self, rejection: Status) -> Decision:
         """Nothing fits: let plugins make room, and say why there is none."""
-        messages: list[str] = []
-        nominated_node: str | None = None
+        reasons: list[str] = []
+        code = Code.UNSCHEDULABLE
         plugins = self.profile.at("postFilter")
-        if not plugins:
-            nominated_node = ""
+        nominated_node: str | None = None if plugins else ""
         for plugin in plugins:
-            answer = _call(
-                plugin.post_filter, plugin.name, "PostFilter", self.cycle, self.diagnosis
-            )
-            result = answer if isinstance(answer, PostFilterResult) else PostFilterResult(answer)
+            result = self._ask_to_make_room(plugin)
+            status = result.status
+            if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                # Success, "never" and an error end it, and speak for themselves alone.
+                code = status.code
+                reasons = list(status.reasons)
+                nominated_node = None if code is Code.ERROR else result.nominated_node
+                break
+            reasons += status.reasons
             if result.nominated_node is not None:
                 nominated_node = result.nominated_node
-            if result.status.is_success:
-                messages.clear()
-                break
-            messages += result.status.reasons
-            if result.status.code is not Code.UNSCHEDULABLE:
-                break
         if plugins:
-            self._point("PostFilter")
-        self.diagnosis.post_filter_message = ", ".join(messages)
+            self._point("PostFilter", code)
+        self.diagnosis.post_filter_message = ", ".join(reasons)
         decision = self.fail(rejection, self.diagnosis.message())
         decision.nominated_node = nominated_node
         return decision
+
+    def _ask_to_make_room(self, plugin: Any) -> PostFilterResult:
+        """A plugin that breaks here does not change that, and why, the pod fits nowhere."""
+        try:
+            answer = _call(
+                plugin.post_filter, plugin.name, "PostFilter", self.cycle, self.diagnosis
+            )
+            if isinstance(answer, PostFilterResult):
+                return answer
+            return PostFilterResult(as_status(answer, plugin.name, "PostFilter"))
+        except StowplanError as problem:
+            return PostFilterResult(error(str(problem)))
 
 
 def _call(method: Callable[..., Any], name: str, point: str, *args: object) -> Any:
@@ -395,7 +422,3 @@ def _no_common_node(plugins: Sequence[str]) -> str:
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
     return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously"
-
-
-def _absent_reason(plugins: Sequence[str]) -> str:
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"

@@ -8,7 +8,7 @@ counts; texts are made when they are read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import BoolArray, Int32Array, Int64Array, NodeTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep
-from stowplan.framework.status import SUCCESS, Code, Status
+from stowplan.framework.status import SUCCESS, Code, Status, unresolvable
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -60,9 +60,9 @@ class Diagnosis:
 
     cycle: Cycle
     total_nodes: int
-    #: Rows that Filter looked at; others were ruled out by PreFilter (`absent_reason`).
+    #: Rows that Filter looked at, and what PreFilter had to say of all others.
     candidates: BoolArray | None = None
-    absent_reason: str = ""
+    absent: Status = field(default_factory=unresolvable)
     #: Each filter that ran and its verdict column, in running order: the first failure counts.
     columns: list[tuple[FilterStep, Int32Array]] = field(default_factory=list)
     #: Rows whose answer is not in the columns: nominated pods in the way, or an extender's word.
@@ -100,13 +100,18 @@ class Diagnosis:
         """One row's answer."""
         if row in self.overrides:
             return self.overrides[row]
+        if self.candidates is None or not self.candidates[row]:
+            return self.absent
         for step, verdicts in self.columns:
             if verdicts[row]:
                 return step.status(self.cycle, int(verdicts[row]))
         return SUCCESS
 
-    def collect_plugins(self) -> None:
-        """Note every plugin that rejected a row."""
+    def settle(self) -> None:
+        """Nothing fits: keep what moves on with the table, note every plugin that rejected."""
+        assert self.candidates is not None
+        self.candidates = self.candidates.copy()
+        self.columns = [(step, verdicts.copy()) for step, verdicts in self.columns]
         for status, _ in self.groups():
             self.reject(status)
 
@@ -116,24 +121,34 @@ class Diagnosis:
         for status, rows in self.groups():
             for reason in status.reasons:
                 counts[reason] += len(rows)
-        if self.candidates is not None and self.absent_reason:
-            absent = self.total_nodes - int(self.candidates.sum())
+        if self.candidates is not None:
+            outside = sum(not self.candidates[row] for row in self.overrides)
+            absent = self.total_nodes - int(self.candidates.sum()) - outside
             if absent:
-                counts[self.absent_reason] += absent
+                for reason in self.absent.reasons:
+                    counts[reason] += absent
         return counts
 
     def message(self) -> str:
         """kube-scheduler's FitError text."""
-        text = f"0/{self.total_nodes} nodes are available:"
         if self.pre_filter_message:
-            text += f" {self.pre_filter_message}."
+            text = f"{_unavailable(self.total_nodes)} {self.pre_filter_message}."
         else:
-            parts = sorted(f"{count} {reason}" for reason, count in self.reasons().items())
-            if parts:
-                text += f" {', '.join(parts)}."
+            text = fit_error(self.total_nodes, self.reasons())
         if self.post_filter_message:
             text += f" {self.post_filter_message}"
         return text
+
+
+def fit_error(total_nodes: int, reasons: Mapping[str, int]) -> str:
+    """How many nodes there are and how many of them gave each reason, sorted as text."""
+    text = _unavailable(total_nodes)
+    parts = sorted(f"{count} {reason}" for reason, count in reasons.items())
+    return f"{text} {', '.join(parts)}." if parts else text
+
+
+def _unavailable(total_nodes: int) -> str:
+    return f"0/{total_nodes} nodes are available:"
 
 
 @dataclass(slots=True)

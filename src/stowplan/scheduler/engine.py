@@ -187,7 +187,7 @@ class Engine:
             decision.profile,
             started,
             message=decision.message,
-            nominated_node=decision.nominated_node if decision.diagnosis is not None else "",
+            nominated_node=decision.nominated_node,
             decision=decision,
         )
 
@@ -273,7 +273,7 @@ class Engine:
         result = "unschedulable" if status.is_rejected else "error"
         self.metrics.attempt_ended(result, profile, self.clock.monotonic() - started)
         is_pending = self._requeue(queued)
-        if is_pending and nominated_node is not None:
+        if is_pending:
             self.queue.nominator.add(queued.pod, nominated_node)
         log.log(
             V4,

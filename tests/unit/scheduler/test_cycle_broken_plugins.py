@@ -1,0 +1,183 @@
+"""A plugin that raises, or answers nonsense, fails its own pod with its own name, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import pytest
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.cluster.table import Int32Array
+from stowplan.cluster.views import NodeView, Overlay
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import RowSet
+from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.status import Code, error, unschedulable, wait
+from stowplan.queue.nominator import Nominator
+from stowplan.scheduler.cycle import decide
+from stowplan.testing import node, pod
+from tests.unit.scheduler.scheduler_kit import (
+    cluster,
+    defaults,
+    plugin,
+    profile_of,
+    raises,
+    run,
+)
+
+BROKEN = "ValueError: broken on purpose"
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"pre_filter": raises}, f'running PreFilter plugin "Bad": {BROKEN}'),
+        (
+            {"pre_filter": True},
+            'running PreFilter plugin "Bad": answered True; expected None or a Status',
+        ),
+        ({"filter": raises}, f'running "Bad" filter plugin: {BROKEN}'),
+        ({"filter": error("no luck")}, 'running "Bad" filter plugin: no luck'),
+        ({"filter": wait("no luck")}, 'running "Bad" filter plugin: no luck'),
+        ({"filter": error()}, 'running "Bad" filter plugin: Error'),
+        (
+            {"filter": 3},
+            'running "Bad" filter plugin: answered 3; expected True, False, a reason or a Status',
+        ),
+        ({"filter_columns": raises}, f'running "Bad" filter plugin: {BROKEN}'),
+        ({"pre_score": raises, "score": 1}, f'running PreScore plugin "Bad": {BROKEN}'),
+        (
+            {"pre_score": unschedulable("no"), "score": 1},
+            'running PreScore plugin "Bad": no',
+        ),
+        (
+            {"pre_score": "no", "score": 1},
+            "running PreScore plugin \"Bad\": answered 'no'; expected None or a Status",
+        ),
+        ({"score": raises}, f'running Score plugin "Bad": {BROKEN}'),
+        (
+            {"score": lambda pod, node: None},
+            'running Score plugin "Bad": TypeError: int() argument must be a string, a bytes-like '
+            "object or a real number, not 'NoneType'",
+        ),
+        ({"score_columns": raises}, f'running Score plugin "Bad": {BROKEN}'),
+        ({"score": 1, "normalize": raises}, f'running Score plugin "Bad": {BROKEN}'),
+        (
+            {"score": 1, "normalize": lambda cycle, scores: None},
+            'running Score plugin "Bad": normalize must answer an array of 2 scores',
+        ),
+        (
+            {"score": 1, "normalize": lambda cycle, scores: scores[:1]},
+            'running Score plugin "Bad": normalize must answer an array of 2 scores',
+        ),
+    ],
+)
+def test_a_broken_plugin_is_named(methods: dict[str, Any], message: str) -> None:
+    decision = run([node("a"), node("b")], pod(), *defaults(), plugin("Bad", **methods))
+    assert decision.node is None
+    assert decision.status.code is Code.ERROR
+    assert decision.message == message
+    assert decision.status.message == message
+    assert decision.unschedulable_plugins == set(), "nothing but time brings the pod back"
+    assert decision.nominated_node == "", "upstream clears the nomination after errors"
+
+
+def test_a_filter_that_breaks_on_one_node_breaks_the_attempt() -> None:
+    def look(pod: Pod, node: NodeView) -> bool:
+        if node.name == "b":
+            raise KeyError("rack")
+        return True
+
+    decision = run([node("a"), node("b")], pod(), *defaults(), plugin("Racks", filter=look))
+    assert decision.message == "running \"Racks\" filter plugin: KeyError: 'rack'"
+
+
+def test_a_filter_is_not_asked_about_nodes_that_are_out() -> None:
+    def look(pod: Pod, node: NodeView) -> bool:
+        if node.name == "b":
+            raise KeyError("rack")
+        return True
+
+    nodes = [node("a"), node("b", unschedulable=True)]
+    assert run(nodes, pod(), *defaults(), plugin("Racks", filter=look)).node == "a"
+
+
+def test_a_plugin_that_breaks_over_a_nominated_pod_is_named() -> None:
+    nominator = Nominator()
+    nominator.add(pod(priority=1), "a")
+    bad = plugin("Bad", pre_filter=None, what_if=raises)
+    decision = run([node("a")], pod(), bad, nominated=nominator)
+    assert decision.message == f'running AddPod on PreFilter plugin "Bad": {BROKEN}'
+
+
+def test_a_plugin_that_breaks_on_the_nominated_node_is_named() -> None:
+    bad = plugin("Bad", filter=raises)
+    decision = run([node("a")], pod(nominated_node="a"), bad)
+    assert decision.message == f'running "Bad" filter plugin: {BROKEN}'
+
+
+class _BadColumns(Plugin):
+    """Columns that are kept, from a plugin that breaks where its subclass says so."""
+
+    name = "Bad"
+    reads = Reads.NODE
+
+    def filter_columns(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
+    ) -> None:
+        out[rows] = 7
+
+    def sign(self, info: PodInfo) -> Hashable:
+        return ()
+
+
+class _BadSign(_BadColumns):
+    def sign(self, info: PodInfo) -> Hashable:
+        raise ValueError("broken on purpose")
+
+
+class _UnhashableSign(_BadColumns):
+    def sign(self, info: PodInfo) -> Hashable:
+        return [1]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (_BadColumns(), "IndexError: tuple index out of range"),
+        (_BadSign(), BROKEN),
+        (_UnhashableSign(), "TypeError: unhashable type: 'list'"),
+    ],
+)
+def test_columns_that_break_name_their_plugin(bad: Plugin, why: str) -> None:
+    decision = run([node("a")], pod(), bad)
+    assert decision.message == f'running "Bad" filter plugin: {why}'
+
+
+def test_the_next_pod_is_decided_as_if_nothing_had_been() -> None:
+    def look(pod: Pod, node: NodeView) -> bool:
+        if pod.metadata.name == "cursed":
+            raise ValueError("broken on purpose")
+        return True
+
+    profile = profile_of(*defaults(), plugin("Superstitious", filter=look))
+    table = cluster([node("a"), node("b")]).table
+    names = ("first", "cursed", "last")
+    nodes = [decide(table, compile_pod(pod(name)), profile).node for name in names]
+    assert nodes == ["a", None, "a"]
+
+
+def test_a_post_filter_that_breaks_is_told_beside_the_reasons() -> None:
+    """The pod is still unschedulable, and the plugins that rejected it still bring it back."""
+    decision = run([node(cpu=0)], pod(), *defaults(), plugin("Bad", post_filter=raises))
+    assert decision.message == (
+        f'0/1 nodes are available: 1 Insufficient cpu. running PostFilter plugin "Bad": {BROKEN}'
+    )
+    assert decision.status.is_rejected
+    assert decision.unschedulable_plugins == {"NodeResourcesFit"}
+    nonsense = run([node(cpu=0)], pod(), *defaults(), plugin("Bad", post_filter="what?"))
+    assert nonsense.message.endswith(
+        "running PostFilter plugin \"Bad\": answered 'what?'; expected None or a Status"
+    )
