@@ -20,8 +20,20 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_MASKS = [
+    (re.compile(pattern, re.DOTALL), replacement)
+    for pattern, replacement in (
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", "TIME"),
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
+        (r"(?<=\()\d+(?=\))|(?<=version: )\d+|(?<=current: )\d+|(?<=meta: )\d+", "RV"),
+        (r"\d+[smh]", "AGE"),  # in a table's cells
+        (r"(?<=x-)[bcdfghjklmnpqrstvwxz2456789]{5}\b", "NAME"),
+        # The whole object that a patch would have made; ours has no managed fields.
+        (r'Invalid value: "\{.*\}"', "Invalid value: OBJECT"),
+        # How an internal Go struct differs from another one.
+        (r"\n@@ .*", "\n"),
+    )
+]
 
 
 @dataclass(frozen=True)
@@ -85,13 +97,17 @@ class Side:
 
     def _mask(self, value: Any, drop: tuple[str, ...], path: str = "") -> Any:
         if isinstance(value, dict):
-            masked = {}
+            masked: dict[str, Any] = {}
             for key, item in value.items():
                 here = f"{path}.{key}" if path else key
                 if here in drop or key == "managedFields" or item is None:
                     continue
+                if key == "description" and path.endswith("columnDefinitions[]"):
+                    continue
                 if key == "resourceVersion":
                     masked[key] = "RV" if item else ""
+                elif key == "causes" and isinstance(item, list):
+                    masked[key] = _without_repeats(self._mask(item, drop, here))
                 elif key in ("uid", "continue"):
                     masked[key] = "MASKED"
                 else:
@@ -101,8 +117,9 @@ class Side:
             return [self._mask(item, drop, f"{path}[]") for item in value]
         if isinstance(value, str):
             text = value.replace(self.namespace, "NS")
-            text = _UUID.sub("UUID", _TIME.sub("TIME", text))
-            return re.sub(r"(?<=\()\d+(?=\))|(?<=version: )\d+|(?<=current: )\d+", "RV", text)
+            for pattern, replacement in _MASKS:
+                text = pattern.sub(replacement, text)
+            return text
         return value
 
 
@@ -116,6 +133,11 @@ def _decoded(raw: bytes) -> Any:
         return [msgspec.json.decode(line) for line in raw.split(b"\n") if line.strip()]
     except msgspec.DecodeError:
         return raw.decode()
+
+
+def _without_repeats(values: list[Any]) -> list[Any]:
+    """kube-apiserver validates some fields twice, and says so twice."""
+    return [value for index, value in enumerate(values) if value not in values[:index]]
 
 
 def differences(left: Any, right: Any, path: str = "") -> list[str]:

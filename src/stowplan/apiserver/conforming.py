@@ -6,6 +6,7 @@ their canonical form; fields that Go always writes are there. The result is a ne
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from stowplan.api.quantity import format_quantity, milli_value, nanos
@@ -155,9 +156,7 @@ def _integer(type_: str, value: Any, place: str) -> int:
         raise _wrong(value, place, type_)
     bound = _INT_BOUNDS[type_]
     if isinstance(value, float) or not -bound <= value < bound:
-        raise Mismatch(
-            f"json: cannot unmarshal number {value} into Go struct field {place} of type {type_}"
-        )
+        raise _wrong(value, place, type_, f"number {value}")
     return value
 
 
@@ -198,9 +197,12 @@ def _time(type_: str, value: Any) -> str | None:
     return rfc3339(seconds) if type_ == "Time" else rfc3339_micro(seconds)
 
 
-def _wrong(value: Any, place: str, go_type: str) -> Mismatch:
+def _wrong(value: Any, place: str, go_type: str, shown: str = "") -> Mismatch:
+    """Go's path has no indexes: spec.containers.ports, not spec.containers[0].ports."""
+    place = re.sub(r"\[\d+\]", "", place)
+    shown = shown or _json_type(value)
     return Mismatch(
-        f"json: cannot unmarshal {_json_type(value)} into Go struct field {place} of type {go_type}"
+        f"json: cannot unmarshal {shown} into Go struct field {place} of type {go_type}"
     )
 
 

@@ -110,7 +110,8 @@ def decode_object(body: bytes, kind: Kind | None, *, yaml_first: bool = False) -
     except go_json.GoJsonError as error:
         problem = f"couldn't get version/kind; json parse error: {error}"
     except yaml.YAMLError as error:
-        problem = "yaml: " + str(getattr(error, "problem", None) or error)
+        reason = str(getattr(error, "problem", None) or error)
+        problem = "yaml: " + reason.replace("not allowed here", "not allowed in this context")
     if not problem and not isinstance(value, dict):
         shape = "array" if isinstance(value, list) else type(value).__name__
         problem = (

@@ -167,6 +167,7 @@ def pod_update_causes(new: Json, old: Json) -> list[Cause]:
     causes += _deadline(spec, old_spec)
     causes += _only_added_tolerations(spec, old_spec)
     causes += _only_removed_gates(spec, old_spec)
+    causes += _only_added_node_selectors(spec, old_spec)
     if _unchangeable(spec, old_spec) != _unchangeable(old_spec, old_spec):
         detail = f"pod updates may not change fields other than {_MAY_CHANGE}\n"
         causes.append(not_allowed("spec", detail))
@@ -222,6 +223,17 @@ def _only_removed_gates(spec: Json, old_spec: Json) -> list[Cause]:
         for index, gate in enumerate(spec.get("schedulingGates") or ())
         if gate["name"] not in before
     ]
+
+
+def _only_added_node_selectors(spec: Json, old_spec: Json) -> list[Cause]:
+    """While a pod is gated it may be narrowed down; otherwise nothing of this may change."""
+    if not old_spec.get("schedulingGates"):
+        return []
+    new, old = spec.get("nodeSelector") or {}, old_spec.get("nodeSelector") or {}
+    if old.items() <= new.items():
+        return []
+    detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+    return [wrong("spec.nodeSelector", new or None, detail)]
 
 
 def pod_status_causes(new: Json, old: Json) -> list[Cause]:
