@@ -26,6 +26,7 @@ from stowplan.server.listen import cannot_listen
 
 _HOST: Final = "127.0.0.1"
 _KUBELET_DELAY_S: Final = 0.5
+_NAMED: Final = 8  # pods that a complaint names; the table has them all
 
 
 @click.command()
@@ -149,8 +150,14 @@ def _print(outcome: Outcome, options: ShowOptions, output: OutputFormat | None) 
     )
     click.echo(_in_one_line(view))
     if options.once and outcome.missing and not outcome.was_stopped:
-        names = ", ".join(outcome.missing)
-        click.echo(f"Error: stayed pending but should not have: {names}", err=True)
+        click.echo(f"Error: {_complaint(outcome.missing)}", err=True)
+
+
+def _complaint(missing: tuple[str, ...]) -> str:
+    text = f"{len(missing)} pod{'' if len(missing) == 1 else 's'} stayed pending that should not: "
+    text += ", ".join(missing[:_NAMED])
+    left = len(missing) - _NAMED
+    return f"{text} and {left} more" if left > 0 else text
 
 
 def _why(pod: PodView) -> str:

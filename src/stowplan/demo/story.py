@@ -136,7 +136,7 @@ class Story:
 
     def _jobs(self, now: float) -> list[Step]:
         app = self._rng.choice((REPORT, TRANSCODE))
-        return list(self._arrive(app, now, self._rng.randint(8, 16) * self._scale))
+        return list(self._arrive(app, now, self._rng.randint(12, 20) * self._scale))
 
     def _training(self, now: float) -> list[Step]:
         return list(self._arrive(TRAINER, now, self._rng.randint(2, 3)))

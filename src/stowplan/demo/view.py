@@ -174,8 +174,9 @@ def _status(pod: Pod) -> str:
 
 def _by_number(name: str) -> tuple[str, int, str]:
     """Sorts web-9 before web-10."""
-    app, _, number = name.rpartition("-")
-    return app, len(number), number
+    stem = name.rstrip("0123456789")
+    number = name.removeprefix(stem)
+    return stem, len(number), number
 
 
 def _short(pod: Pod) -> str:
