@@ -26,7 +26,9 @@ from typing import Any
 from tests.integration.kubectl_script import NAMESPACE, Step
 
 _PATIENCE = 60.0
-_ATTACH = 1.0
+# How kubectl says at this verbosity that its watch has begun.
+_VERBOSE = "-v=6"
+_ATTACHED = re.compile(r"round_trippers.*watch=true.*200 OK")
 
 
 @dataclass(frozen=True)
@@ -93,31 +95,31 @@ def _record_watch(kubectl: Kubectl, step: Step) -> list[tuple[Step, Output]]:
     out, err = kubectl.cache / "watch.out", kubectl.cache / "watch.err"
     with out.open("w") as stdout, err.open("w") as stderr:
         watching = subprocess.Popen(
-            kubectl.command(step),
+            [*kubectl.command(step), _VERBOSE],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
             env=_environment(),
         )
         try:
-            # A watch says nothing when it begins; one that begins late misses the first event,
-            # and then `until` is not seen and the comparison fails.
-            time.sleep(_ATTACH)
+            _wait_for(watching, err, (_ATTACHED,))
             inner = [(action, kubectl.run(action)) for action in step.during]
-            _wait_for(watching, out, step.until)
+            _wait_for(watching, out, tuple(map(re.compile, step.until)))
         finally:
             watching.terminate()
             code = watching.wait(_PATIENCE)
-    shown = Output(None if code < 0 else code, out.read_text(), err.read_text())
-    return [(step, shown), *inner]
+    errors = re.sub(r"^[IWE]\d{4} .*\n?", "", err.read_text(), flags=re.M)
+    return [(step, Output(None if code < 0 else code, out.read_text(), errors)), *inner]
 
 
-def _wait_for(process: subprocess.Popen[bytes], out: Path, until: tuple[str, ...]) -> None:
-    """Until the output has, in this order, a line for each pattern, or the process has ended."""
+def _wait_for(
+    process: subprocess.Popen[bytes], file: Path, patterns: tuple[re.Pattern[str], ...]
+) -> None:
+    """Until the file has, in this order, a line for each pattern, or the process has ended."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
-        rest = iter(out.read_text().splitlines())
-        if all(any(re.search(pattern, line) for line in rest) for pattern in until):
+        rest = iter(file.read_text().splitlines())
+        if all(any(pattern.search(line) for line in rest) for pattern in patterns):
             return
         time.sleep(0.05)
 
