@@ -31,7 +31,7 @@ _MASKS = [
         # The whole object that a patch would have made; ours has no managed fields.
         (r'Invalid value: "\{.*\}"', "Invalid value: OBJECT"),
         # How an internal Go struct differs from another one.
-        (r"\n@@ .*", "\n"),
+        (r"\n@@ .*?(\]?)\Z", "\n\\1"),
     )
 ]
 
@@ -173,7 +173,7 @@ def _brief(value: Any) -> str:
             ]
         )
     text = repr(value)
-    return text if len(text) <= 400 else text[:400] + "..."
+    return text if len(text) <= 800 else text[:400] + " ... " + text[-400:]
 
 
 async def compare(left: Side, right: Side, steps: list[Step]) -> list[str]:
