@@ -1,8 +1,9 @@
-// Command reference asks the real Kubernetes libraries what quantities, selectors and tolerations
-// mean, and prints the answers as JSON. The tests under tests/property compare Stowplan with them.
+// Command reference asks the real Kubernetes libraries what quantities, selectors, tolerations and
+// protobuf bodies mean, and prints the answers as JSON. Tests compare Stowplan with them.
 //
 //	go run . quantities > ../../tests/data/quantity_reference.json
 //	go run . selectors  > ../../tests/data/selector_reference.json
+//	go run . protobuf   > ../../tests/data/protobuf_reference.json
 //
 // The same program always prints the same bytes: its random cases come from a fixed seed.
 package main
@@ -16,15 +17,17 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: reference quantities|selectors")
+		fail("usage: reference quantities|selectors|protobuf")
 	}
 	switch os.Args[1] {
 	case "quantities":
 		write([]section{{"quantities", quantityCases()}})
 	case "selectors":
 		write(selectorSections())
+	case "protobuf":
+		write([]section{{"objects", protobufCases()}})
 	default:
-		fail(fmt.Sprintf("unknown table %q: use quantities or selectors", os.Args[1]))
+		fail(fmt.Sprintf("unknown table %q: use quantities, selectors or protobuf", os.Args[1]))
 	}
 }
 
