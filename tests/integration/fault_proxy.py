@@ -63,6 +63,7 @@ class FaultProxy:
         self._watches: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
         self._server: web.Server | None = None
+        self._site: web.TCPSite | None = None
         self._session: ClientSession | None = None
         self._port = 0
         #: (method, path) of everything that came through.
@@ -97,7 +98,7 @@ class FaultProxy:
 
     def __enter__(self) -> FaultProxy:
         self._thread.start()
-        self._run(self._listen())
+        self._run(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -109,34 +110,36 @@ class FaultProxy:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
 
-    async def _listen(self) -> None:
-        if self._session is None:
-            connector = TCPConnector(ssl=self._tls if self._tls is not None else True, limit=0)
-            self._session = ClientSession(
-                connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
-            )
+    async def _start(self) -> None:
+        connector = TCPConnector(ssl=self._tls if self._tls is not None else True, limit=0)
+        self._session = ClientSession(
+            connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
+        )
         self._server = web.Server(self._handle)
         self._runner = web.ServerRunner(self._server, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
-        await site.start()
+        await self._listen()
+
+    async def _listen(self) -> None:
+        assert self._runner is not None
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
+        await self._site.start()
         self._port = self._runner.addresses[0][1]
 
     async def _close(self) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-        # A connection that was accepted while the port closed is known to the server only now.
-        await asyncio.sleep(0.05)
+        """Refuse new connections and drop the old ones; the server object lives on."""
+        assert self._site is not None
         assert self._server is not None
-        await self._server.shutdown(0.1)
-        watches = list(self._watches)
-        for task in watches:
-            task.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
+        await self._site.stop()
+        for connection in list(self._server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
 
     async def _end(self) -> None:
         await self._close()
+        assert self._runner is not None
         assert self._session is not None
+        await self._runner.cleanup()
         await self._session.close()
         # TLS connections say goodbye; a loop that stopped at once would leave their sockets open.
         await asyncio.sleep(0.1)
