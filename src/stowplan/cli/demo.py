@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -70,12 +73,13 @@ def demo(
     have. (One asks for more than any node has; it is expected to stay pending.) With -o the final
     table is printed as JSON or YAML, and the happenings go to standard error.
     """
-    configure(0, "text")
-    # The demo shows what happens; the log is for what should not.
-    logging.getLogger("stowplan").setLevel(logging.ERROR)
     options = ShowOptions(once=once, seed=seed, speed=speed, nodes=nodes)
+    terminal = None
+    if output is None and is_drawable(sys.stdout, os.environ):
+        terminal = Terminal(sys.stdout, os.environ)
     try:
-        outcome = asyncio.run(_run(options, port, output))
+        with _logging(is_live=terminal is not None):
+            outcome = asyncio.run(_run(options, port, terminal, output))
     except KeyboardInterrupt:  # before the show had begun to listen for it
         return EXIT_INTERRUPTED if once else 0
     _print(outcome, options, output)
@@ -86,11 +90,23 @@ def demo(
     return 1 if outcome.missing else 0
 
 
-async def _run(options: ShowOptions, port: int, output: OutputFormat | None) -> Outcome:
+@contextmanager
+def _logging(*, is_live: bool) -> Iterator[None]:
+    """The demo shows what happens; the log is for what should not, and must not spoil the table."""
+    held = io.StringIO() if is_live and sys.stderr.isatty() else None
+    configure(0, "text", held)
+    logging.getLogger("stowplan").setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        if held is not None:
+            click.echo(held.getvalue(), err=True, nl=False)
+
+
+async def _run(
+    options: ShowOptions, port: int, terminal: Terminal | None, output: OutputFormat | None
+) -> Outcome:
     stop = asyncio.Event()
-    terminal = None
-    if output is None and is_drawable(sys.stdout, os.environ):
-        terminal = Terminal(sys.stdout, os.environ)
     _listen_to_signals(stop, terminal)
     delay_s = _KUBELET_DELAY_S / options.speed
     server = ApiServer(kubelet=KubeletOptions(start_delay_s=delay_s, stop_delay_s=delay_s))
@@ -167,16 +183,13 @@ def _why(pod: PodView) -> str:
 
 
 def _in_one_line(view: View) -> str:
+    placed, pending = view.placed_total, len(view.pending)
     expected = sum(1 for pod in view.pending if pod.stays_pending)
-    text = f"{view.placed_total} pods placed, {view.finished_total} of them finished; "
-    text += f"{len(view.pending)} pending"
+    text = f"{placed} pod{'' if placed == 1 else 's'} placed, {view.finished_total} finished, "
+    text += f"{pending} pending"
     if not expected:
         return text
-    return (
-        f"{text}, as expected"
-        if expected == len(view.pending)
-        else f"{text}, {expected} of them as expected"
-    )
+    return f"{text}, as expected" if expected == pending else f"{text}, {expected} as expected"
 
 
 def _as_object(outcome: Outcome, options: ShowOptions) -> dict[str, Any]:

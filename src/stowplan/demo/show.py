@@ -113,10 +113,11 @@ class Show:
         )
         ending = asyncio.Event()
         scheduling = group.create_task(process.run(ending), name="scheduler")
+        await process.scheduling.wait()
         showing = group.create_task(self._display.run(chronicle, self._look), name="display")
         helping = [
             group.create_task(pods.run(), name="pods"),
-            group.create_task(self._direct(mine, process), name="story"),
+            group.create_task(self._direct(mine), name="story"),
         ]
         if not self._options.once:
             helping.append(group.create_task(self._clean_up(mine), name="clean-up"))
@@ -151,9 +152,8 @@ class Show:
             await client.create(NODES, node.manifest())
         self._chronicle.tell(Kind.OTHER, _describe(self._story.nodes))
 
-    async def _direct(self, client: ApiClient, process: SchedulerProcess) -> None:
+    async def _direct(self, client: ApiClient) -> None:
         """Play the story, each step in its time."""
-        await process.scheduling.wait()
         began = self._chronicle.elapsed
         steps = self._story.opening if self._options.once else self._endless()
         for step in steps:
