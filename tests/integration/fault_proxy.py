@@ -63,7 +63,7 @@ class FaultProxy:
         self._watches: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
         self._server: web.Server | None = None
-        self._site: web.TCPSite | None = None
+        self._is_away = False
         self._session: ClientSession | None = None
         self._port = 0
         #: (method, path) of everything that came through.
@@ -89,12 +89,20 @@ class FaultProxy:
 
         self._run(cut())
 
-    def close_port(self) -> None:
-        """The API server goes away: connections are refused."""
-        self._run(self._close())
+    def go_away(self) -> None:
+        """The API server goes away: every connection is cut, old and new.
 
-    def open_port(self) -> None:
-        self._run(self._listen())
+        The port stays open: closing it while clients connect makes Python 3.11 leak the sockets
+        that it has accepted and not yet looked at.
+        """
+        self._run(self._cut_all())
+
+    def come_back(self) -> None:
+        self._is_away = False
+
+    def listen_on(self, port: int) -> None:
+        """Listen on a second port, too: a server that was not there when its client started."""
+        self._run(self._listen(port))
 
     def __enter__(self) -> FaultProxy:
         self._thread.start()
@@ -118,25 +126,23 @@ class FaultProxy:
         self._server = web.Server(self._handle)
         self._runner = web.ServerRunner(self._server, shutdown_timeout=0.1)
         await self._runner.setup()
-        await self._listen()
+        self._port = await self._listen(0)
 
-    async def _listen(self) -> None:
+    async def _listen(self, port: int) -> int:
         assert self._runner is not None
-        self._site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
-        await self._site.start()
-        self._port = self._runner.addresses[0][1]
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        bound: int = self._runner.addresses[-1][1]
+        return bound
 
-    async def _close(self) -> None:
-        """Refuse new connections and drop the old ones; the server object lives on."""
-        assert self._site is not None
+    async def _cut_all(self) -> None:
         assert self._server is not None
-        await self._site.stop()
+        self._is_away = True
         for connection in list(self._server.connections):
             if connection.transport is not None:
                 connection.transport.abort()
 
     async def _end(self) -> None:
-        await self._close()
+        await self._cut_all()
         assert self._runner is not None
         assert self._session is not None
         await self._runner.cleanup()
@@ -145,6 +151,8 @@ class FaultProxy:
         await asyncio.sleep(0.1)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._is_away:
+            return _cut(request)
         self.requests.append((request.method, request.path_qs))
         body = await request.read()
         spoiler = next((s for s in self._spoilers if s.matches(request.method, request.path)), None)
