@@ -72,7 +72,7 @@ class SchedulerProcess:
         engine: Engine,
         client: ApiClient,
         *,
-        identity: str,
+        identity: str = "",
         namespace: str = "",
         election: Election | None = None,
         clock: Clock | None = None,

@@ -86,7 +86,6 @@ async def serve(options: ServeOptions) -> None:
         process = SchedulerProcess(
             engine,
             client,
-            identity=f"{next(iter(engine.profiles))}-{host}",
             namespace=options.namespace,
             election=election,
         )

@@ -1,0 +1,203 @@
+"""Pod for pod, the decisions of kube-scheduler: node, condition, event.
+
+kube-scheduler 1.36 and `stowplan run` get the same configuration file and the same scenario, one
+after the other on one real API server; everything that either of them wrote must be equal.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.controlplane_fixtures import require_binaries
+from tests.e2e.parity import differences
+from tests.e2e.scheduler_play import Json, Step, condition_of, stage
+from tests.e2e.scheduler_scenarios import GPU, NIC, PRIORITY_CLASSES, Scenarist, waking
+from tests.integration.target import wait_for
+from tools.controlplane import ControlPlane
+
+pytestmark = pytest.mark.e2e
+
+_PLUGINS = """
+    plugins:
+      multiPoint:
+        disabled: [{name: "*"}]
+        enabled:
+        - {name: SchedulingGates}
+        - {name: PrioritySort}
+        - {name: NodeUnschedulable}
+        - {name: NodeName}
+        - {name: TaintToleration, weight: 3}
+        - {name: NodeResourcesFit, weight: 1}
+        - {name: NodeResourcesBalancedAllocation, weight: 1}
+        - {name: DefaultBinder}
+"""
+#: Profiles by name, and what each says beside its plugins.
+_PROFILES = {
+    "default-scheduler": "",
+    "most": f"""
+    pluginConfig:
+    - name: NodeResourcesFit
+      args:
+        ignoredResources: ["{NIC}"]
+        scoringStrategy:
+          type: MostAllocated
+          resources:
+          - {{name: cpu, weight: 3}}
+          - {{name: memory, weight: 1}}
+          - {{name: {GPU}, weight: 5}}
+""",
+    "ratio": f"""
+    pluginConfig:
+    - name: NodeResourcesFit
+      args:
+        ignoredResourceGroups: ["other.example.com"]
+        scoringStrategy:
+          type: RequestedToCapacityRatio
+          resources:
+          - {{name: cpu, weight: 2}}
+          - {{name: memory}}
+          - {{name: ephemeral-storage, weight: 7}}
+          requestedToCapacityRatio:
+            shape:
+            - {{utilization: 10, score: 9}}
+            - {{utilization: 55, score: 2}}
+            - {{utilization: 90, score: 7}}
+    - name: NodeResourcesBalancedAllocation
+      args:
+        resources: [{{name: cpu}}, {{name: memory}}, {{name: ephemeral-storage}}, {{name: {GPU}}}]
+""",
+    "sampled": """
+    percentageOfNodesToScore: 30
+""",
+}
+_CONFIG = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallelism: 1
+percentageOfNodesToScore: 100
+leaderElection:
+  leaderElect: false
+clientConnection:
+  kubeconfig: "{kubeconfig}"
+  qps: 5000
+  burst: 5000
+profiles:
+""" + "".join(f"  - schedulerName: {name}{_PLUGINS}{more}" for name, more in _PROFILES.items())
+
+#: (profile, steps): every scenario is played to a scheduler that has played those before it.
+_SCENARIOS: dict[str, Callable[[], tuple[str, list[Step]]]] = {
+    "least": lambda: ("default-scheduler", Scenarist(1).steady(nodes=12, pods=70)),
+    "most": lambda: ("most", Scenarist(2).steady(nodes=12, pods=50)),
+    "ratio": lambda: ("ratio", Scenarist(3).steady(nodes=12, pods=50)),
+    "churn": lambda: ("default-scheduler", Scenarist(4).churn(nodes=8, rounds=8, pods=6)),
+    "sampled": lambda: ("sampled", Scenarist(5).sampled(nodes=130, pods=25)),
+    "waking": lambda: ("default-scheduler", waking()),
+}
+
+
+@contextmanager
+def kube_scheduler(plane: ControlPlane) -> Iterator[None]:
+    # Opportunistic batching does nothing in the default profile, but would in one without
+    # PodTopologySpread: there it saves work by not looking at all nodes.
+    process = plane.start_scheduler(_CONFIG, "--feature-gates=OpportunisticBatching=false")
+    try:
+        yield
+    finally:
+        process.stop()
+
+
+@contextmanager
+def stowplan(plane: ControlPlane) -> Iterator[None]:
+    config, log = plane.directory / "stowplan.yaml", plane.directory / "stowplan.log"
+    config.write_text(_CONFIG.replace("{kubeconfig}", str(plane.kubeconfig)))
+    command = [sys.executable, "-m", "stowplan", "run", f"--config={config}", "--port=0", "-v=4"]
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=stream)
+    try:
+        wait_for("stowplan to start", lambda: '"Scheduling"' in log.read_text())
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+async def play(plane: ControlPlane) -> dict[str, Json]:
+    """What came of every scenario."""
+    results: dict[str, Json] = {}
+    for title, scenario in _SCENARIOS.items():
+        profile, steps = scenario()
+        ca_file = str(plane.certificate_authority)
+        async with stage(plane.url, ca_file, plane.admin_token, profile) as here:
+            shown = await here.play(steps)
+            results[title] = {
+                "steps": {
+                    f"{number} {step}": what
+                    for number, (step, what) in enumerate(zip(steps, shown, strict=True))
+                    if what is not None
+                },
+                "events": await here.events(_wanted(steps, shown)),
+            }
+    return results
+
+
+def _wanted(steps: list[Step], shown: list[Any]) -> set[tuple[str, str]]:
+    """The events that must be there, by pod and reason."""
+    wanted = set()
+    for step, pod in zip(steps, shown, strict=True):
+        if pod is not None:
+            condition = condition_of(pod) or {}
+            if pod["spec"].get("nodeName"):
+                wanted.add((step.name, "Scheduled"))
+            elif condition.get("reason") != "SchedulingGated":
+                wanted.add((step.name, "FailedScheduling"))
+    return wanted
+
+
+@pytest.fixture
+def priority_classes(control_plane: ControlPlane) -> Iterator[None]:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    for name, value in PRIORITY_CLASSES.items():
+        control_plane.api.create(path, {"metadata": {"name": name}, "value": value})
+    yield
+    for name in PRIORITY_CLASSES:
+        control_plane.api.delete(f"{path}/{name}")
+
+
+@pytest.mark.usefixtures("priority_classes")
+async def test_every_decision_is_kube_schedulers(control_plane: ControlPlane) -> None:
+    require_binaries("kube-scheduler")
+    with kube_scheduler(control_plane):
+        theirs = await play(control_plane)
+    with stowplan(control_plane):
+        ours = await play(control_plane)
+    found = [
+        line for title in _SCENARIOS for line in differences(theirs[title], ours[title], title)
+    ]
+    assert not found, "left is kube-scheduler, right is stowplan:\n" + "\n".join(found)
+    _check_that_the_scenarios_say_something(theirs)
+
+
+def _check_that_the_scenarios_say_something(results: dict[str, Json]) -> None:
+    """Equal is not enough if nothing was decided."""
+    pods = [pod for result in results.values() for pod in result["steps"].values()]
+    bound = [pod for pod in pods if pod["spec"].get("nodeName")]
+    reasons = {(condition_of(pod) or {}).get("message", "") for pod in pods}
+    assert len(bound) > 150
+    assert len({pod["spec"]["nodeName"] for pod in bound}) > 40
+    assert len(pods) - len(bound) > 40
+    for reason in (
+        "Insufficient cpu",
+        "Insufficient memory",
+        "Insufficient ephemeral-storage",
+        f"Insufficient {GPU}",
+        "Too many pods",
+        "node(s) had untolerated taint(s)",
+        "node(s) were unschedulable",
+    ):
+        assert any(reason in message for message in reasons), reason
