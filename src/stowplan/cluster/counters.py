@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.api.labels import EVERYTHING, NOTHING, CompiledSelector
+from stowplan.api.labels import (
+    EVERYTHING,
+    NOTHING,
+    CompiledSelector,
+    Requirement,
+    all_match,
+)
 from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import PodInfo
 
@@ -33,8 +39,9 @@ Namespaces: TypeAlias = frozenset[str] | None
 #: Pods by UID, and the row that each stands on.
 _Posting: TypeAlias = dict[str, int]
 
+_Label: TypeAlias = tuple[str, str]
 # What every pod has: under this label, namespaces are indexed like any label value.
-_ANY_POD = ("", "")
+_ANY_POD: _Label = ("", "")
 
 
 class CounterKey(NamedTuple):
@@ -73,7 +80,7 @@ class PodCounter:
     was dropped is replaced by another, which has another history.
     """
 
-    __slots__ = ("_log", "_start", "counts", "key", "total", "watched")
+    __slots__ = ("_log", "_rest", "_start", "counts", "key", "total", "watched")
 
     _LOG_LIMIT = 1024
 
@@ -84,6 +91,8 @@ class PodCounter:
         self.total = 0
         #: The label (or none) and its values under which pods are announced to this counter.
         self.watched: tuple[str, Sequence[str]] = ("", ())
+        #: What is left to be asked of a pod that was announced.
+        self._rest: tuple[Requirement, ...] = ()
         self._log: list[tuple[int, int]] = []
         self._start = 0
 
@@ -104,8 +113,24 @@ class PodCounter:
             column[list(self.counts)] = list(self.counts.values())
         return column
 
+    # The rest is for `PodCounters` alone
+
+    def watch(self, label: str, values: Sequence[str]) -> None:
+        """Rely on being told only of pods that have one of these values, in these namespaces."""
+        self.watched = (label, values)
+        self._rest = tuple(
+            requirement
+            for requirement in self.key.selector.requirements
+            if requirement != Requirement(label, "In", tuple(values))
+        )
+
+    def accepts(self, pod: Pod) -> bool:
+        """Whether a pod that was announced is to be counted."""
+        if self.key.live and pod.metadata.deletion_timestamp is not None:
+            return False
+        return not self._rest or all_match(self._rest, pod.metadata.labels or {})
+
     def count(self, row: int, delta: int) -> None:
-        """For `PodCounters` alone."""
         left = self.counts.get(row, 0) + delta
         if left:
             self.counts[row] = left
@@ -114,7 +139,7 @@ class PodCounter:
         self.total += delta
 
     def change(self, row: int, delta: int) -> None:
-        """For `PodCounters` alone: count, and tell the readers."""
+        """Count, and tell the readers."""
         self.count(row, delta)
         self._log.append((row, delta))
         if len(self._log) > 2 * self._LOG_LIMIT:
@@ -132,8 +157,8 @@ class PodCounters:
         self._counters: OrderedDict[CounterKey, PodCounter] = OrderedDict()
         #: Label key -> value -> namespace -> pods, for the keys that some selector requires.
         self._postings: dict[str, dict[str, dict[str, _Posting]]] = {}
-        #: (namespace or None for all, label key, value) -> the counters that require them.
-        self._watchers: dict[tuple[str | None, str, str], dict[PodCounter, None]] = {}
+        #: Label key and value -> namespace, or None for all -> the counters that require them.
+        self._watchers: dict[tuple[str, str], dict[str | None, dict[PodCounter, None]]] = {}
         #: Whether anything is kept; while it is not, pods need not be announced.
         self.is_active = False
 
@@ -163,24 +188,25 @@ class PodCounters:
 
     def add(self, row: int, info: PodInfo) -> None:
         pod = info.pod
-        namespace, uid = pod.metadata.namespace, info.uid
-        for label, value in self._indexed_labels(pod):
-            by_namespace = self._postings[label].setdefault(value, {})
-            by_namespace.setdefault(namespace, {})[uid] = row
-        self._announce(row, pod, 1)
+        namespace = pod.metadata.namespace
+        labels = self._indexed_labels(pod)
+        for label, value in labels:
+            _posting_of(self._postings[label], value, namespace)[info.uid] = row
+        self._announce(row, pod, labels, 1)
 
     def remove(self, row: int, info: PodInfo) -> None:
         pod = info.pod
-        namespace, uid = pod.metadata.namespace, info.uid
-        for label, value in self._indexed_labels(pod):
+        namespace = pod.metadata.namespace
+        labels = self._indexed_labels(pod)
+        for label, value in labels:
             by_value = self._postings[label]
             posting = by_value[value][namespace]
-            del posting[uid]
+            del posting[info.uid]
             if not posting:
                 del by_value[value][namespace]
                 if not by_value[value]:
                     del by_value[value]
-        self._announce(row, pod, -1)
+        self._announce(row, pod, labels, -1)
 
     def replace(self, row: int, old: PodInfo, new: PodInfo) -> None:
         """A pod changed in place; only its labels and its deletion matter here."""
@@ -193,16 +219,17 @@ class PodCounters:
 
     # Inside
 
-    def _announce(self, row: int, pod: Pod, delta: int) -> None:
-        watchers = self._watchers
-        namespace = pod.metadata.namespace
-        for label, value in self._indexed_labels(pod):
-            for scope in (namespace, None):
-                for counter in watchers.get((scope, label, value), ()):
-                    if counter.key.matches(pod):
+    def _announce(self, row: int, pod: Pod, labels: Sequence[_Label], delta: int) -> None:
+        for label in labels:
+            by_namespace = self._watchers.get(label)
+            if by_namespace is None:
+                continue
+            for scope in (pod.metadata.namespace, None):
+                for counter in by_namespace.get(scope, ()):
+                    if counter.accepts(pod):
                         counter.change(row, delta)
 
-    def _indexed_labels(self, pod: Pod) -> list[tuple[str, str]]:
+    def _indexed_labels(self, pod: Pod) -> list[_Label]:
         """The pod's labels that some selector has asked for."""
         found = [_ANY_POD]
         labels = pod.metadata.labels
@@ -218,9 +245,9 @@ class PodCounters:
         for row, pods in enumerate(self._table.pods):
             for uid, info in pods.items():
                 meta = info.pod.metadata
-                value = (meta.labels or {}).get(label) if label else ""
+                value = "" if not label else (meta.labels or {}).get(label)
                 if value is not None:
-                    by_value.setdefault(value, {}).setdefault(meta.namespace, {})[uid] = row
+                    _posting_of(by_value, value, meta.namespace)[uid] = row
 
     def _build(self, key: CounterKey) -> PodCounter:
         counter = PodCounter(key)
@@ -235,21 +262,22 @@ class PodCounters:
         postings: list[_Posting] = []
         fewest = -1
         # Labels before "any pod" when the lists are equally long: they stay short.
-        for choice in reversed(choices):
-            lists = self._lists(choice, key.namespaces)
+        for label, values in reversed(choices):
+            lists = self._lists(label, values, key.namespaces)
             size = sum(map(len, lists))
             if fewest < 0 or size < fewest:
-                fewest, postings, counter.watched = size, lists, choice
+                fewest, postings = size, lists
+                counter.watch(label, values)
+        pods = self._table.pods
         for posting in postings:
             for uid, row in posting.items():
-                if key.matches(self._table.pods[row][uid].pod):
+                if counter.accepts(pods[row][uid].pod):
                     counter.count(row, 1)
-        for watch in _watches(counter):
-            self._watchers.setdefault(watch, {})[counter] = None
+        for watched, scope in _watches(counter):
+            self._watchers.setdefault(watched, {}).setdefault(scope, {})[counter] = None
         return counter
 
-    def _lists(self, choice: tuple[str, Sequence[str]], namespaces: Namespaces) -> list[_Posting]:
-        label, values = choice
+    def _lists(self, label: str, values: Sequence[str], namespaces: Namespaces) -> list[_Posting]:
         lists: list[_Posting] = []
         for value in values:
             by_namespace = self._postings[label].get(value, {})
@@ -260,16 +288,28 @@ class PodCounters:
         return lists
 
     def _unwatch(self, counter: PodCounter) -> None:
-        for watch in _watches(counter):
-            watchers = self._watchers[watch]
-            del watchers[counter]
-            if not watchers:
-                del self._watchers[watch]
+        for watched, scope in _watches(counter):
+            by_namespace = self._watchers[watched]
+            del by_namespace[scope][counter]
+            if not by_namespace[scope]:
+                del by_namespace[scope]
+                if not by_namespace:
+                    del self._watchers[watched]
 
 
-def _watches(counter: PodCounter) -> Iterator[tuple[str | None, str, str]]:
+def _posting_of(by_value: dict[str, dict[str, _Posting]], value: str, namespace: str) -> _Posting:
+    by_namespace = by_value.get(value)
+    if by_namespace is None:
+        by_namespace = by_value[value] = {}
+    posting = by_namespace.get(namespace)
+    if posting is None:
+        posting = by_namespace[namespace] = {}
+    return posting
+
+
+def _watches(counter: PodCounter) -> Iterator[tuple[_Label, str | None]]:
     label, values = counter.watched
     scopes: Iterable[str | None] = (None,)
     if counter.key.namespaces is not None:
         scopes = counter.key.namespaces
-    return ((scope, label, value) for value in values for scope in scopes)
+    return (((label, value), scope) for value in values for scope in scopes)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from stowplan.api.labels import EVERYTHING, NOTHING, CompiledSelector, Requirement
+from stowplan.api.objects import Pod
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.counters import CounterKey, PodCounter, PodCounters
 from stowplan.testing import node, pod
@@ -231,13 +232,13 @@ def test_a_pod_is_shown_only_to_counters_that_require_its_labels(
         ask(cache, CompiledSelector((requirement,)))
     ask(cache, CompiledSelector((Requirement("app", "In", ("app-3",)),)), ["other"])
     asked: list[CounterKey] = []
-    matches = CounterKey.matches
+    accepts = PodCounter.accepts
 
-    def noting(key: CounterKey, seen: object) -> bool:
-        asked.append(key)
-        return matches(key, seen)  # type: ignore[arg-type]
+    def noting(counter: PodCounter, seen: Pod) -> bool:
+        asked.append(counter.key)
+        return accepts(counter, seen)
 
-    monkeypatch.setattr(CounterKey, "matches", noting)
+    monkeypatch.setattr(PodCounter, "accepts", noting)
     put(cache, "n0", "a", labels={"app": "app-3", "other": "label"})
     assert [str(key.selector) for key in asked] == ["app=app-3"]
     put(cache, "n0", "b", labels={"unasked": "app-3"})
