@@ -105,6 +105,13 @@ def test_scores(
     assert balance(wanted, nodes, pods, args) == expected
 
 
+def test_huge_amounts_become_floats_before_they_are_divided() -> None:
+    """Exact division would score 68 here; Go turns both numbers into floats first."""
+    wanted = asking(cpu="144760408851939056m", memory=84413218345669037)
+    nodes = [offering("a", 238705454406624141, 258587660321485539)]
+    assert balance(wanted, nodes, []) == [67]
+
+
 @pytest.mark.parametrize(
     ("wanted", "args"),
     [
