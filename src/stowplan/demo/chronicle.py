@@ -42,7 +42,7 @@ class Happening:
     text: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Sighting:
     """A pod as last seen, and since when."""
 

@@ -5,7 +5,7 @@ Read from the scheduler's own table and queue, and from the chronicle of what th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stowplan.api.objects import Pod
@@ -19,6 +19,8 @@ from stowplan.scheduler.engine import Engine
 #: For how long an arrival is news.
 NEWS_S: Final = 2.5
 _ARRIVALS: Final = 8
+#: Comes with every cordon, and says the same.
+_CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,11 @@ def look(
     """The demo as it is now."""
     now = chronicle.elapsed
     settled = [sighting for sighting in chronicle.pods.values() if not sighting.is_waiting]
-    settled.sort(key=lambda sighting: (sighting.pod.spec.node_name, _by_number(sighting.pod.key)))
+    waiting = chronicle.waiting()
+    # Decided, but the API server has not said so yet: these wait for nothing any more.
+    bound_soon = [s for s in waiting if engine.cache.node_of(s.pod.uid) is not None]
+    placed = [_placed(sighting, now) for sighting in settled]
+    placed += [_binding(engine, sighting, now) for sighting in bound_soon]
     table = engine.cache.table
     names = sorted(table.names[row] for row in table.live_rows)
     return View(
@@ -93,8 +99,8 @@ def look(
         seed=seed,
         elapsed_s=now,
         nodes=tuple(_node(table, name, settled, now) for name in names),
-        pending=tuple(_pending(engine, sighting, now) for sighting in chronicle.waiting()),
-        placed=tuple(_placed(sighting, now) for sighting in settled),
+        pending=tuple(_pending(engine, s, now) for s in waiting if s not in bound_soon),
+        placed=tuple(sorted(placed, key=lambda pod: (pod.node, _by_number(pod.name)))),
         happenings=tuple(chronicle.happenings),
         placed_total=chronicle.placed,
         finished_total=chronicle.finished,
@@ -127,6 +133,7 @@ def _node(table: NodeTable, name: str, settled: list[Sighting], now: float) -> N
         taints=tuple(
             f"{taint.key}={taint.value}" if taint.value else taint.key
             for taint in node.spec.taints or ()
+            if taint.key != _CORDON_TAINT
         ),
         extras=tuple(extras),
         arrivals=tuple(
@@ -145,6 +152,11 @@ def _placed(sighting: Sighting, now: float) -> PodView:
         why=sighting.verdict,
         is_critical=pod.priority > 0,
     )
+
+
+def _binding(engine: Engine, sighting: Sighting, now: float) -> PodView:
+    node = engine.cache.node_of(sighting.pod.uid) or ""
+    return replace(_placed(sighting, now), node=node, status="Binding")
 
 
 def _pending(engine: Engine, sighting: Sighting, now: float) -> PodView:

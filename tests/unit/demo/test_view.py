@@ -6,6 +6,7 @@ from stowplan.clock import VirtualClock
 from stowplan.demo.chronicle import Chronicle
 from stowplan.demo.cluster import GPU, STAYS_PENDING
 from stowplan.demo.view import NEWS_S, Arrival, NodeView, look
+from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.testing.builders import node, pod
 from tests.unit.demo.rehearsal import new_engine
@@ -18,7 +19,10 @@ def test_nodes_pods_and_queue() -> None:
     clock = VirtualClock()
     engine = new_engine(clock)
     handlers, chronicle = EventHandlers(engine), Chronicle(clock)
-    handlers.add_node(node("n2", cpu=4, memory="8Gi", zone="b", unschedulable=True))
+    cordon = "node.kubernetes.io/unschedulable:NoSchedule"
+    handlers.add_node(
+        node("n2", cpu=4, memory="8Gi", zone="b", unschedulable=True, taints=[cordon])
+    )
     handlers.add_node(
         node("n1", cpu=2, memory="4Gi", zone="a", taints=["x=y:NoSchedule"], resources={GPU: 2})
     )
@@ -91,6 +95,23 @@ def test_finished_pods_stay_in_the_list_but_not_on_their_node() -> None:
     view = look(engine, chronicle)
     assert [arrival.pod for arrival in view.nodes[0].arrivals] == ["web-1"]
     assert [p.status for p in view.placed] == ["Succeeded", "Terminating"]
+
+
+def test_a_pod_that_is_decided_but_not_bound_waits_no_more() -> None:
+    clock = VirtualClock()
+    engine, chronicle = new_engine(clock), Chronicle(clock)
+    handlers = EventHandlers(engine)
+    handlers.add_node(node("n1"))
+    web = pod("web-1")
+    handlers.add_pod(web)
+    chronicle.add(web)
+    assert [(p.name, p.status) for p in look(engine, chronicle).pending] == [
+        ("default/web-1", "Pending")
+    ]
+    assert isinstance(engine.attempt(), Placement)
+    view = look(engine, chronicle)
+    assert view.pending == ()
+    assert [(p.name, p.node, p.status) for p in view.placed] == [("default/web-1", "n1", "Binding")]
 
 
 def test_nothing_at_all() -> None:
