@@ -194,3 +194,20 @@ def test_a_refresh_that_failed_is_made_up_for() -> None:
         columns.verdicts(setup.filter, setup.cycle())
     setup.plugin.fails = False
     assert columns.verdicts(setup.filter, setup.cycle())[row] == 1
+
+
+@pytest.mark.parametrize("answer", [["unhashable"], ValueError("no")])
+def test_a_signature_that_cannot_be_used_names_the_plugin(answer: Any) -> None:
+    class Wrong(Watched):
+        name = "Wrong"
+
+        def sign(self, info: PodInfo) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    setup = Setup(Wrong())
+    with pytest.raises(PluginError, match='"Wrong" filter plugin: (TypeError|ValueError): '):
+        ColumnCache().verdicts(setup.filter, setup.cycle())
+    with pytest.raises(PluginError, match='Score plugin "Wrong": (TypeError|ValueError): '):
+        ColumnCache().scores(setup.score, setup.cycle())

@@ -12,7 +12,7 @@ from stowplan.cluster.table import NodeTable
 from stowplan.cluster.views import Overlay
 from stowplan.errors import ConfigError, PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep, describe
+from stowplan.framework.forms import FilterStep, ScoreStep, as_status, describe
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import (
     SKIP,
@@ -204,6 +204,11 @@ def test_raising_column_filter() -> None:
         FilterStep(Broken()).fill(cycle(), slice(None), np.zeros(4, np.int32))
 
 
+def test_verdict_that_means_nothing() -> None:
+    with pytest.raises(PluginError, match='"InColumns" filter plugin: IndexError'):
+        FilterStep(InColumns()).status(cycle(), 3)
+
+
 def test_our_own_errors_pass_unchanged() -> None:
     class Wrong(Plugin):
         name = "Wrong"
@@ -271,6 +276,13 @@ def test_raising_normalize() -> None:
 
     with pytest.raises(PluginError, match='running Score plugin "Answers": ValueError: no scale'):
         scoring(0, normalize=broken).finish(cycle(), np.array([1, 2]))
+
+
+def test_answers_of_other_points() -> None:
+    assert as_status(None, "A", "Permit") is SUCCESS
+    assert as_status(SKIP, "A", "Permit") is SKIP
+    with pytest.raises(PluginError, match="answered True; expected None or a Status"):
+        as_status(True, "A", "Permit")
 
 
 def test_exceptions_in_one_line() -> None:
