@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -204,7 +205,7 @@ def _conflict(conflicts: list[tuple[_Manager, set[Path]]]) -> Failure:
             "field": path_text(path),
         }
         for manager, paths in conflicts
-        for path in sorted(paths)
+        for path in sorted(paths, key=_reading_order)
     ]
     if len(causes) == 1:
         text = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
@@ -212,9 +213,15 @@ def _conflict(conflicts: list[tuple[_Manager, set[Path]]]) -> Failure:
         lines = []
         for manager, paths in conflicts:
             lines.append(f"conflicts with {manager}:")
-            lines += [f"- {path_text(path)}" for path in sorted(paths)]
+            lines += [f"- {path_text(path)}" for path in sorted(paths, key=_reading_order)]
         text = f"{len(causes)} conflicts: " + "\n".join(lines)
     return Failure(409, f"Apply failed with {text}", details={"causes": causes})
+
+
+def _reading_order(path: Path) -> list[tuple[bool, str]]:
+    """At every level the fields themselves come first, then what is below others."""
+    last = len(path) - 1
+    return [(level < last, element) for level, element in enumerate(path)]
 
 
 def _merge_map(live: Json, applied: Json, schema: Schema) -> Json:
@@ -228,31 +235,38 @@ def _merge(live: Any, applied: Any, spec: Field) -> Any:
     if isinstance(applied, dict) and isinstance(live, dict) and not spec.atomic:
         return _merge_map(live, applied, fields_of(spec))
     if isinstance(applied, list) and isinstance(live, list) and spec.is_set:
-        return live + [item for item in applied if item not in live]
+        return _merged_order(live, applied)
     if isinstance(applied, list) and isinstance(live, list) and spec.keys:
-        return _merge_list(live, applied, spec)
+        server = {element_of(item, spec, ()): item for item in live}
+        wanted = {element_of(item, spec, ()): item for item in applied}
+        order = _merged_order(list(server), list(wanted))
+        return [_merged_element(server, wanted, name, spec) for name in order]
     return copy.deepcopy(applied)
 
 
-def _merge_list(live: list[Any], applied: list[Any], spec: Field) -> list[Any]:
-    """Applied elements in their order; an element that only the server has stays behind the
-    one it followed."""
-    server = {element_of(item, spec, ()): item for item in live}
-    wanted = {element_of(item, spec, ()): item for item in applied}
-    result: list[Any] = []
-    waiting = list(wanted)
-    for name, item in server.items():
-        if name not in wanted:
-            result.append(item)
-        elif name in waiting:
-            # Everything applied before this one has its place now.
-            upto = waiting.index(name) + 1
-            result += [_merged_element(server, wanted, key, spec) for key in waiting[:upto]]
-            waiting = waiting[upto:]
-    return result + [_merged_element(server, wanted, key, spec) for key in waiting]
+def _merged_order(live: list[str], applied: list[str]) -> list[str]:
+    """Applied elements in their order, and between them those that only the server has.
+
+    Those stay in front of the shared element that they stood in front of, as far as the order of
+    the applied ones allows it.
+    """
+    shared = deque(name for name in applied if name in live)
+    coming = deque(applied)
+    result: list[str] = []
+    for name in live:
+        if name not in applied:
+            result.append(name)
+        elif coming and shared and name == shared[0]:
+            # Everything applied before this one gets its place now.
+            while name not in result:
+                result.append(coming.popleft())
+            shared.popleft()
+    return result + list(coming)
 
 
 def _merged_element(server: Json, wanted: Json, name: str, spec: Field) -> Any:
+    if name not in wanted:
+        return server[name]
     if name not in server or spec.elements_atomic:
         return copy.deepcopy(wanted[name])
     return _merge_map(server[name], wanted[name], fields_of(spec))

@@ -96,10 +96,18 @@ def _merge_ordered(original: Json, patch: Json, directive: str, schema: Schema) 
 
 
 def _check_order(changes: list[Any], order: list[Any], key: str) -> None:
-    """Every element of the patch must be in the order list, in the same relative order."""
-    wanted = [_identity(item, key) for item in changes if not _is_directive(item)]
-    allowed = iter([_identity(item, key) for item in order])
-    if order and not all(any(json_equal(item, other) for other in allowed) for item in wanted):
+    """Every element of the patch must be in the order list, in the same relative order.
+
+    Deletions need not be there, and directives only when they come before the last element.
+    """
+    pending = [item for item in changes if not _is_deletion(item)]
+    done = 0
+    for place in order:
+        while done < len(pending) and _is_directive(pending[done]):
+            done += 1
+        if done < len(pending) and json_equal(_identity(pending[done], key), _identity(place, key)):
+            done += 1
+    if order and done < len(pending):
         raise unexplained(
             f"The order in patch list:\n{go_text(changes)}\n"
             f" doesn't match $setElementOrder list:\n{go_text(order)}\n"
@@ -131,7 +139,9 @@ def _merge_list(live: list[Any], patch: list[Any], field: Field) -> list[Any]:
                 merged[position] = strategic_merge(element, change, fields_of(field))
                 break
         else:
-            merged.append(_clean(change, keep_nulls=True))
+            # As it is, its directives included: nothing there is for them to act on, and they
+            # fall out as fields that the type does not have.
+            merged.append(change)
     return _interleave(merged, changes, kept, key)
 
 
@@ -192,18 +202,22 @@ def _is_directive(value: Any) -> bool:
     return isinstance(value, dict) and _DIRECTIVE in value
 
 
-def _clean(value: Any, *, keep_nulls: bool = False) -> Any:
+def _is_deletion(value: Any) -> bool:
+    return isinstance(value, dict) and value.get(_DIRECTIVE) == "delete"
+
+
+def _clean(value: Any) -> Any:
     """A value that is new on the server: its directives mean nothing and are left out."""
     if isinstance(value, dict):
         return {
-            key: _clean(item, keep_nulls=keep_nulls)
+            key: _clean(item)
             for key, item in value.items()
-            if not _is_directive(item)
+            if item is not None
+            and not _is_directive(item)
             and not key.startswith((_RETAIN_KEYS, _DELETE_FROM, _SET_ORDER))
-            and (keep_nulls or item is not None)
         }
     if isinstance(value, list):
-        return [_clean(item, keep_nulls=keep_nulls) for item in value if not _is_directive(item)]
+        return [_clean(item) for item in value if not _is_directive(item)]
     return value
 
 

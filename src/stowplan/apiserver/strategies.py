@@ -176,8 +176,16 @@ def _keep_pod_status(status: Json, old: Json) -> None:
             condition.setdefault("observedGeneration", generation)
 
 
-def count_generation(new: Json, old: Json) -> None:
-    """The generation counts changes of the spec, whoever made them: a client or a default."""
+def count_generation(kind: Kind, new: Json, old: Json) -> None:
+    """The generation counts changes of the spec, whoever made them: a client or a default.
+
+    A deployment's annotations count too: its controller copies them to the replica sets.
+    """
     metadata = new["metadata"]
-    if "generation" in metadata and new.get("spec") != old.get("spec"):
+    if "generation" not in metadata:
+        return
+    annotated = kind.kind == "Deployment" and (
+        metadata.get("annotations") != old["metadata"].get("annotations")
+    )
+    if annotated or new.get("spec") != old.get("spec"):
         metadata["generation"] += 1

@@ -175,7 +175,7 @@ class Writer:
                 subresource=target.subresource,
                 now=now,
             )
-        count_generation(obj, old)
+        count_generation(kind, obj, old)
         validation.check_update(kind, obj, old, target.subresource)
         if not options.dry_run and self._deleter.is_done(kind, obj):
             return self._deleter.finish(kind, obj, current)
