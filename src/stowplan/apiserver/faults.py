@@ -65,7 +65,7 @@ class Fault:
         if self.retry_after_s is not None:
             details = {"retryAfterSeconds": self.retry_after_s}
         message = self.message or _MESSAGES.get(self.status, "injected fault")
-        return Failure(self.status, message, reason=self.reason, details=details)
+        return Failure(self.status, message, reason=self.reason or None, details=details)
 
 
 def match(faults: Iterable[Fault], request: web.BaseRequest) -> Fault | None:

@@ -104,12 +104,12 @@ def decode_object(body: bytes, kind: Kind | None, *, yaml_first: bool = False) -
     value: Any = None
     try:
         if yaml_first and not body.lstrip().startswith(b"{"):
-            value = yaml.load(body, Loader=_TextLoader)  # noqa: S506  (a SafeLoader)
+            value = _like_json(yaml.load(body, Loader=_TextLoader))  # noqa: S506  (a SafeLoader)
         else:
             value = go_json.decode(body)
     except go_json.GoJsonError as error:
         problem = f"couldn't get version/kind; json parse error: {error}"
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, _NotJson) as error:
         reason = str(getattr(error, "problem", None) or error)
         problem = "yaml: " + reason.replace("not allowed here", "not allowed in this context")
     if not problem and not isinstance(value, dict):
@@ -134,6 +134,29 @@ def _summary(body: bytes) -> str:
     start = body[:30]
     text = start.decode(errors="replace") if body.startswith(b"{") else start.hex()
     return text + (" ..." if len(body) > len(start) else "")
+
+
+class _NotJson(ValueError):
+    """YAML that says more than JSON can."""
+
+
+def _like_json(value: Any) -> Any:
+    """What sigs.k8s.io/yaml makes of YAML: every key a string, nothing that JSON does not know."""
+    if isinstance(value, dict):
+        return {_key(key): _like_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_like_json(item) for item in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise _NotJson(f"a value of type {type(value).__name__} has no place in JSON")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, (str, int, float)):
+        return str(key)
+    raise _NotJson(f"a key of type {type(key).__name__} has no place in JSON")
 
 
 class _TextLoader(yaml.SafeLoader):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import yaml
@@ -89,8 +90,10 @@ class ApiServer:
         return f"http://{self._host}:{self.port}"
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        # The watch streams end by themselves on shutdown: see `stop`.
-        runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=1.0)
+        http = web.Server(
+            self._handle, request_factory=_request, handler_cancellation=True, access_log=None
+        )
+        runner = web.ServerRunner(http, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, host, port, backlog=1024)
         try:
@@ -165,6 +168,8 @@ class ApiServer:
             return response
         except ApiError as error:
             return _failure(error)
+        except web.HTTPRequestEntityTooLarge:
+            return _failure(Failure(413, f"Request entity too large: limit is {MAX_BODY}"))
         except Exception as error:
             log.exception("Request failed", extra=kv(method=request.method, path=request.path))
             cause = {"message": f"{type(error).__name__}: {error}"}
@@ -203,6 +208,14 @@ class ApiServer:
         if document is not None:
             return web.Response(body=document[1], headers={"Content-Type": document[0]})
         raise no_such_path()
+
+
+def _request(
+    message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
+) -> web.BaseRequest:
+    """aiohttp's own, with kube-apiserver's limit for bodies."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
 
 def _json(value: object, code: int = 200) -> web.Response:
