@@ -207,7 +207,7 @@ def test_a_signature_that_cannot_be_used_names_the_plugin(answer: Any) -> None:
             return answer
 
     setup = Setup(Wrong())
-    with pytest.raises(PluginError, match='"Wrong" filter plugin: (TypeError|ValueError): '):
+    with pytest.raises(PluginError, match=r'"Wrong" filter plugin: (TypeError|ValueError): '):
         ColumnCache().verdicts(setup.filter, setup.cycle())
-    with pytest.raises(PluginError, match='Score plugin "Wrong": (TypeError|ValueError): '):
+    with pytest.raises(PluginError, match=r'Score plugin "Wrong": (TypeError|ValueError): '):
         ColumnCache().scores(setup.score, setup.cycle())
