@@ -23,18 +23,18 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         with (
             running_embedded_server(tmp_path) as server,
             FaultProxy(server.url) as proxy,
+            FaultProxy(server.url) as second,
         ):
             api = ApiAccess(server.url, ssl.create_default_context())
-            target = Target(api, proxy, tmp_path)
+            target = Target(api, (proxy, second), tmp_path)
             yield target
             target.clean()
         return
     require_binaries("etcd", "kube-apiserver", "kubectl")
     plane: ControlPlane = request.getfixturevalue("control_plane")
-    with FaultProxy(
-        plane.url, token=plane.admin_token, ca_file=str(plane.certificate_authority)
-    ) as proxy:
-        target = Target(plane.api, proxy, tmp_path)
+    access = {"token": plane.admin_token, "ca_file": str(plane.certificate_authority)}
+    with FaultProxy(plane.url, **access) as proxy, FaultProxy(plane.url, **access) as second:
+        target = Target(plane.api, (proxy, second), tmp_path)
         try:
             yield target
         finally:

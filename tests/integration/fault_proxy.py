@@ -66,6 +66,8 @@ class FaultProxy:
         self._is_away = False
         self._session: ClientSession | None = None
         self._port = 0
+        #: Watches stay open and say nothing while this is set, as on a slow network.
+        self.is_stalled = False
         #: (method, path) of everything that came through.
         self.requests: list[tuple[str, str]] = []
 
@@ -200,6 +202,8 @@ class FaultProxy:
             self._watches.add(task)
             try:
                 async for chunk in answer.content.iter_any():
+                    while self.is_stalled:  # noqa: ASYNC110 - set from another thread
+                        await asyncio.sleep(0.02)
                     await response.write(chunk)
             except ClientConnectionResetError:
                 pass  # the scheduler hung up first

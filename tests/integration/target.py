@@ -68,9 +68,12 @@ class Scheduler:
 class Target:
     """An API server with a proxy in front of it for the schedulers under test."""
 
-    def __init__(self, api: ApiAccess, proxy: FaultProxy, directory: Path) -> None:
+    def __init__(
+        self, api: ApiAccess, proxies: tuple[FaultProxy, FaultProxy], directory: Path
+    ) -> None:
         self.api = api
-        self.proxy = proxy
+        #: Schedulers go through the first, unless a test sends one through the second.
+        self.proxy, self.second_proxy = proxies
         self._directory = directory
         self._schedulers: list[Scheduler] = []
 
@@ -86,12 +89,14 @@ class Target:
         )
         return path
 
-    def start(self, *arguments: str, leader_elect: bool = False) -> Scheduler:
+    def start(
+        self, *arguments: str, leader_elect: bool = False, proxy: FaultProxy | None = None
+    ) -> Scheduler:
         scheduler = Scheduler(
             self._directory / f"scheduler-{len(self._schedulers)}.log",
             [
                 "--kubeconfig",
-                str(self.kubeconfig()),
+                str(self.kubeconfig((proxy or self.proxy).url)),
                 "--port=0",
                 "-v=4",
                 f"--leader-elect={str(leader_elect).lower()}",

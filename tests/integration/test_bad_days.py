@@ -78,6 +78,43 @@ def test_the_second_replica_takes_over_when_the_leader_is_killed(target: Target)
     assert lease["spec"]["leaseTransitions"] == 1
 
 
+def test_a_standby_whose_watches_lag_does_not_overcommit(target: Target) -> None:
+    """The barrier: what it binds after winning, it decides on what is true after winning.
+
+    The leader cannot bind the pods `late*`, but fills the nodes with others. The standby has seen
+    the former pending and the nodes empty, and nothing since.
+    """
+    target.create_nodes("n1", "n2", pods=4)
+    flags = (
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+        "--leader-elect-resource-namespace=default",
+        "--leader-elect-resource-name=it",
+    )
+    target.proxy.spoil(Spoiler("POST", r"/late\d/binding$", times=100_000, status=500))
+    leader = target.start(*flags, leader_elect=True)
+    leader.wait_until_scheduling()
+    late = [f"late{i}" for i in range(4)]
+    target.create_pods(*late)
+    standby = target.start(*flags, leader_elect=True, proxy=target.second_proxy)
+    wait_for("the standby to know them", lambda: standby.log.count("Pod to schedule") == 4)
+    target.second_proxy.is_stalled = True
+    others = [f"p{i}" for i in range(8)]
+    target.create_pods(*others)
+    target.wait_bound(*others)
+
+    leader.kill()
+    standby.wait_until_scheduling()
+
+    condition = target.wait_condition("late0", "False")
+    wait_for(
+        "its word", lambda: "Too many pods" in target.wait_condition("late0", "False")["message"]
+    )
+    assert condition["reason"] in ("Unschedulable", "SchedulerError")
+    audit(target, pods_per_node=4)
+
+
 def test_a_leader_that_ends_gives_the_lease_up(target: Target) -> None:
     flags = ("--leader-elect-resource-namespace=default", "--leader-elect-resource-name=it")
     leader = target.start(*flags, leader_elect=True)
