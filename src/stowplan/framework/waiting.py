@@ -56,13 +56,14 @@ class WaitingPod:
 
     def expire(self, now: float) -> None:
         """Reject the pod if a plugin's time is up."""
-        for plugin, deadline in self._deadlines.items():
-            if now >= deadline:
-                waited = format_duration(deadline - self.started)
-                self.reject(
-                    plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}"
-                )
-                return
+        if not self._deadlines:
+            return
+        plugin, deadline = min(self._deadlines.items(), key=lambda item: item[1])
+        if now >= deadline:
+            waited = format_duration(deadline - self.started)
+            self.reject(
+                plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}"
+            )
 
     def _decide(self, status: Status) -> None:
         if self._status is None:
