@@ -53,6 +53,11 @@ class ClusterCache:
         placed = self._placed.get(uid)
         return placed.node if placed is not None else None
 
+    def pod(self, uid: str) -> Pod | None:
+        """A pod as it stands on its node; one that is assumed has its node only here."""
+        placed = self._placed.get(uid)
+        return placed.info.pod if placed is not None else None
+
     def placements(self) -> dict[str, str]:
         """UID to node name of every pod that occupies a node."""
         return {uid: placed.node for uid, placed in self._placed.items()}

@@ -127,14 +127,15 @@ class SchedulingQueue:
         """The attempt is over and the pod does not come back (or it failed after this point)."""
         self._in_flight.done(uid)
 
-    def add_unschedulable(self, queued: QueuedPod) -> bool:
+    def add_unschedulable(self, queued: QueuedPod, newest: Pod | None = None) -> bool:
         """The attempt failed: queue the pod again and end the attempt.
 
         The caller has set `unschedulable_plugins` and `pending_plugins`; if both are empty it was
-        an error. False: the pod is gone or replaced, nothing was queued.
+        an error. `newest` is the pod as the API server knows it, where the caller can tell: while
+        a pod was assumed, `update` was not called. False: it is gone or replaced, and not queued.
         """
         try:
-            return self._requeue_failed(queued)
+            return self._requeue_failed(queued, newest)
         finally:
             self._in_flight.done(queued.uid)
             self._notify()
@@ -299,7 +300,7 @@ class SchedulingQueue:
         self._count_reasons(queued, -1)
         self.nominator.delete(queued.pod)
 
-    def _requeue_failed(self, queued: QueuedPod) -> bool:
+    def _requeue_failed(self, queued: QueuedPod, newest: Pod | None) -> bool:
         attempt = self._in_flight.get(queued.uid)
         if attempt is not None and attempt.gone:
             log.debug("Pod went away during its attempt", extra=kv(pod=queued.key, uid=queued.uid))
@@ -310,8 +311,11 @@ class SchedulingQueue:
                 extra=kv(pod=queued.key, uid=queued.uid),
             )
             return False
-        if attempt is not None and attempt.latest is not attempt.queued.pod:
-            queued.replace_pod(attempt.latest, attempt.raw)
+        raw = None
+        if attempt is not None and (newest is None or newest is attempt.latest):
+            newest, raw = attempt.latest, attempt.raw
+        if newest is not None and newest is not queued.pod:
+            queued.replace_pod(newest, raw)
             self.nominator.refresh(queued.pod)
         # The caller's sets may be shared with its record of the attempt; a gate adds to ours.
         queued.unschedulable_plugins = set(queued.unschedulable_plugins)

@@ -13,7 +13,6 @@ from itertools import count
 from typing import Any
 
 from stowplan.api.client import ApiClient
-from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from stowplan.errors import (
     ApiError,
@@ -27,7 +26,7 @@ from stowplan.errors import (
     Throttled,
     Unauthorized,
 )
-from stowplan.framework.forms import describe
+from stowplan.framework.forms import as_status, describe
 from stowplan.framework.status import SUCCESS, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V2, get_logger, kv
@@ -36,6 +35,8 @@ from stowplan.scheduler.reporter import Reporter
 
 log = get_logger(__name__)
 
+#: After these nobody knows whether the binding took effect.
+_UNCLEAR = (Conflict, ServerError, Throttled, ApiUnavailable, TimeoutError)
 #: Pauses between looking up a pod whose binding got no clear answer.
 _LOOK_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -71,14 +72,7 @@ class Binder:
                 return status
         self._engine.permitted(placement)
         status = await self._pre_bind(placement)
-        if not status.is_success:
-            return status
-        try:
-            return await self._run_bind_plugins(placement)
-        except NotFound as problem:
-            return error(f"binding rejected: {problem}")
-        except (Conflict, ServerError, Throttled, ApiUnavailable, TimeoutError) as problem:
-            return await self._look(placement, problem)
+        return await self._run_bind_plugins(placement) if status.is_success else status
 
     # Permit
 
@@ -105,16 +99,25 @@ class Binder:
 
     async def _pre_bind(self, placement: Placement) -> Status:
         for plugin in placement.profile.at("preBind"):
-            status = await _ask(plugin, "pre_bind", "PreBind", placement)
+            try:
+                status = await _ask(plugin, "pre_bind", "PreBind", placement)
+            except Exception as problem:
+                return _broken(plugin, "PreBind", problem)
             if not status.is_success:
-                # After Permit a refusal is an error: upstream allows no other.
+                # After Permit a refusal is an error: nothing but time can help.
                 return error(str(PluginError(plugin.name, "PreBind", status.message)))
         return SUCCESS
 
     async def _run_bind_plugins(self, placement: Placement) -> Status:
         """The first plugin that does not skip binds."""
         for plugin in placement.profile.at("bind"):
-            status = await _ask(plugin, "bind", "Bind", placement)
+            try:
+                status = await _ask(plugin, "bind", "Bind", placement)
+            except Exception as problem:
+                failure = _broken(plugin, "Bind", problem)
+                if isinstance(problem, _UNCLEAR):
+                    return await self._look(placement, failure)
+                return failure
             if status.is_skip:
                 continue
             if not status.is_success:
@@ -134,10 +137,9 @@ class Binder:
 
     # No clear answer
 
-    async def _look(self, placement: Placement, problem: Exception) -> Status:
+    async def _look(self, placement: Placement, failure: Status) -> Status:
         """Find out whether a binding took effect that was not clearly answered."""
         pod, node = placement.pod, placement.node
-        failure = error(f'running Bind plugin "DefaultBinder": {problem}')
         for attempt in count():
             try:
                 current = await self._client.get(
@@ -151,7 +153,7 @@ class Binder:
             if current.uid == pod.uid and current.spec.node_name == node:
                 log.info(
                     "Binding had taken effect although its answer was lost",
-                    extra=kv(pod=pod.key, node=node, answer=str(problem)),
+                    extra=kv(pod=pod.key, node=node, answer=failure.message),
                 )
                 return SUCCESS
             return failure
@@ -184,14 +186,18 @@ class Binder:
 
 
 async def _ask(plugin: Any, method: str, point: str, placement: Placement) -> Status:
-    """Call a binding point, which may be a coroutine function; errors of the API pass through."""
-    pod: Pod = placement.pod
-    try:
-        answer = getattr(plugin, method)(placement.decision.cycle, pod, placement.node)
-        if inspect.isawaitable(answer):
-            answer = await answer
-    except (StowplanError, TimeoutError):
-        raise
-    except Exception as problem:
-        raise PluginError(plugin.name, point, describe(problem)) from problem
-    return SUCCESS if answer is None else answer
+    """Call a binding point, which may be a coroutine function."""
+    answer = getattr(plugin, method)(placement.decision.cycle, placement.pod, placement.node)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    return as_status(answer, plugin.name, point)
+
+
+def _broken(plugin: Any, point: str, problem: Exception) -> Status:
+    """A plugin raised. What the API server said is said again; all else is a defect."""
+    if isinstance(problem, PluginError):
+        return error(str(problem))
+    if isinstance(problem, StowplanError):
+        return error(str(PluginError(plugin.name, point, str(problem))))
+    log.error("Plugin broke", exc_info=problem, extra=kv(plugin=plugin.name, point=point))
+    return error(str(PluginError(plugin.name, point, describe(problem))))

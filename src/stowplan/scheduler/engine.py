@@ -8,6 +8,7 @@ takes a Placement must end it with `bound` or `bind_failed`, exactly once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
 from stowplan.scheduler.cycle import EXTENDER, decide
-from stowplan.scheduler.decision import Decision
+from stowplan.scheduler.decision import Decision, fit_error
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 
@@ -238,11 +239,13 @@ class Engine:
         """Undo everything and queue the pod again, unless it is gone or has a node after all."""
         queued, pod = placement.queued, placement.pod
         run_unreserve(placement.profile, placement.decision.cycle, pod, placement.node)
-        if self.cache.forget(pod.uid):
+        was_there = self.cache.forget(pod.uid)
+        failure = self._rejected_late(queued, status, placement.profile.name, placement.started)
+        if was_there:
+            # Told to the others only, and only now: while the pod is in flight the news would be
+            # kept for it, and bring it back although it was it that left the node.
             self.queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != pod.uid)
-        if status.is_rejected:
-            return self._rejected_late(queued, status, placement.profile.name, placement.started)
-        return self._failed(queued, status, placement.profile.name, placement.started)
+        return failure
 
     def _rejected_late(
         self, queued: QueuedPod, status: Status, profile: str, started: float
@@ -254,9 +257,7 @@ class Engine:
             queued.pending_plugins if status.code is Code.PENDING else queued.unschedulable_plugins
         )
         names.add(status.plugin)
-        message = "0/1 nodes are available:"
-        if status.reasons:
-            message += " " + ", ".join(sorted(f"1 {reason}" for reason in status.reasons)) + "."
+        message = fit_error(1, Counter(status.reasons))
         return self._failed(queued, status, profile, started, message=message)
 
     def _failed(
@@ -292,12 +293,13 @@ class Engine:
 
     def _requeue(self, queued: QueuedPod) -> bool:
         """Put a pod back, unless the API server's newest word is that it needs no scheduling."""
-        if self.lookup is not None:
-            current = self.lookup(queued.key)
-            if current is None or current.uid != queued.uid or current.spec.node_name:
-                self.queue.done(queued.uid)
-                return False
-        return self.queue.add_unschedulable(queued)
+        if self.lookup is None:
+            return self.queue.add_unschedulable(queued)
+        current = self.lookup(queued.key)
+        if current is None or current.uid != queued.uid or current.spec.node_name:
+            self.queue.done(queued.uid)
+            return False
+        return self.queue.add_unschedulable(queued, current)
 
     # The queue asks
 

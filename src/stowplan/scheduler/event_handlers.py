@@ -39,11 +39,8 @@ class EventHandlers:
         if new.is_finished:
             self.delete_pod(old)
         elif not new.spec.node_name:
-            # Our own status patches come back while the pod is being bound; they change nothing.
-            if self._engine.serves(new) and not self._cache.is_assumed(new.uid):
-                self._queue.update(old, new)
-                if old.status.nominated_node_name != new.status.nominated_node_name:
-                    self._nomination_ended(old)
+            if self._engine.serves(new):
+                self._update_pending(old, new)
         elif not old.spec.node_name:
             self._assigned(new)
         else:
@@ -52,16 +49,33 @@ class EventHandlers:
                 self._queue.move_all(event, old, new)
 
     def delete_pod(self, pod: Pod) -> None:
-        if not pod.spec.node_name and self._engine.serves(pod):
+        if self._engine.serves(pod):
             self._queue.delete(pod)
-        waiting = self._waiting(pod)
-        if waiting:
-            # The binding cycle sees the rejection, and frees the node itself.
-            return
-        if self._cache.remove_pod(pod.uid):
-            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
-        else:
+        if not self._leave_node(pod):
             self._nomination_ended(pod)
+
+    def _update_pending(self, old: Pod, new: Pod) -> None:
+        if self._cache.is_assumed(new.uid):
+            # On its way to a node: our own status patches come back and change nothing, but a pod
+            # that is going away (and still there because of a finalizer) must not go there.
+            if new.is_terminating and not old.is_terminating:
+                self._leave_node(new)
+            return
+        self._queue.update(old, new)
+        if old.status.nominated_node_name != new.status.nominated_node_name:
+            self._nomination_ended(old)
+
+    def _leave_node(self, pod: Pod) -> bool:
+        """The pod's room is free for others; False if it had none."""
+        if self._reject_waiting(pod):
+            # The binding cycle sees the rejection, and frees the node itself.
+            return True
+        placed = self._cache.pod(pod.uid)
+        if placed is None:
+            return False
+        self._cache.remove_pod(pod.uid)
+        self._queue.move_all(ASSIGNED_POD_DELETE, placed, None)
+        return True
 
     def _assigned(self, pod: Pod) -> None:
         if self._engine.serves(pod):
@@ -76,7 +90,7 @@ class EventHandlers:
                 ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority
             )
 
-    def _waiting(self, pod: Pod) -> bool:
+    def _reject_waiting(self, pod: Pod) -> bool:
         """Reject a pod that Permit holds; True if one was held."""
         for handle in self._engine.handles.values():
             waiting = handle.waiting.get(pod.uid)

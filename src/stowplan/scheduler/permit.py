@@ -5,7 +5,7 @@ from __future__ import annotations
 from stowplan.api.objects import Pod
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import describe
+from stowplan.framework.forms import as_status, describe
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import SUCCESS, Status, error, wait
 from stowplan.framework.waiting import MAX_WAIT_S, WaitingPod
@@ -22,10 +22,10 @@ def run_reserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> Status:
         if not hasattr(plugin, "reserve"):
             continue
         try:
-            status: Status | None = plugin.reserve(cycle, pod, node)
+            status = as_status(plugin.reserve(cycle, pod, node), plugin.name, "Reserve")
         except Exception as problem:
-            return error(str(PluginError(plugin.name, "Reserve", describe(problem))))
-        if status is not None and not status.is_success:
+            return _broken(plugin.name, "Reserve", problem)
+        if not status.is_success:
             return _worded(status.by(plugin.name), "Reserve")
     return SUCCESS
 
@@ -52,18 +52,26 @@ def run_permit(
     for plugin in profile.at("permit"):
         try:
             answer = plugin.permit(cycle, pod, node)
+            answer, patience_s = answer if isinstance(answer, tuple) else (answer, MAX_WAIT_S)
+            status = as_status(answer, plugin.name, "Permit")
+            if status.is_wait:
+                deadlines[plugin.name] = now + min(patience_s, MAX_WAIT_S)
         except Exception as problem:
-            return error(str(PluginError(plugin.name, "Permit", describe(problem)))), None
-        status, timeout_s = answer if isinstance(answer, tuple) else (answer, MAX_WAIT_S)
-        if status is None or status.is_success:
-            continue
-        if not status.is_wait:
+            return _broken(plugin.name, "Permit", problem), None
+        if status.is_wait:
+            reasons += status.reasons
+        elif not status.is_success:
             return _worded(status.by(plugin.name), "Permit"), None
-        deadlines[plugin.name] = now + min(timeout_s, MAX_WAIT_S)
-        reasons += status.reasons
     if not deadlines:
         return SUCCESS, None
     return wait(*reasons, _WAITING), WaitingPod(pod, node, deadlines, started=now)
+
+
+def _broken(plugin: str, point: str, problem: Exception) -> Status:
+    log.error("Plugin broke", exc_info=problem, extra=kv(plugin=plugin, point=point))
+    if not isinstance(problem, PluginError):
+        problem = PluginError(plugin, point, describe(problem))
+    return error(str(problem))
 
 
 def _worded(status: Status, point: str) -> Status:
