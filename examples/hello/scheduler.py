@@ -12,7 +12,7 @@ async def main(namespace: str = "", node: str = "") -> None:
         async for event in follow(api, resources.PODS, namespace=namespace or api.config.namespace):
             meta, spec, phase = event.object.metadata, event.object.spec, event.object.status.phase
             print(f"pod: '{meta.name}', phase: '{phase}' {spec.scheduler_name}.", flush=True)
-            wanted = spec.scheduler_name == "PrgContSched" and event.type != "DELETED"
+            wanted = spec.scheduler_name == "PrgContSched" and not meta.deletion_timestamp
             if wanted and phase == "Pending" and not spec.node_name and meta.uid not in bound:
                 try:
                     nodes = [] if node else (await api.list_all(resources.NODES)).items
