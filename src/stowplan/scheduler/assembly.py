@@ -9,7 +9,7 @@ from typing import Any
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
 from stowplan.cluster.cache import ClusterCache
-from stowplan.config.merge import defaults_left_out, resolve_profiles
+from stowplan.config.merge import merge_defaults, resolve_profiles
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile, build_profile
@@ -59,12 +59,16 @@ def build_engine(
             percentage_of_nodes_to_score=percentage,
         )
         handles[name] = handle
-    left_out = defaults_left_out(registry.names)
-    if left_out:
-        log.warning(
-            "Pods are placed without these default plugins: they do not exist yet",
-            extra=kv(plugins=left_out),
-        )
+        left_out = [
+            ref.name
+            for ref in merge_defaults(profile.plugins).multi_point.enabled
+            if ref.name not in registry.names
+        ]
+        if left_out:
+            log.warning(
+                "Pods are placed without these default plugins: they do not exist yet",
+                extra=kv(profile=name, plugins=left_out),
+            )
     engine = Engine(
         profiles,
         cache=cache,
