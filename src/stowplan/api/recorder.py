@@ -2,7 +2,10 @@
 
 The scheduler calls `event`, which only counts and queues; `run` writes with a few workers on the
 events lane. Repeats are folded into series (see `event_series`). When the API server is away or
-the queue is full, events are lost rather than kept for ever: they are counted in `dropped`.
+the queue is full, events are lost rather than kept for ever: they are counted in `dropped`. While
+somebody has more urgent requests under way (`is_busy`) one worker writes and the others wait, but
+no event waits longer than `_PATIENCE_S` for that: an API server takes longer to store an event
+than to bind a pod, and nobody's pod should wait for that.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from collections.abc import Callable
 
 import msgspec
 
@@ -39,6 +43,8 @@ from stowplan.logs import get_logger, kv
 log = get_logger(__name__)
 
 _WORKERS = 8
+_PATIENCE_S = 3.0
+_GIVE_WAY_S = 0.02
 _TRIES = 12
 _SWEEP_PERIOD_S = 10.0
 _COMPLAINT_PERIOD_S = 60.0
@@ -54,7 +60,8 @@ class EventRecorder:
         *,
         reporting_instance: str = "",
         clock: Clock | None = None,
-        queue_size: int = 10_000,
+        queue_size: int = 100_000,
+        is_busy: Callable[[], bool] = lambda: False,
         remembered: int = 50_000,
         retry_initial_s: float = 1.0,
         retry_limit_s: float = 10.0,
@@ -71,7 +78,10 @@ class EventRecorder:
         self._instance = reporting_instance
         self._host = socket.gethostname()
         self._clock: Clock = clock or SystemClock()
-        self._queue: asyncio.Queue[RecordedEvent] = asyncio.Queue(queue_size)
+        self._is_busy = is_busy
+        self._writing = 0
+        #: Events and when (monotonic) they were queued.
+        self._queue: asyncio.Queue[tuple[float, RecordedEvent]] = asyncio.Queue(queue_size)
         self._remembered = remembered
         self._retry_s = (retry_initial_s, retry_limit_s)
         self._events: dict[EventKey, RecordedEvent] = {}
@@ -159,7 +169,7 @@ class EventRecorder:
     def _enqueue(self, event: RecordedEvent) -> bool:
         if not event.is_queued:
             try:
-                self._queue.put_nowait(event)
+                self._queue.put_nowait((self._clock.monotonic(), event))
             except asyncio.QueueFull:
                 self._drop("the queue is full")
                 return False
@@ -169,18 +179,31 @@ class EventRecorder:
 
     async def _work(self) -> None:
         while True:
-            event = await self._queue.get()
+            queued_at, event = await self._queue.get()
             try:
+                await self._give_way(queued_at)
                 # What is observed while a write is under way is written after it, never beside it.
                 while event.is_dirty:
                     event.is_dirty = False
-                    await self._write(event)
+                    self._writing += 1
+                    try:
+                        await self._write(event)
+                    finally:
+                        self._writing -= 1
             except Exception as error:
                 log.error("Writing an event failed", exc_info=error, extra=kv(event=event.name))
                 self._drop(error)
             finally:
                 event.is_queued = False
                 self._queue.task_done()
+
+    async def _give_way(self, queued_at: float) -> None:
+        patience_ends = queued_at + _PATIENCE_S
+        # Whether somebody is busy is a question here, not an event to wait for.
+        while self._writing and self._is_busy():  # noqa: ASYNC110
+            if self._clock.monotonic() >= patience_ends:
+                return
+            await asyncio.sleep(_GIVE_WAY_S)
 
     async def _write(self, event: RecordedEvent) -> None:
         backoff = Backoff(*self._retry_s)

@@ -102,7 +102,9 @@ class SchedulerProcess:
             on_delete=bridge.delete_node,
         )
         engine.lookup = self.pods.store.get
-        self.recorder = EventRecorder(client, reporting_instance=identity, clock=self._clock)
+        self.recorder = EventRecorder(
+            client, reporting_instance=identity, clock=self._clock, is_busy=self._is_binding
+        )
         self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
         self.loop = SchedulingLoop(
             engine, Binder(engine, client, self.reporter), self.reporter, on_outcome=on_outcome
@@ -229,6 +231,9 @@ class SchedulerProcess:
             await self.elector.release()
 
     # Health and metrics
+
+    def _is_binding(self) -> bool:
+        return self.loop.binds_in_flight > 0
 
     def is_synced(self) -> bool:
         """Both informers have listed."""
