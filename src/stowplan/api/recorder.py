@@ -200,7 +200,7 @@ class EventRecorder:
     async def _give_way(self, queued_at: float) -> None:
         patience_ends = queued_at + _PATIENCE_S
         # Whether somebody is busy is a question here, not an event to wait for.
-        while self._writing and self._is_busy():  # noqa: ASYNC110
+        while self._writing and self._is_busy():
             if self._clock.monotonic() >= patience_ends:
                 return
             await asyncio.sleep(_GIVE_WAY_S)
