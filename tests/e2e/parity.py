@@ -27,7 +27,7 @@ _MASKS = [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
         (r"(?<=\()\d+(?=\))|(?<=version: )\d+|(?<=current: )\d+|(?<=meta: )\d+", "RV"),
         (r"\d+[smh]", "AGE"),  # in a table's cells
-        (r"(?<=x-)[bcdfghjklmnpqrstvwxz2456789]{5}\b", "NAME"),
+        (r"(?<=[ax][-.])[bcdfghjklmnpqrstvwxz2456789]{5}\b", "NAME"),
         # The whole object that a patch would have made; ours has no managed fields.
         (r'Invalid value: "\{.*\}"', "Invalid value: OBJECT"),
         # How an internal Go struct differs from another one.

@@ -144,6 +144,8 @@ SCENARIOS: dict[str, list[Step]] = {
         create(pod(metadata={"finalizers": ["x y"]})),
         create(pod(metadata={"finalizers": ["foo"]})),
         create(pod(metadata={"ownerReferences": [{"kind": "x"}]})),
+        create({**pod(), "metadata": {"generateName": "a."}}),
+        create({**pod(), "metadata": {"generateName": "a-"}}),
         create(named("A.b"), "/api/v1/namespaces"),
     ],
     "containers": [

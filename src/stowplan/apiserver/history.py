@@ -72,11 +72,10 @@ class Change:
 
 
 class Subscription:
-    """A reader's inbox. `drop()` ends it; a reader that is too slow is dropped too."""
+    """A reader's inbox. `drop()` ends it; with a `limit` a reader too slow is dropped too."""
 
-    LIMIT = 100_000
-
-    def __init__(self, histories: Iterable[History]) -> None:
+    def __init__(self, histories: Iterable[History], limit: int | None = None) -> None:
+        self._limit = limit
         self._pending: list[Change] = []
         self._wakeup = asyncio.Event()
         self._histories = tuple(histories)
@@ -85,11 +84,12 @@ class Subscription:
             history.join(self)
 
     def push(self, change: Change) -> None:
+        if self.dropped:
+            return
         self._pending.append(change)
-        if len(self._pending) > self.LIMIT:
+        self._wakeup.set()
+        if self._limit is not None and len(self._pending) > self._limit:
             self.drop()
-        else:
-            self._wakeup.set()
 
     def take(self) -> list[Change]:
         """Everything new, without waiting."""

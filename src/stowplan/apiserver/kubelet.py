@@ -52,6 +52,7 @@ class Kubelet:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._ips = itertools.count(2)
+        self._homeless: dict[str, list[tuple[tuple[str, str], str]]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -124,8 +125,10 @@ class Kubelet:
         if record is None or record.object["status"].get("phase") != "Pending":
             return
         pod = record.object
-        if self._store.get(NODES, "", pod["spec"]["nodeName"]) is None:
-            return  # no such node, no kubelet; when it appears it looks for its pods
+        node = pod["spec"]["nodeName"]
+        if self._store.get(NODES, "", node) is None:
+            self._homeless.setdefault(node, []).append((key, uid))
+            return
         status = running_status(pod, self._now(), _address(next(self._ips)))
         self._store.update(PODS, {**pod, "status": status}, record)
         run_s = self._run_seconds(pod)
@@ -173,13 +176,8 @@ class Kubelet:
         if node is not None:
             record = self._store.update(NODES, node, record)
         self._taint(record)
-        for pod in self._store.records(PODS):
-            if pod.object["spec"].get("nodeName") == name:
-                key, pod_uid = pod.key, pod.object["metadata"]["uid"]
-                self._later(
-                    self._options.start_delay_s,
-                    lambda key=key, pod_uid=pod_uid: self._start(key, pod_uid),  # type: ignore[misc]
-                )
+        for key, pod_uid in self._homeless.pop(name, ()):
+            self._start(key, pod_uid)
 
     def _taint(self, record: Record) -> None:
         if self._store.get(NODES, *record.key) is not record:

@@ -176,7 +176,7 @@ def _check_identity(pod: Record, metadata: Json) -> None:
     why = ""
     if metadata.get("uid") and metadata["uid"] != real["uid"]:
         why = f"UID in precondition: {metadata['uid']}, UID in object meta: {real['uid']}"
-    elif metadata.get("resourceVersion", real["resourceVersion"]) != real["resourceVersion"]:
+    elif (metadata.get("resourceVersion") or real["resourceVersion"]) != real["resourceVersion"]:
         why = (
             f"ResourceVersion in precondition: {metadata['resourceVersion']}, ResourceVersion in"
             f" object meta: {real['resourceVersion']}"

@@ -76,7 +76,6 @@ class ApiServer:
             taint_new_nodes=self._kubelet_options.enabled,
         )
         self.faults: list[faults.Fault] = []
-        self.requests = 0
         self._token = token
         self._runner: web.ServerRunner | None = None
         self._kubelet: asyncio.Task[None] | None = None
@@ -156,7 +155,6 @@ class ApiServer:
         return text
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.requests += 1
         try:
             self._authenticate(request)
             fault = faults.match(self.faults, request) if self.faults else None

@@ -151,9 +151,9 @@ class Store:
 
     # Watching
 
-    def subscribe(self, *kinds: Kind) -> Subscription:
-        """From now on; to be closed by whoever asked for it."""
-        return Subscription(self._histories[storage_kind(kind)] for kind in kinds)
+    def subscribe(self, *kinds: Kind, limit: int | None = None) -> Subscription:
+        """From now on; to be closed by whoever asked for it. `limit` is for who may be slow."""
+        return Subscription((self._histories[storage_kind(kind)] for kind in kinds), limit)
 
     def changes_since(self, kind: Kind, version: int) -> list[Change]:
         return self._histories[storage_kind(kind)].since(version)

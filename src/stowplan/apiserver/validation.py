@@ -64,12 +64,16 @@ def check_update(kind: Kind, obj: Json, old: Json, subresource: str) -> None:
 
 
 def _metadata_causes(kind: Kind, metadata: Json) -> list[Cause]:
-    name = metadata.get("name", "")
+    name, prefix = metadata.get("name", ""), metadata.get("generateName", "")
+    check = label_name if kind.plural in _LABEL_NAMED else subdomain_name
     causes: list[Cause] = []
+    if prefix and kind is not EVENTS:
+        # A dash at the end is fine in a prefix, where it would not be in a name.
+        tried = f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
+        causes += [wrong("metadata.generateName", prefix, problem) for problem in check(tried)]
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
     else:
-        check = label_name if kind.plural in _LABEL_NAMED else subdomain_name
         causes += name_causes("metadata.name", name, check)
     causes += labels_causes("metadata.labels", metadata.get("labels") or {})
     causes += annotations_causes("metadata.annotations", metadata.get("annotations") or {})

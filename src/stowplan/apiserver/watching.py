@@ -31,6 +31,7 @@ from stowplan.apiserver.statuses import Failure, status_of, unexplained
 from stowplan.apiserver.store import Store
 
 MIN_REQUEST_TIMEOUT_S = 1800.0
+BACKLOG_LIMIT = 100_000  # changes that a client may be behind before its watch is ended
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -61,7 +62,7 @@ class Watches:
         response.headers["Cache-Control"] = "no-cache, private"
         response.enable_chunked_encoding()
         # Subscribe before reading the state: nothing awaits in between, so nothing is missed.
-        subscription = self._store.subscribe(target.kind)
+        subscription = self._store.subscribe(target.kind, limit=BACKLOG_LIMIT)
         self._open.add(subscription)
         try:
             first = self._first(stream, target, query)
@@ -72,9 +73,6 @@ class Watches:
                 await self._follow(stream, subscription, response)
         except ConnectionResetError:
             pass  # the client has gone, which is how most watches end
-        except asyncio.CancelledError:
-            if not subscription.dropped:
-                raise
         finally:
             self._open.discard(subscription)
             subscription.close()

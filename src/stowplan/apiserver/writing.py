@@ -14,7 +14,7 @@ from stowplan.apiserver.conforming import Mismatch, conform
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.field_errors import wrong
 from stowplan.apiserver.history import Json, Record
-from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, Kind
+from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, NODES, Kind
 from stowplan.apiserver.negotiation import decode_object, media_type
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.patches import (
@@ -163,8 +163,10 @@ class Writer:
         obj = prepare_update(kind, obj, old, target.subresource)
         if kind is EVENTS_V1:
             obj, old, kind = events.to_core(obj), current.object, EVENTS
-        defaulting.on_update(kind, obj)
-        admission.admit_update(kind, obj, old)
+        if target.subresource != "status" or kind is NODES:
+            # A status write shares its spec with the stored object, and leaves it alone.
+            defaulting.on_update(kind, obj)
+            admission.admit_update(kind, obj, old)
         if tracked:
             now = rfc3339(self._store.clock.time())
             obj = track_update(
