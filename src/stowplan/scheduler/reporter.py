@@ -41,11 +41,13 @@ class Reporter:
         self._recorder = recorder
         self._clock = clock
         self._lookup = lookup
+        #: The newest failure of each pod until it is written; gone when the pod is bound.
         self._patches: dict[str, Failure] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
 
     def bound(self, placement: Placement) -> None:
         pod = placement.pod
+        self._patches.pop(pod.uid, None)
         self._recorder.event(
             pod,
             type="Normal",
@@ -87,15 +89,43 @@ class Reporter:
     async def _work(self) -> None:
         while True:
             uid = await self._ready.get()
-            failure = self._patches.pop(uid)
+            # One worker a pod: what fails meanwhile is written after it, never beside it.
+            while (failure := self._patches.get(uid)) is not None:
+                try:
+                    await self._write(failure)
+                except Exception:
+                    log.exception("Status patch broke", extra=kv(pod=failure.pod.key))
+                if self._patches.get(uid) is failure:
+                    del self._patches[uid]
+            self._ready.task_done()
+
+    async def _write(self, failure: Failure) -> None:
+        for attempt in range(_TRIES):
+            if attempt:
+                await asyncio.sleep(0.25 * 2 ** (attempt - 1))
+            if self._patches.get(failure.pod.uid) is not failure:
+                return
             try:
                 await self._patch(failure)
-            except Exception:
-                log.exception("Status patch broke", extra=kv(pod=failure.pod.key))
-            finally:
-                self._ready.task_done()
+            except NotFound:
+                return
+            except (Conflict, ServerError, Throttled, ApiUnavailable) as problem:
+                if attempt == _TRIES - 1:
+                    log.warning(
+                        "Could not write the PodScheduled condition; the next attempt will",
+                        extra=kv(pod=failure.pod.key, err=str(problem)),
+                    )
+            except ApiError as problem:
+                log.warning(
+                    "Could not write the PodScheduled condition",
+                    extra=kv(pod=failure.pod.key, err=str(problem)),
+                )
+                return
+            else:
+                return
 
     async def _patch(self, failure: Failure) -> None:
+        """Write the condition, unless the pod has moved on or says so already."""
         current = self._lookup(failure.pod.key)
         if current is None or current.uid != failure.pod.uid or current.spec.node_name:
             return
@@ -106,37 +136,16 @@ class Reporter:
             nominated_node=failure.nominated_node,
             now=self._clock.time(),
         )
-        if patch is None:
-            return
-        meta = current.metadata
-        for attempt in range(_TRIES):
-            try:
-                await self._client.patch(
-                    PODS,
-                    meta.name,
-                    patch,
-                    namespace=meta.namespace,
-                    subresource="status",
-                    kind=PatchKind.STRATEGIC,
-                    lane=Lane.STATUS,
-                )
-                return
-            except NotFound:
-                return
-            except (Conflict, ServerError, Throttled, ApiUnavailable) as problem:
-                if attempt == _TRIES - 1:
-                    log.warning(
-                        "Could not write the PodScheduled condition; the next attempt will",
-                        extra=kv(pod=current.key, err=str(problem)),
-                    )
-                else:
-                    await asyncio.sleep(0.25 * 2**attempt)
-            except ApiError as problem:
-                log.warning(
-                    "Could not write the PodScheduled condition",
-                    extra=kv(pod=current.key, err=str(problem)),
-                )
-                return
+        if patch is not None:
+            await self._client.patch(
+                PODS,
+                current.metadata.name,
+                patch,
+                namespace=current.metadata.namespace,
+                subresource="status",
+                kind=PatchKind.STRATEGIC,
+                lane=Lane.STATUS,
+            )
 
 
 def status_patch(

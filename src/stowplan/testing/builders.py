@@ -169,7 +169,8 @@ def as_manifest(built: Pod | Node) -> dict[str, Any]:
     A server gives the object a UID of its own when it is created. A priority without a class is
     refused by servers that run the Priority admission plugin.
     """
-    manifest: dict[str, Any] = msgspec.to_builtins(built)
+    # Through JSON, as `to_builtins` would leave tuples where JSON has lists.
+    manifest: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(built))
     for quantities in _quantity_maps(manifest):
         # The API wants strings here, although it reads numbers too.
         quantities.update({name: str(amount) for name, amount in quantities.items()})

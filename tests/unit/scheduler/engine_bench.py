@@ -1,4 +1,4 @@
-"""An engine on virtual time, fed as informers would feed it."""
+"""An engine on virtual time (unless a test needs real time), fed as informers would feed it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stowplan.api.objects import Node, Pod
-from stowplan.clock import VirtualClock
+from stowplan.clock import Clock, VirtualClock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
@@ -23,10 +23,12 @@ _PLACES = ("active", "backoff", "error_backoff", "unschedulable", "gated", "in_f
 class Bench:
     """The default profile with further plugins, an API server's objects, and the engine."""
 
-    def __init__(self, *plugins: Plugin, nodes: Iterable[Node] = ()) -> None:
+    def __init__(
+        self, *plugins: Plugin, nodes: Iterable[Node] = (), clock: Clock | None = None
+    ) -> None:
         self.clock = VirtualClock()
         self.cache = ClusterCache()
-        self.handle = Handle(profile=SCHEDULER, table=self.cache.table, clock=self.clock)
+        self.handle = Handle(profile=SCHEDULER, table=self.cache.table, clock=clock or self.clock)
         chosen = [*defaults(), *plugins]
         for plugin in chosen:
             plugin.handle = self.handle
@@ -35,7 +37,7 @@ class Bench:
         self.engine = Engine(
             {SCHEDULER: profile_of(*chosen)},
             cache=self.cache,
-            clock=self.clock,
+            clock=clock or self.clock,
             handles={SCHEDULER: self.handle},
             lookup=self.store.get,
         )
