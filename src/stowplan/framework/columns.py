@@ -49,17 +49,18 @@ class ColumnCache:
 
     def verdicts(self, step: FilterStep, cycle: Cycle) -> Int32Array:
         """The filter column of a cacheable plugin over the whole table. Read only."""
-        return self._get(("filter", step.name), step, step.fill, cycle, np.int32)
+        return self._get(("filter", step.name), step, step.fill, step.fill, cycle, np.int32)
 
     def scores(self, step: ScoreStep, cycle: Cycle) -> Int64Array:
         """The raw score column of a cacheable plugin over the whole table. Read only."""
-        return self._get(("score", step.name), step, step.fill, cycle, np.int64)
+        return self._get(("score", step.name), step, step.fill, step.refresh, cycle, np.int64)
 
     def _get(
         self,
         name: tuple[str, str],
         step: FilterStep | ScoreStep,
         fill: _Fill,
+        refresh: Callable[[Cycle, Rows, Any], None],
         cycle: Cycle,
         dtype: DTypeLike,
     ) -> NDArray[Any]:
@@ -74,7 +75,7 @@ class ColumnCache:
             if changed is not None:
                 self.hits += 1
                 if len(changed):
-                    fill(cycle, changed, column.values)
+                    refresh(cycle, changed, column.values)
                 _stamp(column, table)
                 self._columns.move_to_end(key)
                 return column.values

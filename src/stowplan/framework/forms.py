@@ -24,6 +24,8 @@ from stowplan.framework.status import SUCCESS, Status, unschedulable
 
 #: Rows of the table: an index array, or a slice when all of them are meant.
 RowSet: TypeAlias = "Rows | slice"
+#: Up to so many rows, a per-node plugin beats a dozen numpy calls.
+_FEW_ROWS = 4
 _RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
 
 
@@ -122,6 +124,24 @@ class ScoreStep:
                 out[row] = int(self._row(cycle, NodeView(cycle.table, row)))
         except StowplanError:
             raise
+        except Exception as problem:
+            raise PluginError(self.name, "Score", describe(problem)) from problem
+
+    def refresh(self, cycle: Cycle, rows: Rows, out: Int64Array) -> None:
+        """`fill` for rows that changed since: a few are quicker one by one than as columns."""
+        if self._row is None or len(rows) > _FEW_ROWS:
+            self.fill(cycle, rows, out)
+            return
+        table = cycle.table
+        for row in rows.tolist():
+            if table.valid[row]:
+                out[row] = self.score_of_row(cycle, row)
+
+    def score_of_row(self, cycle: Cycle, row: int) -> int:
+        """The plugin's raw score of one row, by its per-node form."""
+        assert self._row is not None
+        try:
+            return int(self._row(cycle, NodeView(cycle.table, row)))
         except Exception as problem:
             raise PluginError(self.name, "Score", describe(problem)) from problem
 
