@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stowplan.apiserver.conforming import Mismatch, conform_to
 from stowplan.apiserver.deletion import Deleter, check_preconditions
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import POD_DISRUPTION_BUDGETS, PODS
@@ -35,7 +36,8 @@ class PodActions:
 
     def bind(self, namespace: str, name: str, binding: Json, *, dry_run: bool = False) -> None:
         """Assigns the pod to a node; refuses a pod that is assigned, gated or going away."""
-        metadata = binding.get("metadata") or {}
+        binding = _formed("Binding", binding)
+        metadata = binding["metadata"]
         name = _same_name(name, metadata, "Binding")
         node = _target_node(binding)
         pod = self._store.require(PODS, namespace, name)
@@ -72,7 +74,8 @@ class PodActions:
 
     def evict(self, namespace: str, name: str, eviction: Json, *, dry_run: bool = False) -> None:
         """Deletes the pod if its disruption budget has room, else 429."""
-        name = _same_name(name, eviction.get("metadata") or {}, "Eviction")
+        eviction = _formed("Eviction", eviction)
+        name = _same_name(name, eviction["metadata"], "Eviction")
         options = eviction.get("deleteOptions") or {}
         dry_run = dry_run or bool(options.get("dryRun"))
         pod = self._store.require(PODS, namespace, name)
@@ -146,6 +149,21 @@ def is_ready(pod: Json) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
+def _formed(kind: str, sent: Json) -> Json:
+    """The body as Go's struct of that name, whatever kind it calls itself."""
+    if sent.get("kind") not in (None, "", kind):
+        raise bad_request(
+            f'{sent["kind"]} in version "v1" cannot be handled as a {kind}: unknown conversion'
+        )
+    body = {key: value for key, value in sent.items() if key not in ("kind", "apiVersion")}
+    try:
+        return conform_to(kind, body)
+    except Mismatch as error:
+        raise bad_request(
+            f'{kind} in version "v1" cannot be handled as a {kind}: {error}'
+        ) from None
+
+
 def _same_name(name: str, metadata: Json, what: str) -> str:
     sent: str = metadata.get("name", "")
     if not name:
@@ -158,7 +176,7 @@ def _same_name(name: str, metadata: Json, what: str) -> str:
 
 
 def _target_node(binding: Json) -> str:
-    target = binding.get("target") or {}
+    target = binding["target"]
     kind = target.get("kind", "")
     if kind not in ("", "Node"):
         raise unexplained(
