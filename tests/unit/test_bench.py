@@ -102,7 +102,8 @@ def test_ratio_lines() -> None:
 def test_whoever_beats_the_limit_makes_the_run_invalid() -> None:
     runs = [run("ours", 900, 1), run("raw", 1000, 1), run("raw", 800, 2), run("ours", 801, 2)]
     (fault,) = report.faults(runs, "raw")
-    assert fault == "round 2: ours bound 801 pods/s, more than raw with 800"
+    assert fault.startswith("round 2: ours bound 801 pods/s, more than raw with 800 ")
+    assert "0.1 and 0.1 cores" in fault
     assert report.faults(runs[:2], "raw") == []
 
 
@@ -169,6 +170,23 @@ def test_each_round_begins_with_another_and_forgets_nobody() -> None:
     assert len({order[0].key for order in orders}) == len(everyone)
     assert orders[-1] == orders[0]
     assert all({one.key for one in order} == {one.key for one in everyone} for order in orders)
+
+
+@pytest.mark.parametrize(
+    ("noise", "expected_rate", "measured"),
+    [
+        ([0.1], 0, 1),
+        ([0.9, 0.2], 1, 2),
+        ([0.9, 0.8, 0.6, 0.7, 0.95, 0.0], 2, 5),
+    ],
+)
+def test_disturbed_runs_are_repeated_but_not_for_ever(
+    noise: list[float], expected_rate: int, measured: int
+) -> None:
+    left = [replace(run("ours", rate), others_cores=others) for rate, others in enumerate(noise)]
+    kept = command_line.least_disturbed(lambda: left.pop(0), max_noise=0.3)
+    assert kept.pods_per_s == expected_rate
+    assert len(noise) - len(left) == measured
 
 
 def test_kube_scheduler_may_send_as_much_as_it_likes() -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import pstats
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,6 +49,7 @@ from tools.controlplane.targets import TARGET_BY_NAME, pinned_version
 
 RESULTS = Path("bench-results")
 BUSY_LOAD = 0.5
+NOISY_REPEATS = 4
 PROFILE_LINES = 30
 
 
@@ -93,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
         "a name includes what is below it",
     )
     parser.add_argument(
+        "--max-noise",
+        type=float,
+        default=math.inf,
+        metavar="CORES",
+        help="repeat a run, some times, while other processes kept more cores than this busy",
+    )
+    parser.add_argument(
         "--json", type=Path, metavar="FILE", help=f"[default: {RESULTS}/<time>.json]"
     )
     parser.add_argument(
@@ -125,6 +135,16 @@ def rotated(contestants: Sequence[Contestant], round_number: int) -> list[Contes
     return [*contestants[shift:], *contestants[:shift]]
 
 
+def least_disturbed(measure: Callable[[], Run], max_noise: float) -> Run:
+    """Measure again where others were busy; what decides is their noise, never our result."""
+    best = measure()
+    for _ in range(NOISY_REPEATS):
+        if best.others_cores <= max_noise:
+            break
+        best = min(best, measure(), key=lambda run: run.others_cores)
+    return best
+
+
 def _bench(options: argparse.Namespace) -> int:
     began = datetime.now(UTC)
     stamp = began.strftime("%Y%m%dT%H%M%SZ")
@@ -140,17 +160,16 @@ def _bench(options: argparse.Namespace) -> int:
             profile = None
             if options.profile and contestant is STOWPLAN:
                 profile = path.with_suffix(f".{round_number}.prof")
-            prefix = f"round {round_number}/{options.rounds}, {contestant.label}"
-
-            def say(text: str, prefix: str = prefix) -> None:
-                print(f"[{time.monotonic() - clock:4.0f}s] {prefix}: {text}", file=sys.stderr)
-
-            say("starting a control plane")
-            run = Measurement(
-                contestant, workload, round_number=round_number, say=say, profile=profile
-            ).measure()
-            say(f"{run.pods_per_s:.0f} pods/s, first bind after {run.first_bind_s:.1f} s")
-            runs.append(run)
+            say = partial(_say, clock, f"round {round_number}/{options.rounds}, {contestant.label}")
+            measurement = partial(
+                Measurement,
+                contestant,
+                workload,
+                round_number=round_number,
+                say=say,
+                profile=profile,
+            )
+            runs.append(least_disturbed(partial(_measure, measurement, say), options.max_noise))
             if profile is not None:
                 pstats.Stats(str(profile)).sort_stats("tottime").print_stats(PROFILE_LINES)
                 print(f"The profile is in {profile}.")
@@ -168,6 +187,20 @@ def _bench(options: argparse.Namespace) -> int:
         },
     }
     return _report(runs, about, path)
+
+
+def _say(clock: float, prefix: str, text: str) -> None:
+    print(f"[{time.monotonic() - clock:4.0f}s] {prefix}: {text}", file=sys.stderr)
+
+
+def _measure(measurement: Callable[[], Measurement], say: Callable[[str], None]) -> Run:
+    say("starting a control plane")
+    run = measurement().measure()
+    say(
+        f"{run.pods_per_s:.0f} pods/s, first bind after {run.first_bind_s:.1f} s, "
+        f"others' cores {run.others_cores:.1f}"
+    )
+    return run
 
 
 def _say_what_is_done(options: argparse.Namespace) -> None:

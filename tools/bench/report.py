@@ -124,13 +124,17 @@ def ratio_line(ratio: Ratio, is_limit: bool) -> str:
 
 def faults(runs: Sequence[Run], limit: str) -> list[str]:
     """Why the run is invalid: nobody can be faster than bindings that need no thought."""
-    limits = {run.round: run.pods_per_s for run in runs if run.contestant == limit}
-    return [
-        f"round {run.round}: {run.contestant} bound {run.pods_per_s:.0f} pods/s, "
-        f"more than {limit} with {limits[run.round]:.0f}"
-        for run in runs
-        if run.contestant != limit and run.pods_per_s > limits.get(run.round, math.inf)
-    ]
+    limits = {run.round: run for run in runs if run.contestant == limit}
+    found = []
+    for run in runs:
+        bare = limits.get(run.round)
+        if bare is not None and run.contestant != limit and run.pods_per_s > bare.pods_per_s:
+            found.append(
+                f"round {run.round}: {run.contestant} bound {run.pods_per_s:.0f} pods/s, more than "
+                f"{limit} with {bare.pods_per_s:.0f} (others kept {run.others_cores:.1f} and "
+                f"{bare.others_cores:.1f} cores busy)"
+            )
+    return found
 
 
 def _median_rate(runs: Sequence[Run]) -> float:
