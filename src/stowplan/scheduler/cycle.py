@@ -113,6 +113,8 @@ class _Attempt:
         self.cycle = Cycle(table, info)
         self.diagnosis = Diagnosis(self.cycle, len(table))
         self.evaluated = 0
+        #: The nominated node's row, when it was found not to do.
+        self.refused: int | None = None
 
     def run(self, extenders: Sequence[Extender]) -> Steps:
         if not len(self.table):
@@ -124,8 +126,7 @@ class _Attempt:
         extenders = [extender for extender in extenders if extender.is_interested(self.cycle.pod)]
         rejection, candidates = self._pre_filter()
         if rejection is None:
-            nominated = self._nominated_node()
-            feasible = yield from self._ask_to_filter(extenders, nominated)
+            feasible = yield from self._ask_to_filter(extenders, self._nominated_node())
             if not len(feasible):
                 found = self._filter(candidates, wants_one=wants_one)
                 feasible = yield from self._ask_to_filter(extenders, found)
@@ -191,8 +192,6 @@ class _Attempt:
             candidates = np.zeros(self.table.capacity, np.bool_)
             rows = [row for name in names if (row := self.table.live_row(name)) is not None]
             candidates[rows] = True
-            plugins = " ".join(sorted(narrowed_by))
-            self.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
         return rejection, candidates
 
     # Filter
@@ -203,6 +202,7 @@ class _Attempt:
         row = self.table.live_row(name) if name else None
         if row is None:
             return _NO_ROWS
+        self.refused = row
         status = self._nominees_object(row)
         for step in self.profile.filters if status is None else ():
             if step.name not in self.cycle.skip_filter:
@@ -212,12 +212,17 @@ class _Attempt:
                     break
         if status is not None:
             self.diagnosis.overrides[row] = status
+            self.diagnosis.reject(status)
             return _NO_ROWS
         self.evaluated = 1
         return np.array([row], dtype=np.intp)
 
     def _filter(self, candidates: BoolArray, *, wants_one: bool) -> Rows:
         """Feasible rows in the order in which kube-scheduler would have found them."""
+        if candidates is not self.table.valid:
+            # Upstream's list holds whoever narrowed, and whoever refused the nominated node.
+            plugins = " ".join(sorted(self.diagnosis.unschedulable_plugins - {EXTENDER}))
+            self.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
         alive = candidates.copy()
         columns = self.diagnosis.columns
         for step in self.profile.filters:
@@ -235,12 +240,15 @@ class _Attempt:
         self.diagnosis.candidates = candidates
         order = self.table.order
         ordered = order if candidates is self.table.valid else order[candidates[order]]
-        if not len(ordered):
-            return ordered
         limit = nodes_to_find(len(ordered), self.profile.percentage_of_nodes_to_score)
         if wants_one:
             limit = 1
         feasible, passed = first_feasible(ordered, alive, start=self.cursor, limit=limit)
+        if self.refused is not None:
+            # Upstream counts statuses: that of the nominated node counts by itself, unless the
+            # search came to the same.
+            searched = np.roll(ordered, -self.cursor)[:passed]
+            passed += self.refused in feasible or self.refused not in searched
         self.evaluated = passed
         self.cursor = (self.cursor + passed) % len(self.table)
         self._point("Filter", Code.SUCCESS if len(feasible) else Code.UNSCHEDULABLE)

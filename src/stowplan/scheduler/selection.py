@@ -28,7 +28,7 @@ def first_feasible(ordered: Rows, alive: BoolArray, *, start: int, limit: int) -
     The search begins at `start` in `ordered`, goes round, and ends before the feasible row that
     would be one too many.
     """
-    begin = start % len(ordered)
+    begin = start % max(len(ordered), 1)
     rotated = np.concatenate([ordered[begin:], ordered[:begin]]) if begin else ordered
     places = np.flatnonzero(alive[rotated])
     if len(places) > limit:

@@ -47,13 +47,30 @@ def test_a_nominated_node_that_fails_counts_once_in_the_message() -> None:
 
 
 def test_a_nominated_node_outside_the_narrowed_set_is_told_by_its_filters() -> None:
+    """Upstream's accident: who refused it is then listed among those who narrowed."""
     nodes = [node("a", unschedulable=True), node("full", cpu=0), node("c")]
     narrow = plugin("Narrow", pre_filter=PreFilterResult(frozenset({"a"})))
     decision = run(nodes, pod(nominated_node="full"), narrow, *defaults())
     assert decision.message == (
-        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [Narrow], "
+        "0/3 nodes are available: 1 Insufficient cpu, "
+        "1 node(s) didn't satisfy plugin(s) [Narrow NodeResourcesFit], "
         "1 node(s) were unschedulable."
     )
+    assert decision.cursor == 2, "both counted"
+
+
+def test_a_nominated_node_that_was_refused_moves_the_cursor_once() -> None:
+    nodes = [node("a"), node("full", cpu=0), node("c")]
+    asking = pod(nominated_node="full")
+    no_scores = [p for p in defaults() if not hasattr(p, "score")]
+    fit = plugin("Fit", filter={"full": "full"})
+    for cursor, expected in ((0, "a"), (1, "c"), (2, "c")):
+        decision = run(nodes, asking, *no_scores, fit, cursor=cursor)
+        assert decision.node == expected
+    # Searched from "a" on, "full" is the second: seen, and counted once.
+    assert run(nodes, asking, *no_scores, fit, cursor=0).evaluated_nodes == 2
+    # Searched from "c" on, "a" ends it and "full" is never seen, yet was refused before.
+    assert run(nodes, asking, *no_scores, fit, cursor=2).evaluated_nodes == 2
 
 
 # Nominated pods

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.scheduler.selection import best_place, first_feasible, nodes_to_find
+from tests.unit.scheduler.go_heap import GoHeap
 
 
 @pytest.mark.parametrize(
@@ -92,41 +93,6 @@ def _upstream_search(alive: str, start: int, limit: int) -> tuple[list[int], int
 )
 def test_the_search_is_upstreams(alive: str, start: int, limit: int) -> None:
     assert _search(alive, start=start, limit=limit) == _upstream_search(alive, start, limit)
-
-
-class GoHeap:
-    """container/heap, of nodes that know only their scores: the highest is on top."""
-
-    def __init__(self, scores: list[int]) -> None:
-        self._items = list(enumerate(scores))
-        size = len(self._items)
-        for i in range(size // 2 - 1, -1, -1):
-            self._down(i, size)
-
-    def pop(self) -> int:
-        last = len(self._items) - 1
-        self._swap(0, last)
-        self._down(0, last)
-        return self._items.pop()[0]
-
-    def _less(self, i: int, j: int) -> bool:
-        return self._items[i][1] > self._items[j][1]
-
-    def _swap(self, i: int, j: int) -> None:
-        self._items[i], self._items[j] = self._items[j], self._items[i]
-
-    def _down(self, i: int, size: int) -> None:
-        while True:
-            left = 2 * i + 1
-            if left >= size:
-                return
-            child = left
-            if left + 1 < size and self._less(left + 1, left):
-                child = left + 1
-            if not self._less(child, i):
-                return
-            self._swap(i, child)
-            i = child
 
 
 def test_the_heap_of_the_test_sorts() -> None:
