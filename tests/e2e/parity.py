@@ -26,8 +26,8 @@ _MASKS = [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", "TIME"),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
         (r"(?<=\()\d+(?=\))|(?<=version: )\d+|(?<=current: )\d+|(?<=meta: )\d+", "RV"),
-        (r"\d+[smh]", "AGE"),  # in a table's cells
         (r"(?<=[ax][-.])[bcdfghjklmnpqrstvwxz2456789]{5}\b", "NAME"),
+        (r"\b(?:\d+[dhms])+\b", "AGE"),  # in a table's cells
         # The whole object that a patch would have made; ours has no managed fields.
         (r'Invalid value: "\{.*\}"', "Invalid value: OBJECT"),
         # How an internal Go struct differs from another one.

@@ -16,6 +16,14 @@ from tools.controlplane import ControlPlane
 from tools.controlplane.api_access import ApiAccess
 
 
+@pytest.fixture(scope="session")
+def suite_control_plane() -> Iterator[ControlPlane]:
+    """A control plane for this suite alone: pods that other tests leave on a node would count."""
+    require_binaries("etcd", "kube-apiserver", "kubectl")
+    with ControlPlane() as running:
+        yield running
+
+
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.e2e)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     """Every test of the suite runs on both servers."""
@@ -30,8 +38,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             yield target
             target.clean()
         return
-    require_binaries("etcd", "kube-apiserver", "kubectl")
-    plane: ControlPlane = request.getfixturevalue("control_plane")
+    plane: ControlPlane = request.getfixturevalue("suite_control_plane")
     access = {"token": plane.admin_token, "ca_file": str(plane.certificate_authority)}
     with FaultProxy(plane.url, **access) as proxy, FaultProxy(plane.url, **access) as second:
         target = Target(plane.api, (proxy, second), tmp_path)
