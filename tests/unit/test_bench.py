@@ -111,6 +111,12 @@ def test_without_the_limit_nothing_is_known_to_be_wrong() -> None:
     assert report.faults([run("ours", 900)], "raw") == []
 
 
+def test_a_shared_machine_is_mentioned() -> None:
+    quiet, noisy = run("ours", 900), replace(run("raw", 900), others_cores=0.8)
+    assert report.disturbance([quiet, quiet]) == ""
+    assert report.disturbance([quiet, noisy]).startswith("1 of 2 runs had to share the machine")
+
+
 def test_table_has_medians_in_the_order_asked_for_and_no_empty_columns() -> None:
     runs = [run("theirs", 100, 1), run("ours", 200, 1), run("ours", 240, 2), run("ours", 210, 3)]
     header, *rows = report.table(runs, ["absent", "ours", "theirs"]).splitlines()

@@ -36,6 +36,7 @@ from tools.bench.raw import SendError
 from tools.bench.report import (
     Run,
     by_contestant,
+    disturbance,
     document,
     faults,
     ratio_line,
@@ -233,6 +234,8 @@ def _report(runs: Sequence[Run], about: dict[str, object], path: Path) -> int:
         print(ratio_line(ratio, is_limit=ratio.below in (RAW.label, RAW_EVENTS.label)))
     for fault in invalid:
         print(f"INVALID: {fault}")
+    if warning := disturbance(runs):
+        print(f"DISTURBED: {warning}")
     print(f"\nAll figures are in {path}.")
     return 0
 

@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
+#: What may run besides before a run counts as disturbed.
+QUIET_CORES = 0.3
+
 
 @dataclass(frozen=True)
 class Run:
@@ -137,6 +140,17 @@ def faults(runs: Sequence[Run], limit: str) -> list[str]:
     return found
 
 
+def disturbance(runs: Sequence[Run]) -> str:
+    """A warning where others were busy while some ran, which makes every ratio a guess."""
+    noisy = [run for run in runs if run.others_cores > QUIET_CORES]
+    if not noisy:
+        return ""
+    return (
+        f"{len(noisy)} of {len(runs)} runs had to share the machine (others kept more than "
+        f"{QUIET_CORES} cores busy): the ratios are rough"
+    )
+
+
 def _median_rate(runs: Sequence[Run]) -> float:
     return statistics.median(run.pods_per_s for run in runs)
 
@@ -211,6 +225,7 @@ def document(
         **about,
         "valid": not invalid,
         "faults": list(invalid),
+        "disturbance": disturbance(runs),
         "pods_per_s": {
             contestant: asdict(Spread.of([run.pods_per_s for run in its]))
             for contestant, its in by_contestant(runs).items()
