@@ -129,6 +129,17 @@ async def test_an_async_plugin_that_raises_is_named() -> None:
         await refused(it, web, "running PreBind plugin \"Volumes\": KeyError: 'volume'")
 
 
+async def test_after_permit_the_pod_is_not_in_flight_any_more() -> None:
+    """Events need not be kept for it: a failure from here on is an error, whatever happened."""
+    places: list[str] = []
+    async with live(plugin("Look", pre_bind=lambda *_: places.append(it.where(web)))) as it:
+        web = it.post(pod("web"))
+        placement = it.placed()
+        assert it.where(web) == "in_flight"
+        await it.binder.run(placement)
+        assert places == ["nowhere"]
+
+
 async def test_what_post_bind_does_is_its_own_affair() -> None:
     log: list[str] = []
     bad = plugin("Bad", post_bind=raises)
@@ -254,7 +265,8 @@ async def test_a_pod_that_somebody_else_has_bound() -> None:
         assert condition.status == "True"
 
 
-async def test_a_namesake_is_not_bound_by_mistake() -> None:
+@pytest.mark.parametrize("place", ["", "n1"])
+async def test_a_namesake_is_neither_bound_nor_taken_for_bound(place: str) -> None:
     async with live() as it:
         web = it.post(pod("web"))
         placement = it.placed()
@@ -262,8 +274,11 @@ async def test_a_namesake_is_not_bound_by_mistake() -> None:
         del it.store[web.key]
         twin = it.post(pod("web"))
         assert twin.uid != web.uid
+        if place:
+            await it.client.bind("default", "web", twin.uid, place)
         await it.binder.run(placement)
-        assert await it.node_of(twin) == ""
+        assert await it.node_of(twin) == place
+        assert it.attempts("scheduled") == 0
         assert it.where(twin) == "active"
         assert it.cache.pod_count == 0
         assert await it.events() == []

@@ -142,13 +142,15 @@ def test_a_failure_reads_the_same_after_the_cluster_has_moved_on() -> None:
     decisions = [decide(cache.table, big, profile) for _ in range(3)]
     texts = {decision.message for decision in decisions}
     assert texts == {"0/2 nodes are available: 2 Insufficient cpu."}
-    cache.remove_node("a")
-    cache.set_node(node("b", cpu="4"))
-    cache.set_node(node("c", unschedulable=True))
-    assert decide(cache.table, big, profile).node == "b"
-    for decision in decisions:
-        assert decision.diagnosis is not None
-        assert {decision.diagnosis.message()} == texts
+    for change in (None, node("b", cpu="4"), node("c", unschedulable=True)):
+        if change is None:
+            cache.remove_node("a")
+        else:
+            cache.set_node(change)
+        decide(cache.table, big, profile)
+        for decision in decisions:
+            assert decision.diagnosis is not None
+            assert {decision.diagnosis.message()} == texts
 
 
 def test_the_score_sheet_tells_the_best_nodes_by_plugin() -> None:

@@ -106,6 +106,16 @@ def test_a_pod_that_cannot_be_read_costs_one_attempt() -> None:
     assert it.placed().pod.metadata.name == "even"
 
 
+def test_a_defect_of_ours_costs_one_attempt_and_no_room() -> None:
+    it = Bench(plugin("Hold", permit=wait()), nodes=[node()])
+    it.engine.handles.clear()
+    web = it.create(pod("web"))
+    failure = it.failed()
+    assert (failure.reason, failure.message) == ("SchedulerError", "KeyError: 'default-scheduler'")
+    assert it.cache.pod_count == 0
+    assert it.where(web) == "error_backoff"
+
+
 def test_profiles_are_needed() -> None:
     with pytest.raises(ConfigError, match="at least one profile is needed"):
         Engine({}, cache=ClusterCache(), clock=VirtualClock(), handles={})
