@@ -163,8 +163,9 @@ class Target:
         self.api.bind(NAMESPACE, name, node)
 
     def events_of(self, name: str, reason: str) -> list[Json]:
+        uid = self.pod(name)["metadata"]["uid"]
         found = self.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
-        return [e for e in found if e["regarding"]["name"] == name and e["reason"] == reason]
+        return [e for e in found if e["regarding"].get("uid") == uid and e["reason"] == reason]
 
     # Waiting
 

@@ -7,15 +7,17 @@ which compares exit code, output and errors after masking (see `kubectl_transcri
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import EmbeddedServer
 from tests.integration import kubectl_script as script
 from tests.integration import kubectl_script_objects as objects
-from tests.integration.kubectl_script import NAMESPACE, Step
+from tests.integration.kubectl_script import Step
 from tests.integration.kubectl_transcript import Kubectl, Output, comparable, record
 from tools.controlplane import ControlPlane
 
@@ -50,6 +52,14 @@ def _title(index: int) -> str:
 
 
 @pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    """An untouched one: what other tests left behind would show in `kubectl get`."""
+    require_binaries("etcd", "kube-apiserver", "kubectl")
+    with ControlPlane() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def runners(
     control_plane: ControlPlane,
     embedded_server: EmbeddedServer,
@@ -66,16 +76,11 @@ def runners(
 
 @pytest.fixture(scope="module")
 def transcripts(
-    runners: tuple[Kubectl, Kubectl], control_plane: ControlPlane
+    runners: tuple[Kubectl, Kubectl],
 ) -> tuple[Transcript, Transcript]:
     """The whole script on kube-apiserver and on the embedded server, at the same time."""
     with ThreadPoolExecutor(len(runners)) as pool:
         real, embedded = pool.map(lambda kubectl: record(kubectl, SCRIPT), runners)
-    # There is no namespace controller that would take the namespace away.
-    path = f"/api/v1/namespaces/{NAMESPACE}"
-    namespace = control_plane.api.get(path)
-    namespace["spec"]["finalizers"] = []
-    control_plane.api.raw("PUT", f"{path}/finalize", namespace)
     return real, embedded
 
 
