@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from stowplan.config.decode import decode, without_nulls
+from stowplan.config.fields import FieldError, raise_errors
 from stowplan.config.types import POINTS, PluginRef
 from stowplan.errors import ConfigError
 from stowplan.framework.columns import ColumnCache
@@ -57,36 +57,55 @@ def build_profile(
     registry: Registry,
     handle: Handle,
     args: Mapping[str, dict[str, Any]] | None = None,
+    arg_paths: Mapping[str, str] | None = None,
+    file: str = "",
     percentage_of_nodes_to_score: int = DEFAULT_PERCENTAGE,
 ) -> Profile:
-    """Instantiate a profile's plugins. ConfigError names the plugin and the field."""
+    """Instantiate a profile's plugins. ConfigError names the field.
+
+    `arg_paths` are the paths of the plugins' arguments in `file`, for messages.
+    """
     instances: dict[str, Plugin] = {}
     built: dict[str, list[tuple[Plugin, int]]] = {}
     for point, refs in points.items():
         for ref in refs:
             if ref.name not in instances:
                 raw = (args or {}).get(ref.name, {})
-                instances[ref.name] = make_plugin(registry.get(ref.name), raw, handle)
+                path = (arg_paths or {}).get(ref.name, "")
+                instances[ref.name] = make_plugin(
+                    registry.get(ref.name), raw, handle, path=path, file=file
+                )
             built.setdefault(point, []).append((instances[ref.name], ref.weight))
     return Profile(name, built, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
 
 
 def make_plugin(
-    plugin: type[Plugin], raw_args: Mapping[str, Any], handle: Handle | None = None
+    plugin: type[Plugin],
+    raw_args: Mapping[str, Any],
+    handle: Handle | None = None,
+    *,
+    path: str = "",
+    file: str = "",
 ) -> Plugin:
-    """Construct a plugin from untyped arguments, checked against its own `Args`."""
-    where = f"pluginConfig[{plugin.name}].args"
+    """Construct a plugin from untyped arguments, checked against its own `Args`.
+
+    `path` and `file` say where the arguments stand, for messages.
+    """
+    own_path = f"pluginConfig[{plugin.name}].args"
+    path = path or own_path
+    where = f"{file}: {path}" if file else path
     if plugin.Args is None:
         if raw_args:
             raise ConfigError(f"plugin {plugin.name} takes no arguments", where=where)
         return plugin(None, handle)
-    try:
-        args = msgspec.convert(dict(raw_args), plugin.Args)
-    except msgspec.ValidationError as problem:
-        raise ConfigError(str(problem), where=where) from problem
+    errors: list[FieldError] = []
+    args = decode(without_nulls(dict(raw_args)), plugin.Args, errors, path=path)
+    raise_errors(errors, where=file)
     try:
         return plugin(args, handle)
-    except ConfigError:
-        raise
+    except ConfigError as problem:
+        # A plugin knows its own fields, not where in a file its arguments stand.
+        place = problem.where.replace(own_path, where, 1)
+        raise ConfigError(problem.message, where=place) from None
     except Exception as problem:
         raise ConfigError(describe(problem), where=where) from problem

@@ -44,7 +44,7 @@ def build_engine(
     )
     profiles: dict[str, Profile] = {}
     handles: dict[str, Handle] = {}
-    for profile in config.profiles:
+    for index, profile in enumerate(config.profiles):
         name = profile.scheduler_name
         handle = Handle(profile=name, table=cache.table, clock=clock, rng=rng, client=client)
         percentage = profile.percentage_of_nodes_to_score
@@ -56,6 +56,11 @@ def build_engine(
             registry=registry,
             handle=handle,
             args={entry.name: profile.plugin_args(entry.name) for entry in profile.plugin_config},
+            arg_paths={
+                entry.name: f"profiles[{index}].pluginConfig[{place}].args"
+                for place, entry in enumerate(profile.plugin_config)
+            },
+            file=where,
             percentage_of_nodes_to_score=percentage,
         )
         handles[name] = handle

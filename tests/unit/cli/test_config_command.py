@@ -60,7 +60,7 @@ def test_plugins_and_their_arguments_are_checked_too(
     )
     code, _, err = run(capsys, "config", "check", str(file))
     assert code == 2
-    assert "NodeResourcesFit" in err
+    assert "profiles[0].pluginConfig[0].args.zebra: unknown field" in err
     assert "zebra" in err
 
 

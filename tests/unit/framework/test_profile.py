@@ -57,8 +57,8 @@ def test_arguments_are_typed() -> None:
 @pytest.mark.parametrize(
     ("plugin", "args", "message"),
     [
-        (Counts, {"limit": "five"}, "pluginConfig[Counts].args: Expected `int`, got `str`"),
-        (Counts, {"limitt": 5}, "unknown field `limitt`"),
+        (Counts, {"limit": "five"}, 'args.limit: Invalid value: "five": Expected `int`, got `str`'),
+        (Counts, {"limitt": 5}, 'args.limitt: unknown field; did you mean "limit"?'),
         (Counts, {"limit": -1}, "limit: must not be negative"),
         (Counts, {"limit": 13}, "pluginConfig[Counts].args: RuntimeError: unlucky"),
         (Plain, {"any": 1}, "pluginConfig[Plain].args: plugin Plain takes no arguments"),

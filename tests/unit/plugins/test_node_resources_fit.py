@@ -296,7 +296,7 @@ def test_hint_when_nodes_come_or_grow(
             {"scoringStrategy": {"requestedToCapacityRatio": {"shape": []}}},
             "requestedToCapacityRatio: Forbidden: must be nil when type is not",
         ),
-        ({"unknown": 1}, "unknown field `unknown`"),
+        ({"unknown": 1}, ".args.unknown: unknown field"),
     ],
 )
 def test_wrong_arguments(args: dict[str, Any], message: str) -> None:
