@@ -9,7 +9,6 @@ written, the lease is given up. Losing the lease ends everything at once with Le
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +37,6 @@ log = get_logger(__name__)
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 #: After winning, how long the watches may take to catch up before lists are asked for instead.
 _CATCH_UP_S = 0.25
-_GC_THRESHOLDS = (20_000, 50, 100)
 _DRAIN_S = 20.0
 _LAST_WORDS_S = 5.0
 #: A lease that is held but ran out this long ago means that the process hangs.
@@ -176,9 +174,6 @@ class SchedulerProcess:
             self._tell_leading(1)
         assert won_at is not None
         await self._barrier(won_at)
-        # What was listed stays for long: do not look through it at every collection.
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
         log.info(
             "Scheduling",
             extra=kv(

@@ -7,6 +7,7 @@ or ports; nothing above knows how a scheduler is put together.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -27,6 +28,8 @@ from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.http import HttpServer
 
 log = get_logger(__name__)
+
+_GC_THRESHOLDS = (20_000, 50, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,20 @@ async def serve(options: ServeOptions) -> None:
         )
         if options.port:
             await server.start(options.bind_address, options.port)
+        settling = asyncio.create_task(_spare_the_collector(process), name="gc")
         try:
             await process.run(stop)
         finally:
+            settling.cancel()
             await server.stop()
     log.info("Stopped")
+
+
+async def _spare_the_collector(process: SchedulerProcess) -> None:
+    """What was listed at the start stays for long: do not look through it at every collection."""
+    await process.scheduling.wait()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 async def _check_rights(client: ApiClient, options: ServeOptions) -> None:
