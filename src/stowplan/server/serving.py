@@ -85,13 +85,7 @@ async def serve(options: ServeOptions) -> None:
     _stop_on_signals(stop)
     log.info("Starting", extra=kv(version=__version__, server=cluster.server))
     async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
-        await _check_rights(client, options)
-        process = SchedulerProcess(
-            engine,
-            client,
-            namespace=options.namespace,
-            election=election,
-        )
+        process = SchedulerProcess(engine, client, namespace=options.namespace, election=election)
         server = HttpServer(
             engine.metrics,
             healthz={"leaderElection": lambda: None if process.is_alive() else "lease ran out"},
@@ -102,6 +96,8 @@ async def serve(options: ServeOptions) -> None:
             await server.start(options.bind_address, options.port)
         settling = asyncio.create_task(_spare_the_collector(process), name="gc")
         try:
+            # Only now: with an API server that does not answer, health must be served already.
+            await _check_rights(client, options)
             await process.run(stop)
         finally:
             settling.cancel()
