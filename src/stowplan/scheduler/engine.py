@@ -29,7 +29,7 @@ from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
 from stowplan.scheduler.cycle import EXTENDER, decide
 from stowplan.scheduler.decision import Decision, fit_error
-from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 
 log = get_logger(__name__)
@@ -96,6 +96,10 @@ class Engine:
         #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
         self.lookup = lookup
         self.cursor = 0
+        self._evaluations = {
+            name: _evaluation_counts(profile, self.metrics)
+            for name, profile in self.profiles.items()
+        }
         sorter = next(iter(self.profiles.values())).at("queueSort")[0]
         self.queue = SchedulingQueue(
             clock=clock,
@@ -176,8 +180,22 @@ class Engine:
             on_point=on_point,
         )
         self.cursor = decision.cursor
+        self._count_evaluations(profile, decision)
         self.metrics.scheduling_algorithm_duration.at().observe(self.clock.monotonic() - before)
         return decision
+
+    def _count_evaluations(self, profile: Profile, decision: Decision) -> None:
+        """Which plugins had a say; those that skipped had none."""
+        skipped = {
+            "PreFilter": decision.cycle.skip_filter,
+            "Filter": decision.cycle.skip_filter,
+            "PreScore": decision.cycle.skip_score,
+            "Score": decision.cycle.skip_score,
+        }
+        has_scored = decision.scores is not None
+        for point, name, count in self._evaluations[profile.name]:
+            if name not in skipped[point] and (has_scored or "Filter" in point):
+                count.value += 1
 
     def _decided_nowhere(self, queued: QueuedPod, decision: Decision, started: float) -> Failure:
         queued.unschedulable_plugins = decision.unschedulable_plugins
@@ -316,6 +334,17 @@ class Engine:
             if status is not None and not status.is_success:
                 return plugin.name, status.message
         return None
+
+
+def _evaluation_counts(profile: Profile, metrics: SchedulerMetrics) -> list[tuple[str, str, Value]]:
+    """(extension point, plugin, its counter) of every plugin that takes part in a decision."""
+    points = ("preFilter", "filter", "preScore", "score")
+    return [
+        (spoken, plugin.name, metrics.plugin_evaluation.at(plugin.name, spoken, profile.name))
+        for point in points
+        for spoken in (point[0].upper() + point[1:],)
+        for plugin in profile.at(point)
+    ]
 
 
 def _hints(profile: Profile) -> Mapping[str, Sequence[EventHint]]:

@@ -57,6 +57,11 @@ class SchedulingLoop:
             group.create_task(self._look_after_queue(), name="queue-flush")
             await self._schedule()
 
+    def abandon(self) -> None:
+        """Let go of the binds under way: we may not write any more."""
+        for task in self._binds:
+            task.cancel()
+
     async def drain(self, timeout_s: float) -> bool:
         """Wait for the binds under way; False if some had to be left."""
         for handle in self._engine.handles.values():

@@ -208,8 +208,9 @@ class SchedulerMetrics:
             ("event",),
             exponential(0.0001, 2, 12),
         )
-        self.unschedulable_pods = self._gauge(
+        self.unschedulable_pods = self._source(
             "scheduler_unschedulable_pods",
+            "gauge",
             "[BETA] Number of unschedulable pods by plugin name. A pod counts for every plugin "
             "that rejected it, so the sum over plugins means nothing.",
             ("plugin", "profile"),
@@ -247,15 +248,13 @@ class SchedulerMetrics:
             "stowplan_events_written_total", "counter", "Events that reached the API server.", ()
         )
         self.events_dropped = self._source(
-            "stowplan_events_dropped_total",
-            "counter",
-            "Events given up on, by the reason.",
-            ("reason",),
+            "stowplan_events_dropped_total", "counter", "Events given up on.", ()
         )
-        self.watch_restarts = self._source(
-            "stowplan_watch_restarts_total",
+        self.lists = self._source(
+            "stowplan_lists_total",
             "counter",
-            "Watches that had to be opened again or listed anew, by resource.",
+            "Complete lists read, by resource: one at the start, more after watches that could "
+            "not be resumed.",
             ("resource",),
         )
 

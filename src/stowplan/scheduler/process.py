@@ -139,6 +139,8 @@ class SchedulerProcess:
         except BaseExceptionGroup as several:
             # One clear error for the command line; the rest is its consequence.
             raise _first(several) from None
+        finally:
+            self.loop.abandon()
 
     async def _run(self, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
         background: list[asyncio.Task[Any]] = []
@@ -268,6 +270,12 @@ class SchedulerProcess:
         }
         metrics.binds_in_flight.read = lambda: {(): self.loop.binds_in_flight}
         metrics.events_written.read = lambda: {(): self.recorder.written}
+        metrics.events_dropped.read = lambda: {(): self.recorder.dropped}
+        metrics.unschedulable_pods.read = lambda: dict(queue.unschedulable_by.items())
+        metrics.lists.read = lambda: {
+            ("pods",): self.pods.lists_applied,
+            ("nodes",): self.nodes.lists_applied,
+        }
 
 
 def _call_later(delay_s: float, function: Callable[[], None]) -> asyncio.TimerHandle:

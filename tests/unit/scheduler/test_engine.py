@@ -363,3 +363,21 @@ def test_the_plugin_that_gated_is_asked_first_next_time() -> None:
     assert (queued.gating_plugin, queued.gating_message) == ("B", "closed")
     it.queue.activate([web])
     assert asked == ["A", "B", "B"]
+
+
+def test_plugins_are_counted_where_they_had_a_say() -> None:
+    """A plugin that skips in PreScore is not counted at Score."""
+    bench = Bench(nodes=[node("n1"), node("n2")])
+    bench.create(pod("asks", cpu="1"))
+    bench.engine.attempt()
+    bench.create(pod("best-effort", cpu=None, memory=None))
+    bench.engine.attempt()
+
+    def count(plugin: str, point: str) -> float:
+        counts = bench.engine.metrics.plugin_evaluation
+        return counts.at(plugin, point, bench.handle.profile).value
+
+    assert count("TaintToleration", "Filter") == 2
+    assert count("TaintToleration", "Score") == 2
+    assert count("NodeResourcesBalancedAllocation", "Score") == 1, "it skips pods that ask nothing"
+    assert count("NodeResourcesFit", "PreFilter") == 2

@@ -54,7 +54,7 @@ def test_series_look_as_upstreams() -> None:
     metrics.attempt_ended("scheduled", "p", 0.004)
     metrics.event_handling_duration.at("NodeAdd").observe(0.1)
     metrics.plugin_execution_duration.at("Fit", "Filter", "Success").observe(0.1)
-    metrics.unschedulable_pods.at("Fit", "p").value += 1
+    metrics.unschedulable_pods.read = lambda: {("Fit", "p"): 1}
     metrics.leader_election_master_status.at("kube-scheduler").value = 1
     metrics.pending_pods.read = lambda: {("active",): 3, ("gated",): 0}
     families = samples_of(metrics)
@@ -71,14 +71,14 @@ def test_values() -> None:
     metrics = SchedulerMetrics()
     metrics.attempt_ended("scheduled", "p", 0.004)
     metrics.attempt_ended("scheduled", "p", 30)
-    metrics.watch_restarts.read = lambda: {("pods",): 2}
+    metrics.lists.read = lambda: {("pods",): 2}
     families = samples_of(metrics)
     values = {
         (s.name, s.labels.get("le", "")): s.value
         for name in (
             "scheduler_schedule_attempts",
             "scheduler_scheduling_attempt_duration_seconds",
-            "stowplan_watch_restarts",
+            "stowplan_lists",
         )
         for s in families[name][1]
     }
@@ -90,7 +90,7 @@ def test_values() -> None:
     assert values[f"{duration}_bucket", "+Inf"] == 2
     assert values[f"{duration}_count", ""] == 2
     assert values[f"{duration}_sum", ""] == 30.004
-    assert values["stowplan_watch_restarts_total", ""] == 2
+    assert values["stowplan_lists_total", ""] == 2
 
 
 def test_the_process_and_the_version_are_shown() -> None:
