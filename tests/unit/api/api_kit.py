@@ -148,3 +148,10 @@ async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - conditions are plain reads of state
             await asyncio.sleep(0.002)
+
+
+STATUS_OK = {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+
+async def echo_empty(request: web.Request) -> web.Response:
+    return reply(STATUS_OK)
