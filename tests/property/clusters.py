@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stowplan.api.objects import (
     Container,
+    ContainerPort,
     Node,
     Pod,
     Quantities,
@@ -44,6 +45,12 @@ tolerations = st.builds(
     operator=st.sampled_from(["", "Equal", "Exists"]),
     value=st.sampled_from(["", "x"]),
     effect=st.one_of(st.just(""), _effects),
+)
+host_ports = st.builds(
+    ContainerPort,
+    host_port=st.sampled_from([0, 80, 80, 443]),
+    host_ip=st.sampled_from(["", "0.0.0.0", "10.0.0.1", "10.0.0.2"]),
+    protocol=st.sampled_from(["", "TCP", "UDP"]),
 )
 
 
@@ -82,8 +89,13 @@ def pods(draw: st.DrawFn, *, standing: bool = False) -> Pod:
         )
     )
     names = st.sampled_from(NODE_NAMES)
+    main = Container(
+        name="main",
+        resources=ResourceRequirements(requests=requests),
+        ports=draw(st.one_of(st.none(), st.lists(host_ports, max_size=2).map(tuple))),
+    )
     return make_pod(
-        containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
+        containers=[main],
         tolerations=draw(st.lists(tolerations, max_size=3)),
         node=draw(names if standing else st.sampled_from(["", "", "", "n0", "nowhere"])),
     )

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from stowplan.api.labels import EVERYTHING, NOTHING, CompiledSelector, Requirement
-from stowplan.api.objects import Container, Node, Pod, ResourceRequirements
+from stowplan.api.objects import Container, ContainerPort, Node, Pod, ResourceRequirements
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.compare import compare
 from stowplan.cluster.counters import CounterKey, PodCounter, PodCounters
+from stowplan.cluster.ports import HostPort, host_ports
 from stowplan.cluster.table import NodeTable
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
@@ -28,6 +29,7 @@ from stowplan.testing import pod as make_pod
 GPU = "example.com/gpu"
 MIB = 1024 * 1024
 NODE_NAMES = ["n0", "n1", "n2", "n3", "n4", "n5"]
+ADDRESSES = ["10.0.0.1", "10.0.0.2"]
 SELECTORS = [
     EVERYTHING,
     NOTHING,
@@ -47,6 +49,8 @@ class Numbers:
     cpu: int | None
     memory_mib: int | None
     gpu: int
+    #: A host port, on one address or on all.
+    address: str | None = None
 
     def containers(self) -> list[Container]:
         requests: dict[str, str | int | float] = {GPU: self.gpu} if self.gpu else {}
@@ -54,7 +58,9 @@ class Numbers:
             requests["cpu"] = f"{self.cpu}m"
         if self.memory_mib is not None:
             requests["memory"] = f"{self.memory_mib}Mi"
-        return [Container(name="main", resources=ResourceRequirements(requests=requests))]
+        ports = [ContainerPort(host_port=80, host_ip=self.address)] if self.address else []
+        resources = ResourceRequirements(requests=requests)
+        return [Container(name="main", resources=resources, ports=tuple(ports))]
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ numbers_strategy = st.builds(
     cpu=st.sampled_from([None, 0, 100, 250, 4000]),
     memory_mib=st.sampled_from([None, 0, 64, 512]),
     gpu=st.sampled_from([0, 0, 1, 3]),
+    address=st.sampled_from([None, None, "0.0.0.0", *ADDRESSES]),
 )
 labels_strategy = st.fixed_dictionaries(
     {},
@@ -342,6 +349,25 @@ class ClusterMachine(RuleBasedStateMachine):
             assert counter.counts == expected
             assert counter.total == sum(expected.values())
             assert counter.dense(self.table.capacity).sum() == counter.total
+
+    @invariant()
+    def used_ports_equal_a_recount(self) -> None:
+        taken: dict[str, set[int]] = {}
+        for entry in self.model.values():
+            row = self.table.row_of[entry.node]
+            for port in host_ports(entry.pod):
+                taken.setdefault(port.address, set()).add(row)
+        used = self.table.used_ports
+        assert len(used) == bool(taken)
+        for address in ADDRESSES:
+            expected = taken.get(address, set()) | taken.get("0.0.0.0", set())
+            wanted = HostPort("TCP", 80, address)
+            assert set(used.rows_clashing(wanted)) == expected
+            assert {row for row in self.table.row_of.values() if used.clashes(row, wanted)} == (
+                expected
+            )
+        everywhere = HostPort("TCP", 80, "0.0.0.0")
+        assert set(used.rows_clashing(everywhere)) == set().union(*taken.values())
 
     @invariant()
     def readers_of_logs_keep_up(self) -> None:

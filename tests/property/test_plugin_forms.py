@@ -99,6 +99,7 @@ def test_there_are_plugins_with_both_forms() -> None:
         "NodeUnschedulable",
         "NodeName",
         "TaintToleration",
+        "NodePorts",
         "NodeResourcesFit",
     }
     assert {plugin.name for plugin, _ in SCORES} >= {

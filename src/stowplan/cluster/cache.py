@@ -72,7 +72,14 @@ class ClusterCache:
         if info is None:
             info = compile_pod(bound)
         else:
-            info = PodInfo(bound, info.request, info.score_request, info.held, info.held_non_zero)
+            info = PodInfo(
+                bound,
+                info.request,
+                info.score_request,
+                info.held,
+                info.held_non_zero,
+                info.host_ports,
+            )
         self._place(info, node, assumed=True)
         return bound
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stowplan.api.objects import Pod
+from stowplan.cluster.ports import HostPort, host_ports
 from stowplan.cluster.requests import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -45,6 +46,8 @@ class PodInfo:
     held: Request
     #: cpu and memory of `held` with defaults for containers that name none.
     held_non_zero: tuple[int, int]
+    #: The ports of its node that it takes for itself.
+    host_ports: tuple[HostPort, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -73,6 +76,7 @@ def compile_pod(pod: Pod) -> PodInfo:
         score_request=score_request,
         held=held,
         held_non_zero=(non_zero.get(CPU, 0), non_zero.get(MEMORY, 0)),
+        host_ports=host_ports(pod),
     )
 
 

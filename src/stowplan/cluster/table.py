@@ -20,6 +20,7 @@ from stowplan.cluster.interning import Interner, LabelColumns
 from stowplan.cluster.journal import Journal, Rows
 from stowplan.cluster.node_tree import NodeTree
 from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.requests import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -66,6 +67,8 @@ class NodeTable:
 
         #: Pods by selector and row, for affinity and spreading.
         self.counters = PodCounters(self)
+        #: Host ports that are taken, by row.
+        self.used_ports = UsedPorts()
         #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
         self.pod_journal = Journal()
         self.node_journal = Journal()
@@ -220,6 +223,8 @@ class NodeTable:
         self.non_zero[CPU_ROW, row] += sign * cpu
         self.non_zero[MEMORY_ROW, row] += sign * memory
         self.pod_count[row] += sign
+        if info.host_ports:
+            self.used_ports.change(row, info.host_ports, sign)
         self.pod_journal.mark(row)
 
     # Slots

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.node_affinity import NodeAffinity
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_number import NodeNumber
+from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from stowplan.plugins.node_resources_fit import NodeResourcesFit
 from stowplan.plugins.node_unschedulable import NodeUnschedulable
@@ -20,6 +22,7 @@ IN_TREE = (
     NodeUnschedulable,
     NodeName,
     TaintToleration,
+    NodePorts,
     NodeResourcesFit,
     NodeResourcesBalancedAllocation,
     DefaultBinder,

@@ -1,0 +1,105 @@
+"""Which host ports are taken on which rows, kept up to date as pods come and go.
+
+`PodInfo` carries a pod's host ports, `NodeTable` announces them with every pod that has any; the
+NodePorts plugin asks. Pods without host ports cost nothing here. What must stay true: the counts
+equal a recount over `table.pods`. They are counts, as pods that were bound by hand may share a
+port, and one of them leaving does not free it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from stowplan.api.objects import ContainerPort, Pod
+
+#: Every address of the node.
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, never listened on
+
+
+class HostPort(NamedTuple):
+    """A port of the node that a pod takes for itself."""
+
+    protocol: str
+    port: int
+    address: str
+
+    def clashes(self, other: HostPort) -> bool:
+        """Whether two pods on one node cannot have these."""
+        return (
+            self.port == other.port
+            and self.protocol == other.protocol
+            and (self.address == other.address or ANY_ADDRESS in (self.address, other.address))
+        )
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """The host ports of a pod's lasting containers: init containers only if they keep running."""
+    found: list[HostPort] = []
+    for container in pod.spec.init_containers or ():
+        if container.ports and container.restart_policy == "Always":
+            found += _ports(container.ports)
+    for container in pod.spec.containers or ():
+        if container.ports:
+            found += _ports(container.ports)
+    return tuple(found)
+
+
+def any_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+    others = tuple(taken)
+    return any(port.clashes(other) for port in wanted for other in others)
+
+
+class UsedPorts:
+    """Taken host ports by protocol and number, then address, then row."""
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+
+    def __len__(self) -> int:
+        """How many ports are taken anywhere; each protocol has its own."""
+        return len(self._used)
+
+    def change(self, row: int, ports: Iterable[HostPort], delta: int) -> None:
+        """A pod came to a row (+1) or left it (-1)."""
+        for protocol, port, address in ports:
+            by_address = self._used.setdefault((protocol, port), {})
+            rows = by_address.setdefault(address, {})
+            left = rows.get(row, 0) + delta
+            if left:
+                rows[row] = left
+                continue
+            del rows[row]
+            if not rows:
+                del by_address[address]
+                if not by_address:
+                    del self._used[protocol, port]
+
+    def rows_clashing(self, wanted: HostPort) -> Iterator[int]:
+        """The rows where a port cannot be had; a row may come more than once."""
+        for rows in self._addresses(wanted):
+            yield from rows
+
+    def clashes(self, row: int, wanted: HostPort) -> bool:
+        """Whether a port cannot be had on one row."""
+        return any(row in rows for rows in self._addresses(wanted))
+
+    def _addresses(self, wanted: HostPort) -> Iterator[dict[int, int]]:
+        by_address = self._used.get((wanted.protocol, wanted.port))
+        if by_address is None:
+            return
+        if wanted.address == ANY_ADDRESS:
+            yield from by_address.values()
+            return
+        for address in (ANY_ADDRESS, wanted.address):
+            rows = by_address.get(address)
+            if rows is not None:
+                yield rows
+
+
+def _ports(ports: Iterable[ContainerPort]) -> Iterator[HostPort]:
+    return (
+        HostPort(port.protocol or "TCP", port.host_port, port.host_ip or ANY_ADDRESS)
+        for port in ports
+        if port.host_port > 0
+    )
