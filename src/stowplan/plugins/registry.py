@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
-from stowplan.plugins.node_affinity import NodeAffinity
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_number import NodeNumber
 from stowplan.plugins.node_ports import NodePorts
