@@ -1,7 +1,8 @@
 """Random clusters and pods that reach the corners of the resource plugins.
 
 Nodes that offer nothing, next to nothing or nearly all that an int64 holds; resources that only
-some of them know; taints, cordons, pods on nodes that are gone.
+some of them know; taints, cordons, pods on nodes that are gone. Labels that selectors compare in
+every way, and selectors of which some are empty or invalid.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from stowplan.api.objects import (
+    Affinity,
     Container,
     ContainerPort,
+    LabelSelectorRequirement,
     Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
     Pod,
+    PreferredSchedulingTerm,
     Quantities,
     ResourceRequirements,
     Taint,
@@ -53,6 +60,73 @@ host_ports = st.builds(
     protocol=st.sampled_from(["", "TCP", "UDP"]),
 )
 
+LABEL_KEYS = ["disk", "gen", "pool"]
+_label_values = st.sampled_from(["", "a", "b", "3", "007", "12"])
+node_labels = st.dictionaries(st.sampled_from(LABEL_KEYS), _label_values)
+
+
+def _requirements(
+    keys: list[str], operators: list[str], values: st.SearchStrategy[str], sizes: tuple[int, int]
+) -> st.SearchStrategy[LabelSelectorRequirement]:
+    low, high = sizes
+    return st.builds(
+        LabelSelectorRequirement,
+        key=st.sampled_from(keys),
+        operator=st.sampled_from(operators),
+        values=st.lists(values, min_size=low, max_size=high).map(tuple),
+    )
+
+
+_label_requirements = st.one_of(
+    _requirements(LABEL_KEYS, ["In", "NotIn"], _label_values, (1, 3)),
+    _requirements(LABEL_KEYS, ["Exists", "DoesNotExist"], _label_values, (0, 0)),
+    _requirements(LABEL_KEYS, ["Gt", "Lt"], st.sampled_from(["3", "10"]), (1, 1)),
+    # Mostly invalid.
+    _requirements(LABEL_KEYS, ["In", "Exists", "Gt", "Like"], _label_values, (0, 2)),
+)
+_field_requirements = st.one_of(
+    _requirements(["metadata.name"], ["In", "NotIn"], st.sampled_from([*NODE_NAMES, "x"]), (1, 1)),
+    _requirements(["metadata.name", "spec.x"], ["In", "NotIn", "Exists"], _label_values, (0, 2)),
+)
+node_selector_terms = st.builds(
+    NodeSelectorTerm,
+    match_expressions=st.lists(_label_requirements, max_size=2).map(tuple),
+    match_fields=st.one_of(st.none(), st.lists(_field_requirements, max_size=2).map(tuple)),
+)
+#: An invalid preference ends the attempt, so these are valid or empty.
+_preferences = st.builds(
+    NodeSelectorTerm,
+    match_expressions=st.lists(
+        _requirements(LABEL_KEYS, ["In", "NotIn"], _label_values, (1, 3)), max_size=2
+    ).map(tuple),
+    match_fields=st.lists(
+        _requirements(["metadata.name"], ["In", "NotIn"], st.sampled_from(NODE_NAMES), (1, 1)),
+        max_size=1,
+    ).map(tuple),
+)
+node_affinities = st.builds(
+    NodeAffinity,
+    required=st.one_of(
+        st.none(),
+        st.builds(
+            NodeSelector, node_selector_terms=st.lists(node_selector_terms, max_size=3).map(tuple)
+        ),
+    ),
+    preferred=st.one_of(
+        st.none(),
+        st.lists(
+            st.builds(PreferredSchedulingTerm, weight=st.integers(0, 100), preference=_preferences),
+            max_size=3,
+        ).map(tuple),
+    ),
+)
+_affinities = st.one_of(
+    st.none(), st.none(), node_affinities.map(lambda wanted: Affinity(node_affinity=wanted))
+)
+_node_selectors = st.one_of(
+    st.none(), st.none(), st.dictionaries(st.sampled_from(LABEL_KEYS), _label_values, max_size=1)
+)
+
 
 @st.composite
 def nodes(draw: st.DrawFn, name: str = "") -> Node:
@@ -68,6 +142,7 @@ def nodes(draw: st.DrawFn, name: str = "") -> Node:
         pods=draw(st.integers(0, 4)),
         resources=resources,
         zone=draw(st.sampled_from([None, "z1", "z2"])),
+        labels=draw(node_labels),
         taints=draw(st.lists(taints, max_size=3)),
         unschedulable=draw(st.booleans()),
     )
@@ -98,6 +173,8 @@ def pods(draw: st.DrawFn, *, standing: bool = False) -> Pod:
         containers=[main],
         tolerations=draw(st.lists(tolerations, max_size=3)),
         node=draw(names if standing else st.sampled_from(["", "", "", "n0", "nowhere"])),
+        node_selector=draw(_node_selectors),
+        affinity=draw(_affinities),
     )
 
 

@@ -20,7 +20,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.profile import make_plugin
-from stowplan.framework.status import SUCCESS
+from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.registry import IN_TREE
 from tests.property.clusters import GPU, NODE_NAMES, PAGES, STORAGE, clusters, nodes, pods
 
@@ -33,6 +33,31 @@ _SHAPE = [
 ]
 #: Arguments to try a plugin with, besides none.
 ARGUMENTS: dict[str, list[dict[str, Any]]] = {
+    "NodeAffinity": [
+        {
+            "addedAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
+                        {
+                            "matchExpressions": [
+                                {"key": "gen", "operator": "Gt", "values": ["5"]},
+                                {"key": "disk", "operator": "NotIn", "values": ["a"]},
+                            ]
+                        },
+                    ]
+                },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 3,
+                        "preference": {
+                            "matchExpressions": [{"key": "gen", "operator": "DoesNotExist"}]
+                        },
+                    }
+                ],
+            }
+        },
+    ],
     "NodeResourcesBalancedAllocation": [
         {"resources": _ALL},
         {"resources": [{"name": GPU, "weight": 1}, {"name": "cpu", "weight": 1}]},
@@ -89,7 +114,7 @@ def _started(cache: ClusterCache, info: PodInfo, plugin: Plugin) -> Cycle | None
         prepare = getattr(plugin, point, None)
         if prepare is not None:
             status = prepare(cycle, *more)
-            if status is not None and status.is_skip:
+            if isinstance(status, Status) and status.is_skip:
                 return None
     return cycle
 
@@ -99,11 +124,13 @@ def test_there_are_plugins_with_both_forms() -> None:
         "NodeUnschedulable",
         "NodeName",
         "TaintToleration",
+        "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
     }
     assert {plugin.name for plugin, _ in SCORES} >= {
         "TaintToleration",
+        "NodeAffinity",
         "NodeResourcesFit",
         "NodeResourcesBalancedAllocation",
     }

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.api.labels import parse_int64
+
 if TYPE_CHECKING:
     from stowplan.cluster.table import NodeTable
 
@@ -59,6 +61,7 @@ class LabelColumns:
         self._table = table
         self._columns: dict[str, NDArray[np.int32]] = {}
         self._values: dict[str, Interner[str]] = {}
+        self._numbers: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
     def column(self, key: str) -> NDArray[np.int32]:
         """Value ids of one label key over all rows; `ABSENT` where a node lacks it."""
@@ -78,6 +81,20 @@ class LabelColumns:
         """The distinct values of a key, by id."""
         self.column(key)
         return self._values[key]
+
+    def numbers(self, key: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The distinct values of a key as integers by id, and which of them are integers."""
+        values = self.values(key)
+        numbers, are_numbers = self._numbers.get(
+            key, (np.zeros(0, np.int64), np.zeros(0, np.bool_))
+        )
+        if len(numbers) < len(values):
+            # Ids are given once and for all: only values that are new since must be parsed.
+            new = [parse_int64(value) for value in values.values[len(numbers) :]]
+            numbers = np.append(numbers, np.array([number or 0 for number in new], np.int64))
+            are_numbers = np.append(are_numbers, [number is not None for number in new])
+            self._numbers[key] = (numbers, are_numbers)
+        return numbers, are_numbers
 
     def write(self, row: int, labels: Mapping[str, str]) -> None:
         for key, column in self._columns.items():

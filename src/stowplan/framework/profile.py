@@ -106,6 +106,8 @@ def make_plugin(
     except ConfigError as problem:
         # A plugin knows its own fields, not where in a file its arguments stand.
         place = problem.where.replace(own_path, where, 1)
-        raise ConfigError(problem.message, where=place) from None
+        # One that found several mistakes begins each line with its path instead.
+        lines = problem.message.replace(own_path, where)
+        raise ConfigError(lines, where=place) from None
     except Exception as problem:
         raise ConfigError(describe(problem), where=where) from problem

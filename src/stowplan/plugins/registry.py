@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.node_affinity import NodeAffinity
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_number import NodeNumber
 from stowplan.plugins.node_ports import NodePorts
@@ -21,6 +22,7 @@ IN_TREE = (
     NodeUnschedulable,
     NodeName,
     TaintToleration,
+    NodeAffinity,
     NodePorts,
     NodeResourcesFit,
     NodeResourcesBalancedAllocation,

@@ -18,6 +18,7 @@ from stowplan.framework.columns import ColumnCache
 from stowplan.framework.plugin import Plugin, points_of
 from stowplan.framework.profile import Profile, make_plugin
 from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.node_affinity import NodeAffinity
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from stowplan.plugins.node_resources_fit import NodeResourcesFit
@@ -37,11 +38,12 @@ DEFAULTS: tuple[type[Plugin], ...] = (
     NodeUnschedulable,
     NodeName,
     TaintToleration,
+    NodeAffinity,
     NodeResourcesFit,
     NodeResourcesBalancedAllocation,
     DefaultBinder,
 )
-WEIGHTS = {"TaintToleration": 3}
+WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2}
 
 
 def profile_of(

@@ -1,0 +1,134 @@
+"""Node selectors over whole columns: which rows does a pod's node affinity allow?
+
+A requirement is decided once for each distinct value of its label and then looked up by value id,
+so the price does not grow with the number of labels on a node. Plugins that need the same answer
+(node affinity, topology spreading) share these functions instead of importing each other. For
+every row that holds a node, a mask says what `matches` says of that node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+
+from stowplan.api.labels import parse_int64
+from stowplan.api.objects import NodeSelector, Pod
+from stowplan.api.selectors import (
+    CompiledNodeSelector,
+    CompiledNodeSelectorTerm,
+    CompiledSelector,
+    Requirement,
+    compile_label_set,
+    compile_node_selector,
+)
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import BoolArray, NodeTable
+
+NODE_NAME_FIELD = "metadata.name"
+
+
+class RequiredNodes(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
+    """A pod's nodeSelector and required node affinity, both of which must hold."""
+
+    labels: CompiledSelector
+    terms: CompiledNodeSelector | None = None
+
+    def matches(self, labels: Mapping[str, str] | None, name: str) -> bool:
+        return self.labels.matches(labels) and (
+            self.terms is None or self.terms.matches(labels, name)
+        )
+
+
+def required_nodes(pod: Pod) -> RequiredNodes:
+    """What a pod demands of its node; compiled once for all pods that demand the same."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    return _required_nodes(
+        tuple((pod.spec.node_selector or {}).items()), affinity.required if affinity else None
+    )
+
+
+@lru_cache(maxsize=2048)
+def _required_nodes(
+    labels: tuple[tuple[str, str], ...], required: NodeSelector | None
+) -> RequiredNodes:
+    terms = compile_node_selector(required) if required is not None else None
+    return RequiredNodes(compile_label_set(dict(labels)), terms)
+
+
+def required_mask(table: NodeTable, required: RequiredNodes, rows: Rows | slice) -> BoolArray:
+    """Which of `rows` a pod's demands allow."""
+    mask = labels_mask(table, required.labels.requirements, rows)
+    if required.terms is not None:
+        mask &= node_selector_mask(table, required.terms, rows)
+    return mask
+
+
+def node_selector_mask(
+    table: NodeTable, selector: CompiledNodeSelector, rows: Rows | slice
+) -> BoolArray:
+    """Which of `rows` one of the selector's terms allows."""
+    mask = np.zeros(_count(table, rows), np.bool_)
+    for term in selector.terms:
+        mask |= term_mask(table, term, rows)
+    return mask
+
+
+def term_mask(table: NodeTable, term: CompiledNodeSelectorTerm, rows: Rows | slice) -> BoolArray:
+    """Which of `rows` meet every requirement of a term."""
+    if term.nothing:
+        return np.zeros(_count(table, rows), np.bool_)
+    mask = labels_mask(table, term.requirements, rows)
+    for requirement in term.field_requirements:
+        mask &= _field_mask(table, requirement, rows)
+    return mask
+
+
+def labels_mask(
+    table: NodeTable, requirements: tuple[Requirement, ...], rows: Rows | slice
+) -> BoolArray:
+    """Which of `rows` carry labels that meet all requirements."""
+    mask = np.ones(_count(table, rows), np.bool_)
+    for requirement in requirements:
+        column = table.labels.column(requirement.key)[rows]
+        mask &= _by_value(table, requirement)[column]
+    return mask
+
+
+def _by_value(table: NodeTable, requirement: Requirement) -> BoolArray:
+    """Whether the requirement holds, by value id; the last entry is for nodes without the label,
+    where `ABSENT` (-1) finds it."""
+    key, operator, wanted = requirement
+    values = table.labels.values(key)
+    holds = np.zeros(len(values) + 1, np.bool_)
+    if operator in ("In", "NotIn"):
+        holds[[number for value in wanted if (number := values.get(value)) is not None]] = True
+        return holds if operator == "In" else ~holds
+    if operator in ("Exists", "DoesNotExist"):
+        holds[-1] = True
+        return holds if operator == "DoesNotExist" else ~holds
+    limit = parse_int64(wanted[0])
+    assert limit is not None, "a compiled requirement compares with an integer"
+    numbers, is_number = table.labels.numbers(key)
+    compared = numbers > limit if operator == "Gt" else numbers < limit
+    holds[:-1] = compared & is_number
+    return holds
+
+
+def _field_mask(table: NodeTable, requirement: Requirement, rows: Rows | slice) -> BoolArray:
+    """The name is the only field that a node has here; any other is empty."""
+    key, operator, (wanted,) = requirement
+    mask = np.zeros(_count(table, rows), np.bool_)
+    if key == NODE_NAME_FIELD:
+        row = table.row_of.get(wanted)
+        if row is not None:
+            mask[:] = np.arange(table.capacity)[rows] == row
+    elif not wanted:
+        mask[:] = True
+    return mask if operator == "In" else ~mask
+
+
+def _count(table: NodeTable, rows: Rows | slice) -> int:
+    return len(range(table.capacity)[rows]) if isinstance(rows, slice) else len(rows)
