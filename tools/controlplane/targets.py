@@ -2,7 +2,7 @@
 
 Versions live in the go.mod files beside this module and nowhere else; `pinned_version` reads them.
 Called by the builder, by the lookup of binaries and by ``status``. Two things must stay true: the
-key changes whenever a pinned version or a build flag does, and a program of our own (the informer)
+key changes whenever a pinned version or a build flag does, and a program of our own (informer, oracle)
 can be edited without moving the key of the big binaries, which take minutes to build again.
 """
 
@@ -74,6 +74,7 @@ TARGETS = (
     _kubernetes_command("kube-controller-manager"),
     _kubernetes_command("kube-scheduler"),
     _program_of_ours("informer"),
+    _program_of_ours("oracle"),
     Target("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
 )
 TARGET_BY_NAME = {target.name: target for target in TARGETS}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// judge asks every plugin by itself, and then the scheduler as a whole.
+func judge(asked *request) (*answer, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	made, err := newCluster(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	state := framework.NewCycleState()
+	judged := &answer{Order: namesOf(made.nodes)}
+	var feasible []fwk.NodeInfo
+	judged.Filter, feasible = made.filter(ctx, state, asked.Pod)
+	judged.Feasible = namesOf(feasible)
+	scored := feasible
+	if asked.ScoreAll {
+		scored = made.nodes
+	}
+	if judged.Score, err = made.score(ctx, state, asked.Pod, scored); err != nil {
+		return nil, err
+	}
+	if judged.Outcome, err = made.decide(ctx, asked.Pod, feasible); err != nil {
+		return nil, err
+	}
+	return judged, nil
+}
+
+func namesOf(nodes []fwk.NodeInfo) []string {
+	names := make([]string, len(nodes))
+	for place, node := range nodes {
+		names[place] = node.Node().Name
+	}
+	return names
+}
+
+func verdictOf(status *fwk.Status) verdict {
+	if status == nil {
+		return verdict{Code: fwk.Success.String()}
+	}
+	return verdict{Code: status.Code().String(), Reasons: status.Reasons()}
+}
+
+// filter runs PreFilter and Filter of each plugin on every node. Feasible are the nodes to which
+// nobody objects; if a PreFilter rejects the pod altogether, there are none.
+func (c *cluster) filter(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+) (map[string]filterAnswer, []fwk.NodeInfo) {
+	answers := map[string]filterAnswer{}
+	enabled := c.framework.ListPlugins()
+	rejected := false
+	refused := sets.New[string]()
+	for _, plugin := range enabled.PreFilter.Enabled {
+		result, status := c.plugins[plugin.Name].(fwk.PreFilterPlugin).PreFilter(ctx, state, pod, c.nodes)
+		said := verdictOf(status)
+		given := filterAnswer{PreFilter: &said}
+		if status.IsSuccess() && !result.AllNodes() {
+			given.Only = sets.List(result.NodeNames)
+			for _, node := range c.nodes {
+				if !result.NodeNames.Has(node.Node().Name) {
+					refused.Insert(node.Node().Name)
+				}
+			}
+		}
+		rejected = rejected || !status.IsSuccess() && !status.IsSkip()
+		answers[plugin.Name] = given
+	}
+	for _, plugin := range enabled.Filter.Enabled {
+		given := answers[plugin.Name]
+		if given.PreFilter != nil && given.PreFilter.Code != fwk.Success.String() {
+			continue
+		}
+		given.Nodes = map[string]verdict{}
+		for _, node := range c.nodes {
+			status := c.plugins[plugin.Name].(fwk.FilterPlugin).Filter(ctx, state, pod, node)
+			given.Nodes[node.Node().Name] = verdictOf(status)
+			if !status.IsSuccess() {
+				refused.Insert(node.Node().Name)
+			}
+		}
+		answers[plugin.Name] = given
+	}
+	var feasible []fwk.NodeInfo
+	for _, node := range c.nodes {
+		if !rejected && !refused.Has(node.Node().Name) {
+			feasible = append(feasible, node)
+		}
+	}
+	return answers, feasible
+}
+
+// score runs PreScore, Score and NormalizeScore of each plugin, as if the nodes were the feasible ones.
+func (c *cluster) score(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
+) (map[string]scoreAnswer, error) {
+	answers := map[string]scoreAnswer{}
+	enabled := c.framework.ListPlugins()
+	for _, plugin := range enabled.PreScore.Enabled {
+		said := verdictOf(c.plugins[plugin.Name].(fwk.PreScorePlugin).PreScore(ctx, state, pod, nodes))
+		answers[plugin.Name] = scoreAnswer{PreScore: &said}
+	}
+	for _, plugin := range enabled.Score.Enabled {
+		given := answers[plugin.Name]
+		given.Weight = plugin.Weight
+		if given.PreScore == nil || given.PreScore.Code == fwk.Success.String() {
+			scorer, ok := c.plugins[plugin.Name].(fwk.ScorePlugin)
+			if !ok {
+				return nil, fmt.Errorf("plugin %s does not score", plugin.Name)
+			}
+			given.run(ctx, scorer, state, pod, nodes)
+		}
+		answers[plugin.Name] = given
+	}
+	return answers, nil
+}
+
+func (s *scoreAnswer) run(
+	ctx context.Context, scorer fwk.ScorePlugin, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
+) {
+	scores := make(fwk.NodeScoreList, len(nodes))
+	for place, node := range nodes {
+		raw, status := scorer.Score(ctx, state, pod, node)
+		if !status.IsSuccess() {
+			said := verdictOf(status)
+			s.Error = &said
+			return
+		}
+		scores[place] = fwk.NodeScore{Name: node.Node().Name, Score: raw}
+	}
+	s.Raw = byName(scores)
+	if extensions := scorer.ScoreExtensions(); extensions != nil {
+		if status := extensions.NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
+			said := verdictOf(status)
+			s.Error = &said
+			return
+		}
+	}
+	s.Normalized = byName(scores)
+}
+
+func byName(scores fwk.NodeScoreList) map[string]int64 {
+	named := map[string]int64{}
+	for _, score := range scores {
+		named[score.Name] = score.Score
+	}
+	return named
+}
+
+// decide lets the scheduler choose, and has its framework add up the feasible nodes' scores.
+func (c *cluster) decide(
+	ctx context.Context, pod *v1.Pod, feasible []fwk.NodeInfo,
+) (outcome, error) {
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return outcome{}, err
+	}
+	state := framework.NewCycleState()
+	result, err := c.scheduler.SchedulePod(ctx, c.framework, state, &framework.QueuedPodInfo{PodInfo: info})
+	decided := outcome{
+		Node:      result.SuggestedHost,
+		Evaluated: result.EvaluatedNodes,
+		Feasible:  result.FeasibleNodes,
+	}
+	if err != nil {
+		decided.Message = err.Error()
+		var unfit *framework.FitError
+		if errors.As(err, &unfit) {
+			decided.Plugins = sets.List(unfit.Diagnosis.UnschedulablePlugins)
+		}
+		return decided, nil
+	}
+	if result.FeasibleNodes < 2 || len(feasible) != result.FeasibleNodes {
+		// With nominated pods or sampling, the feasible nodes are not those that filter found.
+		return decided, nil
+	}
+	again := framework.NewCycleState()
+	if _, status, _ := c.framework.RunPreFilterPlugins(ctx, again, pod); !status.IsSuccess() {
+		return outcome{}, status.AsError()
+	}
+	nodes := slices.Clone(feasible)
+	if status := c.framework.RunPreScorePlugins(ctx, again, pod, nodes); !status.IsSuccess() {
+		return outcome{}, status.AsError()
+	}
+	sums, status := c.framework.RunScorePlugins(ctx, again, pod, nodes)
+	if !status.IsSuccess() {
+		return outcome{}, status.AsError()
+	}
+	decided.Totals = map[string]int64{}
+	for _, sum := range sums {
+		decided.Totals[sum.Name] = sum.TotalScore
+	}
+	return decided, nil
+}

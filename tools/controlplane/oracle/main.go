@@ -1,0 +1,145 @@
+// The oracle says what kube-scheduler's own plugins think of a pod and a cluster.
+//
+// It links the scheduler's packages and reads one request a line from stdin, a cluster and a pod as
+// JSON; for each it writes one answer a line to stdout: every filter plugin's verdict on every node
+// (none is spared because another one has already refused), every score plugin's raw and normalised
+// scores, and what the scheduler's own algorithm makes of it all. Every request gets a scheduler of
+// its own, so nothing is left over from the one before.
+//
+// A request that cannot be answered is answered with {"error": ...}.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// request is a cluster and the pod to judge. Objects are taken as an API server would have stored
+// them, that is with all defaults filled in; pods and nominated pods need UIDs.
+type request struct {
+	// Nodes in the order in which the scheduler got to know them.
+	Nodes []*v1.Node `json:"nodes"`
+	// Pods that stand on nodes.
+	Pods []*v1.Pod `json:"pods"`
+	// Nominated pods wait, and are promised the node in their status.
+	Nominated []*v1.Pod `json:"nominated"`
+	Pod       *v1.Pod   `json:"pod"`
+	// Config is a KubeSchedulerConfiguration as YAML; the first profile judges.
+	Config string `json:"config"`
+	// Objects of any other kind: namespaces, services, claims, ...
+	Objects []json.RawMessage `json:"objects"`
+	// ScoreAll scores every node, not only those that passed the filters.
+	ScoreAll bool `json:"scoreAll"`
+}
+
+// verdict is a status: a code such as Unschedulable, and why.
+type verdict struct {
+	Code    string   `json:"code"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+// filterAnswer is one plugin's part in filtering.
+type filterAnswer struct {
+	// PreFilter is missing where the plugin has no such point.
+	PreFilter *verdict `json:"prefilter,omitempty"`
+	// Only are the nodes that PreFilter wants to see, nil for all.
+	Only []string `json:"only,omitempty"`
+	// Nodes is missing when PreFilter answered anything but success.
+	Nodes map[string]verdict `json:"nodes,omitempty"`
+}
+
+// scoreAnswer is one plugin's part in scoring.
+type scoreAnswer struct {
+	PreScore   *verdict         `json:"prescore,omitempty"`
+	Raw        map[string]int64 `json:"raw,omitempty"`
+	Normalized map[string]int64 `json:"normalized,omitempty"`
+	Weight     int32            `json:"weight"`
+	Error      *verdict         `json:"error,omitempty"`
+}
+
+// outcome is what the scheduler's algorithm did with the profile as a whole.
+type outcome struct {
+	Node      string `json:"node"`
+	Evaluated int    `json:"evaluated"`
+	Feasible  int    `json:"feasible"`
+	// Message is the text of the error, such as "0/3 nodes are available: ...".
+	Message string `json:"message,omitempty"`
+	// Plugins that rejected the pod somewhere.
+	Plugins []string `json:"plugins,omitempty"`
+	// Totals are the weighted sums of the feasible nodes, when more than one was.
+	Totals map[string]int64 `json:"totals,omitempty"`
+}
+
+type answer struct {
+	// Order in which the scheduler looks at the nodes.
+	Order    []string                `json:"order"`
+	Filter   map[string]filterAnswer `json:"filter"`
+	Feasible []string                `json:"feasible"`
+	Score    map[string]scoreAnswer  `json:"score"`
+	Outcome  outcome                 `json:"outcome"`
+}
+
+// respond answers one line. A panic becomes an error, with its stack.
+func respond(line []byte) (reply any) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			reply = failure{fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())}
+		}
+	}()
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	var asked request
+	if err := decoder.Decode(&asked); err != nil {
+		return failure{"cannot read the request: " + err.Error()}
+	}
+	if asked.Pod == nil {
+		return failure{"the request has no pod"}
+	}
+	judged, err := judge(&asked)
+	if err != nil {
+		return failure{err.Error()}
+	}
+	return judged
+}
+
+type failure struct {
+	Error string `json:"error"`
+}
+
+func run(in io.Reader, out io.Writer) error {
+	lines := bufio.NewReader(in)
+	encoder := json.NewEncoder(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			if err := encoder.Encode(respond(line)); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func main() {
+	// The scheduler's own log would drown what matters: errors of ours, and panics.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(1)
+	}
+}
