@@ -367,7 +367,9 @@ def test_ten_lines_filter_and_score(target: Target, tmp_path: Path) -> None:
     with running(target, tmp_path, TEN_LINES) as program:
         target.create_pods("web", schedulerName="ssd-scheduler")
         condition = target.wait_condition("web", "False")
-        assert condition["message"] == "0/3 nodes are available: 3 node(s) had no SSD."
+        assert condition["message"] == (
+            "0/3 nodes are available: 3 node(s) had no SSD. no new claims to deallocate"
+        )
         for name in ("full", "empty"):
             target.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"disk": "ssd"}}})
         nodes = target.wait_bound("web")

@@ -39,7 +39,7 @@ def test_a_pod_that_fits_nowhere_says_why_and_goes_when_a_node_comes(target: Tar
 
     message = (
         "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), "
-        "1 node(s) were unschedulable."
+        "1 node(s) were unschedulable. no new claims to deallocate"
     )
     assert (condition["reason"], condition["message"]) == ("Unschedulable", message)
     event = target.wait_event("big", "FailedScheduling")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.dynamic_resources import DynamicResources
 from stowplan.plugins.node_affinity import NodeAffinity
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_number import NodeNumber
@@ -25,6 +26,7 @@ IN_TREE = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    DynamicResources,
     NodeResourcesBalancedAllocation,
     DefaultBinder,
     RandomFilter,
