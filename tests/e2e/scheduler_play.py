@@ -189,6 +189,9 @@ async def stage(url: str, ca_file: str, token: str, scheduler_name: str) -> Asyn
         watching = asyncio.create_task(play.watch())
         try:
             await play.node(BEACON, {"spec": {"taints": [BEACON_TAINT]}})
+            # Where the search for nodes begins depends on all attempts before, even those that were
+            # made while the last stage was cleared; with a single node it begins anew.
+            await play.barrier("", {})
             yield play
         finally:
             await play.clean()

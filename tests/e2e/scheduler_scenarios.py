@@ -14,14 +14,18 @@ NIC = "other.example.com/nic"
 PRIORITY_CLASSES = {"parity-high": 1000, "parity-low": -5}
 _EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 _TAINTS = ("team", "disk")
+#: Labels that pods select nodes by, and what they may be.
+_LABELS = {"example.com/disk": ("ssd", "hdd", ""), "gen": ("3", "007", "12", "old"), "pool": "abc"}
 
 
 class Scenarist:
-    """Makes manifests from one seed."""
+    """Makes manifests from one seed; with `selecting`, pods are particular about their nodes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, selecting: bool = False) -> None:
         self._random = random.Random(seed)
         self._names = 0
+        self._is_selecting = selecting
+        self._nodes: list[str] = []
 
     def _name(self, kind: str) -> str:
         # Not in the order of the alphabet: a list would be sorted by name, arrivals are not.
@@ -36,13 +40,24 @@ class Scenarist:
             labels["topology.kubernetes.io/zone"] = self._random.choice(["z1", "z2", "z3"])
         if self._random.random() < 0.2:
             labels["failure-domain.beta.kubernetes.io/region"] = "r1"
+        if self._is_selecting:
+            labels |= self._labels()
         spec: Json = {"taints": self.taints()}
         if self._random.random() < 0.1:
             spec["unschedulable"] = True
         offers = self.offers()
         status = {"capacity": offers, "allocatable": offers}
         body = {"metadata": {"labels": labels}, "spec": spec, "status": status}
-        return Step("node", self._name("node"), body)
+        name = self._name("node")
+        self._nodes.append(name)
+        return Step("node", name, body)
+
+    def _labels(self) -> dict[str, str]:
+        return {
+            key: self._random.choice(values)
+            for key, values in _LABELS.items()
+            if self._random.random() < 0.7
+        }
 
     def offers(self) -> Json:
         pick = self._random.choice
@@ -92,6 +107,8 @@ class Scenarist:
             for container in (*spec["containers"], *spec.get("initContainers", ())):
                 container["resources"].pop("limits", None)
                 container["resources"]["requests"] = {"cpu": "50m"}
+        if self._is_selecting:
+            spec |= self._selection()
         return Step("pod", self._name("pod"), spec)
 
     def _container(self, name: str) -> Json:
@@ -135,6 +152,56 @@ class Scenarist:
             tolerations.append(toleration)
         return tolerations
 
+    def _selection(self) -> Json:
+        """nodeSelector and node affinity, each of which may be missing."""
+        spec: Json = {}
+        affinity: Json = {}
+        if self._random.random() < 0.25:
+            key = self._random.choice(list(_LABELS))
+            spec["nodeSelector"] = {key: self._random.choice(_LABELS[key])}
+        if self._random.random() < 0.45:
+            terms = [self._term() for _ in range(self._random.choice([1, 1, 2]))]
+            if all(map(_names_a_node, terms)):
+                # kube-scheduler looks at several named nodes in the random order of a Go map.
+                del terms[1:]
+            affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+                "nodeSelectorTerms": terms
+            }
+        if self._random.random() < 0.6:
+            affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
+                {"weight": self._random.choice([1, 3, 50, 100]), "preference": self._term()}
+                for _ in range(self._random.choice([1, 2, 3]))
+            ]
+        if affinity:
+            spec["affinity"] = {"nodeAffinity": affinity}
+        return spec
+
+    def _term(self) -> Json:
+        """Empty ones among them, which match nothing, and names that no node has."""
+        term: Json = {}
+        if self._random.random() < 0.8:
+            count = self._random.choice([1, 1, 2])
+            term["matchExpressions"] = [self._expression() for _ in range(count)]
+        if self._random.random() < 0.25:
+            operator = self._random.choice(["In", "In", "NotIn"])
+            term["matchFields"] = [
+                {"key": "metadata.name", "operator": operator, "values": [name]}
+                for name in self._random.choices(
+                    [*self._nodes, "nowhere"], k=self._random.choice([1, 1, 1, 2])
+                )
+            ]
+        return term
+
+    def _expression(self) -> Json:
+        key = self._random.choice(list(_LABELS))
+        operator = self._random.choice(["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
+        expression: Json = {"key": key, "operator": operator}
+        if operator in ("In", "NotIn"):
+            expression["values"] = self._random.sample(_LABELS[key], self._random.randint(1, 2))
+        elif operator in ("Gt", "Lt"):
+            expression |= {"key": "gen", "values": [self._random.choice(["3", "5", "0011"])]}
+        return expression
+
     # Scenarios
 
     def steady(self, nodes: int, pods: int) -> list[Step]:
@@ -177,8 +244,10 @@ class Scenarist:
             names.remove(name)
             return Step("delete_node", name)
         if kind == "relabel":
-            zone = {"topology.kubernetes.io/zone": self._random.choice(["z1", "z2", "z9"])}
-            return Step("change_node", name, {"metadata": {"labels": zone}})
+            labels: Json = {"topology.kubernetes.io/zone": self._random.choice(["z1", "z2", "z9"])}
+            if self._is_selecting:
+                labels |= dict.fromkeys(_LABELS) | self._labels()
+            return Step("change_node", name, {"metadata": {"labels": labels}})
         if kind == "taint":
             return Step("change_node", name, {"spec": {"taints": self.taints()}})
         if kind == "cordon":
@@ -197,19 +266,35 @@ class Scenarist:
         return steps
 
 
+def _names_a_node(term: Json) -> bool:
+    return any(field["operator"] == "In" for field in term.get("matchFields", ()))
+
+
 def waking() -> list[Step]:
     """One pod at a time is refused, and each time one change makes room for it."""
     small = {"cpu": "1", "memory": "1Gi", "pods": "2"}
     large = {"cpu": "8", "memory": "8Gi", "pods": "20"}
 
-    def node(name: str, offers: Json, **spec: Any) -> Step:
+    def node(name: str, offers: Json, labels: Json | None = None) -> Step:
         status = {"capacity": offers, "allocatable": offers}
-        return Step("node", name, {"spec": spec, "status": status})
+        return Step("node", name, {"metadata": {"labels": labels or {}}, "status": status})
 
     def pod(name: str, cpu: str, **spec: Any) -> Step:
         container = {"name": "main", "image": "main", "resources": {"requests": {"cpu": cpu}}}
         return Step("pod", name, {"containers": [container], **spec})
 
+    def relabel(name: str, **labels: str) -> Step:
+        return Step("change_node", name, {"metadata": {"labels": labels}})
+
+    newer = {"matchExpressions": [{"key": "gen", "operator": "Gt", "values": ["5"]}]}
+    first = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["w-n1"]}]}
+    new_or_first = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [newer, {**newer, **first}]
+            }
+        }
+    }
     taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
     return [
         Step("barrier"),
@@ -237,5 +322,19 @@ def waking() -> list[Step]:
         pod("w-gated", "1", schedulingGates=[{"name": "example.com/later"}]),
         Step("change_pod", "w-gated", {"spec": {"schedulingGates": []}}),
         Step("bound", "w-gated"),
+        pod("w-selects", "10m", nodeSelector={"disk": "ssd"}),
+        relabel("w-n1", disk="hdd"),
+        relabel("w-n1", disk="ssd"),
+        Step("bound", "w-selects"),
+        pod("w-affine", "10m", affinity=new_or_first),
+        relabel("w-n2", gen="5"),
+        relabel("w-n1", gen="12"),
+        Step("bound", "w-affine"),
+        relabel("w-n1", gen="4"),
+        Step("barrier"),
+        pod("w-newer", "10m", affinity=new_or_first),
+        node("w-n3", large, {"gen": "0"}),
+        node("w-n4", large, {"gen": "7"}),
+        Step("bound", "w-newer"),
         pod("w-huge", "100"),
     ]

@@ -33,6 +33,7 @@ _PLUGINS = """
         - {name: NodeUnschedulable}
         - {name: NodeName}
         - {name: TaintToleration, weight: 3}
+        - {name: NodeAffinity, weight: 2}
         - {name: NodeResourcesFit, weight: 1}
         - {name: NodeResourcesBalancedAllocation, weight: 1}
         - {name: DefaultBinder}
@@ -72,6 +73,20 @@ _PROFILES = {
       args:
         resources: [{{name: cpu}}, {{name: memory}}, {{name: ephemeral-storage}}, {{name: {GPU}}}]
 """,
+    "added": """
+    pluginConfig:
+    - name: NodeAffinity
+      args:
+        addedAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+            - matchExpressions: [{key: pool, operator: NotIn, values: [c]}]
+            - matchExpressions: [{key: gen, operator: Gt, values: ["5"]}]
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 4
+            preference:
+              matchExpressions: [{key: example.com/disk, operator: In, values: [ssd]}]
+""",
     "sampled": """
     percentageOfNodesToScore: 30
 """,
@@ -97,6 +112,10 @@ _SCENARIOS: dict[str, Callable[[], tuple[str, list[Step]]]] = {
     "ratio": lambda: ("ratio", Scenarist(3).steady(nodes=12, pods=50)),
     "churn": lambda: ("default-scheduler", Scenarist(4).churn(nodes=8, rounds=8, pods=6)),
     "sampled": lambda: ("sampled", Scenarist(5).sampled(nodes=130, pods=25)),
+    "selecting": lambda: ("default-scheduler", Scenarist(6, selecting=True).steady(12, 60)),
+    "added": lambda: ("added", Scenarist(7, selecting=True).steady(12, 40)),
+    "relabelled": lambda: ("default-scheduler", Scenarist(8, selecting=True).churn(8, 8, 6)),
+    "narrowed": lambda: ("sampled", Scenarist(9, selecting=True).sampled(130, 25)),
     "waking": lambda: ("default-scheduler", waking()),
 }
 
@@ -199,5 +218,9 @@ def _check_that_the_scenarios_say_something(results: dict[str, Json]) -> None:
         "Too many pods",
         "node(s) had untolerated taint(s)",
         "node(s) were unschedulable",
+        "node(s) didn't match Pod's node affinity/selector",
+        "node(s) didn't match scheduler-enforced node affinity",
+        "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+        "pod affinity terms conflict",
     ):
         assert any(reason in message for message in reasons), reason
