@@ -2,7 +2,7 @@
 
 Versions live in the go.mod files beside this module and nowhere else; `pinned_version` reads them.
 Called by the builder, by the lookup of binaries and by ``status``. Two things must stay true: the
-key changes whenever a pinned version or a build flag does, and a program of our own (informer, oracle)
+key changes whenever a pinned version or a build flag does, and a program of our own (the oracle)
 can be edited without moving the key of the big binaries, which take minutes to build again.
 """
 

@@ -145,17 +145,13 @@ func (c *cluster) fill(
 			return err
 		}
 	}
-	// Whoever is nominated must be known to the lister of pods.
+	// Whoever is nominated must be in the queue, and the queue wants it known to the lister of pods.
 	known := factory.Core().V1().Pods().Informer().GetIndexer()
 	for _, pod := range asked.Nominated {
-		info, err := framework.NewPodInfo(pod)
-		if err != nil {
-			return err
-		}
 		if err := known.Add(pod); err != nil {
 			return err
 		}
-		c.scheduler.SchedulingQueue.AddNominatedPod(logger, info, nil)
+		c.scheduler.SchedulingQueue.Add(ctx, pod)
 	}
 	snapshot, ok := c.framework.SnapshotSharedLister().(*internalcache.Snapshot)
 	if !ok {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -32,7 +31,7 @@ func judge(asked *request) (*answer, error) {
 	if judged.Score, err = made.score(ctx, state, asked.Pod, scored); err != nil {
 		return nil, err
 	}
-	if judged.Outcome, err = made.decide(ctx, asked.Pod, feasible); err != nil {
+	if judged.Outcome, err = made.decide(ctx, asked.Pod); err != nil {
 		return nil, err
 	}
 	return judged, nil
@@ -159,9 +158,7 @@ func byName(scores fwk.NodeScoreList) map[string]int64 {
 }
 
 // decide lets the scheduler choose, and has its framework add up the feasible nodes' scores.
-func (c *cluster) decide(
-	ctx context.Context, pod *v1.Pod, feasible []fwk.NodeInfo,
-) (outcome, error) {
+func (c *cluster) decide(ctx context.Context, pod *v1.Pod) (outcome, error) {
 	info, err := framework.NewPodInfo(pod)
 	if err != nil {
 		return outcome{}, err
@@ -174,22 +171,37 @@ func (c *cluster) decide(
 		Feasible:  result.FeasibleNodes,
 	}
 	if err != nil {
-		decided.Message = err.Error()
 		var unfit *framework.FitError
 		if errors.As(err, &unfit) {
 			decided.Plugins = sets.List(unfit.Diagnosis.UnschedulablePlugins)
+			if c.framework.HasPostFilterPlugins() {
+				_, status := c.framework.RunPostFilterPlugins(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
+				unfit.Diagnosis.PostFilterMsg = status.Message()
+			}
 		}
+		decided.Message = err.Error()
 		return decided, nil
 	}
-	if result.FeasibleNodes < 2 || len(feasible) != result.FeasibleNodes {
-		// With nominated pods or sampling, the feasible nodes are not those that filter found.
+	if result.FeasibleNodes < 2 {
 		return decided, nil
 	}
 	again := framework.NewCycleState()
-	if _, status, _ := c.framework.RunPreFilterPlugins(ctx, again, pod); !status.IsSuccess() {
+	narrowed, status, _ := c.framework.RunPreFilterPlugins(ctx, again, pod)
+	if !status.IsSuccess() {
 		return outcome{}, status.AsError()
 	}
-	nodes := slices.Clone(feasible)
+	var nodes []fwk.NodeInfo
+	for _, node := range c.nodes {
+		if narrowed.AllNodes() || narrowed.NodeNames.Has(node.Node().Name) {
+			if c.framework.RunFilterPluginsWithNominatedPods(ctx, again, pod, node).IsSuccess() {
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	if len(nodes) != result.FeasibleNodes {
+		// The scheduler looked at a part of the nodes only, and does not say at which.
+		return decided, nil
+	}
 	if status := c.framework.RunPreScorePlugins(ctx, again, pod, nodes); !status.IsSuccess() {
 		return outcome{}, status.AsError()
 	}

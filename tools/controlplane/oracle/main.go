@@ -71,7 +71,7 @@ type outcome struct {
 	Node      string `json:"node"`
 	Evaluated int    `json:"evaluated"`
 	Feasible  int    `json:"feasible"`
-	// Message is the text of the error, such as "0/3 nodes are available: ...".
+	// Message is the text of the error, such as "0/3 nodes are available: ...", PostFilter's included.
 	Message string `json:"message,omitempty"`
 	// Plugins that rejected the pod somewhere.
 	Plugins []string `json:"plugins,omitempty"`
