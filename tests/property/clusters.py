@@ -60,6 +60,15 @@ host_ports = st.builds(
     protocol=st.sampled_from(["", "TCP", "UDP"]),
 )
 
+_MIB = 1024 * 1024
+_image_sizes = st.one_of(
+    st.integers(20, 200).map(lambda mib: mib * _MIB), st.integers(0, 2**32), st.just(2**63 - 1)
+)
+_images = st.dictionaries(
+    st.sampled_from(["web:latest", "web:2", "example.com:5000/db:latest"]), _image_sizes
+)
+_image_names = st.sampled_from(["web", "web:2", "example.com:5000/db", "unknown"])
+
 LABEL_KEYS = ["disk", "gen", "pool"]
 _label_values = st.sampled_from(["", "a", "b", "3", "007", "12"])
 node_labels = st.dictionaries(st.sampled_from(LABEL_KEYS), _label_values)
@@ -145,6 +154,7 @@ def nodes(draw: st.DrawFn, name: str = "") -> Node:
         labels=draw(node_labels),
         taints=draw(st.lists(taints, max_size=3)),
         unschedulable=draw(st.booleans()),
+        images=draw(_images),
     )
 
 
@@ -166,11 +176,17 @@ def pods(draw: st.DrawFn, *, standing: bool = False) -> Pod:
     names = st.sampled_from(NODE_NAMES)
     main = Container(
         name="main",
+        image=draw(_image_names),
         resources=ResourceRequirements(requests=requests),
         ports=draw(st.one_of(st.none(), st.lists(host_ports, max_size=2).map(tuple))),
     )
     return make_pod(
         containers=[main],
+        init_containers=[{"image": image} for image in draw(st.lists(_image_names, max_size=1))],
+        volumes=[
+            {"name": "v", "image": {"reference": image}}
+            for image in draw(st.lists(_image_names, max_size=1))
+        ],
         tolerations=draw(st.lists(tolerations, max_size=3)),
         node=draw(names if standing else st.sampled_from(["", "", "", "n0", "nowhere"])),
         node_selector=draw(_node_selectors),

@@ -29,6 +29,7 @@ from stowplan.testing import pod as make_pod
 GPU = "example.com/gpu"
 MIB = 1024 * 1024
 NODE_NAMES = ["n0", "n1", "n2", "n3", "n4", "n5"]
+IMAGES = ["web:1", "web:2", "db:1"]
 ADDRESSES = ["10.0.0.1", "10.0.0.2"]
 SELECTORS = [
     EVERYTHING,
@@ -133,6 +134,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.table.counters = PodCounters(self.table, limit=4)
         self.api_nodes: dict[str, Node] = {}
         self.model: dict[str, ModelPod] = {}
+        #: Size and holders of every image.
+        self.images: dict[str, tuple[int, set[str]]] = {}
         self.tree = Tree()
         self.serial = 0
         self.pod_position = self.node_position = 0
@@ -148,12 +151,30 @@ class ClusterMachine(RuleBasedStateMachine):
         cpu=st.integers(0, 8),
         gpu=st.sampled_from([0, 4]),
         pods=st.integers(0, 5),
+        images=st.dictionaries(st.sampled_from(IMAGES), st.integers(1, 3)),
     )
-    def set_node(self, name: str, zone: str | None, cpu: int, gpu: int, pods: int) -> None:
+    def set_node(
+        self,
+        name: str,
+        zone: str | None,
+        cpu: int,
+        gpu: int,
+        pods: int,
+        images: dict[str, int],
+    ) -> None:
         node = make_node(
-            name, cpu=cpu, memory="4Gi", pods=pods, zone=zone, resources={GPU: gpu} if gpu else {}
+            name,
+            cpu=cpu,
+            memory="4Gi",
+            pods=pods,
+            zone=zone,
+            resources={GPU: gpu} if gpu else {},
+            images=images,
         )
         self.cache.set_node(node)
+        self.forget_images(name)
+        for image, size in images.items():
+            self.images.setdefault(image, (size, set()))[1].add(name)
         if name in self.api_nodes:
             if self.tree.zone_of(name) != (zone or ""):
                 self.tree.remove(name)
@@ -164,8 +185,27 @@ class ClusterMachine(RuleBasedStateMachine):
         self.api_nodes[name] = node
 
     @rule(name=st.sampled_from(NODE_NAMES))
+    def repeat_node(self, name: str) -> None:
+        """News of a node that brings nothing new."""
+        if name in self.api_nodes:
+            node = self.api_nodes[name]
+            self.cache.set_node(node)
+            self.forget_images(name)
+            for image in node.status.images or ():
+                for known in image.names or ():
+                    self.images.setdefault(known, (image.size_bytes, set()))[1].add(name)
+
+    def forget_images(self, node: str) -> None:
+        """As kube-scheduler's cache does it, before it reads a node's images anew."""
+        for image, (_, names) in list(self.images.items()):
+            names.discard(node)
+            if not names:
+                del self.images[image]
+
+    @rule(name=st.sampled_from(NODE_NAMES))
     def remove_node(self, name: str) -> None:
         self.cache.remove_node(name)
+        self.forget_images(name)
         if self.api_nodes.pop(name, None) is not None:
             self.tree.remove(name)
             self.tree.rebuild()
@@ -368,6 +408,17 @@ class ClusterMachine(RuleBasedStateMachine):
             )
         everywhere = HostPort("TCP", 80, "0.0.0.0")
         assert set(used.rows_clashing(everywhere)) == set().union(*taken.values())
+
+    @invariant()
+    def images_have_their_holders(self) -> None:
+        index = self.table.images
+        assert len(index) == len(self.images)
+        for name, (size, holders) in self.images.items():
+            held = index.get(name)
+            assert held is not None
+            assert held.size == size
+            assert held.rows == {self.table.row_of[holder] for holder in holders}
+            assert set(held.row_array().tolist()) == held.rows
 
     @invariant()
     def readers_of_logs_keep_up(self) -> None:

@@ -133,6 +133,7 @@ def test_there_are_plugins_with_both_forms() -> None:
         "NodeAffinity",
         "NodeResourcesFit",
         "NodeResourcesBalancedAllocation",
+        "ImageLocality",
     }
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stowplan.api.objects import Node, Taint
 from stowplan.cluster.counters import PodCounters
+from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.interning import Interner, LabelColumns
 from stowplan.cluster.journal import Journal, Rows
 from stowplan.cluster.node_tree import NodeTree
@@ -69,6 +70,8 @@ class NodeTable:
         self.counters = PodCounters(self)
         #: Host ports that are taken, by row.
         self.used_ports = UsedPorts()
+        #: Container images that nodes report, by name.
+        self.images = ImageIndex()
         #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
         self.pod_journal = Journal()
         self.node_journal = Journal()
@@ -142,6 +145,8 @@ class NodeTable:
         elif self._facts_differ(row, node):
             self._tree.move(node)
             self._write_node(row, node)
+        # Even if nothing differs: reporting an image again may settle its size.
+        self.images.set(row, node.status.images or ())
         self.nodes[row] = node
         return row
 
@@ -156,6 +161,7 @@ class NodeTable:
         self._nodeset_changed()
         # A ghost belongs to no topology domain, whatever labels its node had.
         self.labels.write(row, {})
+        self.images.set(row, ())
         self._drop_if_empty(row)
 
     def _write_node(self, row: int, node: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.dynamic_resources import DynamicResources
+from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.node_affinity import NodeAffinity
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_number import NodeNumber
@@ -28,6 +29,7 @@ IN_TREE = (
     NodeResourcesFit,
     DynamicResources,
     NodeResourcesBalancedAllocation,
+    ImageLocality,
     DefaultBinder,
     RandomFilter,
     RandomScore,
