@@ -22,6 +22,7 @@ from stowplan.api.objects import (
     PreferredSchedulingTerm,
     Quantities,
     ResourceRequirements,
+    RestartRule,
     Taint,
     Toleration,
 )
@@ -60,6 +61,8 @@ host_ports = st.builds(
     protocol=st.sampled_from(["", "TCP", "UDP"]),
 )
 
+_FEATURES = ["Another", "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
+_restart_rules = st.sampled_from([None, None, (RestartRule(action="RestartAllContainers"),)])
 _MIB = 1024 * 1024
 _image_sizes = st.one_of(
     st.integers(20, 200).map(lambda mib: mib * _MIB), st.integers(0, 2**32), st.just(2**63 - 1)
@@ -155,6 +158,7 @@ def nodes(draw: st.DrawFn, name: str = "") -> Node:
         taints=draw(st.lists(taints, max_size=3)),
         unschedulable=draw(st.booleans()),
         images=draw(_images),
+        declared_features=sorted(draw(st.sets(st.sampled_from(_FEATURES)))),
     )
 
 
@@ -179,6 +183,7 @@ def pods(draw: st.DrawFn, *, standing: bool = False) -> Pod:
         image=draw(_image_names),
         resources=ResourceRequirements(requests=requests),
         ports=draw(st.one_of(st.none(), st.lists(host_ports, max_size=2).map(tuple))),
+        restart_policy_rules=draw(_restart_rules),
     )
     return make_pod(
         containers=[main],
@@ -189,6 +194,8 @@ def pods(draw: st.DrawFn, *, standing: bool = False) -> Pod:
         ],
         tolerations=draw(st.lists(tolerations, max_size=3)),
         node=draw(names if standing else st.sampled_from(["", "", "", "n0", "nowhere"])),
+        host_network=draw(st.booleans()),
+        host_users=draw(st.sampled_from([None, True, False])),
         node_selector=draw(_node_selectors),
         affinity=draw(_affinities),
     )

@@ -126,6 +126,7 @@ def test_there_are_plugins_with_both_forms() -> None:
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
+        "NodeDeclaredFeatures",
         "NodeResourcesFit",
     }
     assert {plugin.name for plugin, _ in SCORES} >= {

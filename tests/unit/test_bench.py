@@ -215,7 +215,7 @@ def test_same_plugins_are_ours_with_upstreams_weights() -> None:
     assert {"name": "PrioritySort"} in multi_point["enabled"]
     names = [plugin["name"] for plugin in multi_point["enabled"]]
     assert "NodeNumber" not in names, "upstream has no such plugin"
-    assert names[-1] == "DefaultBinder"
+    assert names[-1] == "NodeDeclaredFeatures"
 
 
 def test_stowplan_is_profiled_only_when_asked() -> None:

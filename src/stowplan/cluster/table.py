@@ -58,6 +58,9 @@ class NodeTable:
         #: Index into `taint_classes`: nodes with the same taints share one class.
         self.taint_class: Int32Array = np.zeros(capacity, np.int32)
         self.taint_classes: Interner[tuple[Taint, ...]] = Interner([()])
+        #: Index into `feature_classes`: nodes that declare the same features share one class.
+        self.feature_class: Int32Array = np.zeros(capacity, np.int32)
+        self.feature_classes: Interner[tuple[str, ...]] = Interner([()])
         self.labels = LabelColumns(self)
 
         self.nodes: list[Node | None] = []
@@ -174,6 +177,7 @@ class NodeTable:
         self.allowed_pods[row] = whole_units(amounts.get(PODS, 0))
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_class[row] = self.taint_classes.id(node.spec.taints or ())
+        self.feature_class[row] = self.feature_classes.id(node.status.declared_features or ())
         self.labels.write(row, node.metadata.labels or {})
         self.node_journal.mark(row)
 
@@ -267,6 +271,7 @@ class NodeTable:
         self.valid = np.pad(self.valid, (0, blank))
         self.unschedulable = np.pad(self.unschedulable, (0, blank))
         self.taint_class = np.pad(self.taint_class, (0, blank))
+        self.feature_class = np.pad(self.feature_class, (0, blank))
         self.labels.grow(self.capacity)
 
     def _nodeset_changed(self) -> None:

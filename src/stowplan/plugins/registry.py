@@ -7,6 +7,7 @@ from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.dynamic_resources import DynamicResources
 from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.node_affinity import NodeAffinity
+from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_number import NodeNumber
 from stowplan.plugins.node_ports import NodePorts
@@ -31,6 +32,7 @@ IN_TREE = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    NodeDeclaredFeatures,
     RandomFilter,
     RandomScore,
     NodeNumber,

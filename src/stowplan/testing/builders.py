@@ -122,6 +122,7 @@ def node(
     taints: Iterable[TaintLike] = (),
     unschedulable: bool = False,
     images: Mapping[str, int] | None = None,
+    declared_features: Iterable[str] = (),
     conditions: Iterable[Condition] = (Condition(type="Ready", status="True"),),
     uid: str = "",
     created: str = CREATED,
@@ -159,6 +160,7 @@ def node(
                 for image, size in (images or {}).items()
             )
             or None,
+            declared_features=tuple(declared_features) or None,
         ),
     )
 
