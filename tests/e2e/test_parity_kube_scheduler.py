@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane_fixtures import require_binaries
+from tests.e2e.node_fact_scenarios import features, host_ports, images
 from tests.e2e.parity import differences
 from tests.e2e.scheduler_play import Json, Step, condition_of, stage
 from tests.e2e.scheduler_scenarios import GPU, NIC, PRIORITY_CLASSES, Scenarist, waking
@@ -34,9 +35,13 @@ _PLUGINS = """
         - {name: NodeName}
         - {name: TaintToleration, weight: 3}
         - {name: NodeAffinity, weight: 2}
+        - {name: NodePorts}
         - {name: NodeResourcesFit, weight: 1}
+        - {name: DynamicResources, weight: 2}
         - {name: NodeResourcesBalancedAllocation, weight: 1}
+        - {name: ImageLocality, weight: 1}
         - {name: DefaultBinder}
+        - {name: NodeDeclaredFeatures}
 """
 #: Profiles by name, and what each says beside its plugins.
 _PROFILES = {
@@ -116,6 +121,9 @@ _SCENARIOS: dict[str, Callable[[], tuple[str, list[Step]]]] = {
     "added": lambda: ("added", Scenarist(7, selecting=True).steady(12, 40)),
     "relabelled": lambda: ("default-scheduler", Scenarist(8, selecting=True).churn(8, 8, 6)),
     "narrowed": lambda: ("sampled", Scenarist(9, selecting=True).sampled(130, 25)),
+    "ports": lambda: ("default-scheduler", host_ports()),
+    "images": lambda: ("default-scheduler", images()),
+    "features": lambda: ("default-scheduler", features()),
     "waking": lambda: ("default-scheduler", waking()),
 }
 
@@ -222,5 +230,8 @@ def _check_that_the_scenarios_say_something(results: dict[str, Json]) -> None:
         "node(s) didn't match scheduler-enforced node affinity",
         "node(s) didn't satisfy plugin(s) [NodeAffinity]",
         "pod affinity terms conflict",
+        "node(s) didn't have free ports for the requested pod ports",
+        "node(s) didn't match Pod's required features",
+        "no new claims to deallocate",
     ):
         assert any(reason in message for message in reasons), reason
