@@ -7,25 +7,30 @@ from small sets, so that things often nearly match.
 
 from __future__ import annotations
 
-import json
 from random import Random
 from typing import Any, TypeAlias
 
-from stowplan.config.defaults import DEFAULT_MULTI_POINT
-from stowplan.plugins.registry import IN_TREE
+from tests.parity.configurations import ARGUMENTS, GPU, STORAGE, configuration
 
 Json: TypeAlias = dict[str, Any]
 
-GPU = "example.com/gpu"
 NIC = "example.com/nic"
 PAGES = "hugepages-2Mi"
-STORAGE = "ephemeral-storage"
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 MIB = 1 << 20
+#: So much that a hundred times it is nearly all that an int64 holds. With more than 80 PiB a node,
+#: upstream's scores overflow, and the cycle ends with an error about a score below zero; ours do
+#: not.
+HUGE = {
+    "cpu": [f"{(1 << 56) - 3}m", f"{1 << 50}m", "1e6"],
+    "memory": [str((1 << 56) - 3), "60Pi", "5000000000001m"],
+    STORAGE: [str((1 << 56) - 3), "1Pi"],
+    GPU: [str((1 << 56) - 3), "1k"],
+}
 NAMES = [f"n{number}" for number in range(10)]
 IMAGES = {
     "registry.example/web:1": 30 * MIB,
@@ -41,91 +46,15 @@ FEATURES = [
     "ExtendWebSocketsToKubelet",
 ]
 
-OURS = {plugin.name for plugin in IN_TREE}
-#: Plugins of kube-scheduler's default profile that we have too.
-SHARED = [ref.name for ref in DEFAULT_MULTI_POINT if ref.name in OURS]
-
-_RESOURCES = [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}]
-_WITH_GPU = [*_RESOURCES, {"name": GPU, "weight": 2}]
-_SHAPE = [
-    {"utilization": 0, "score": 9},
-    {"utilization": 33, "score": 2},
-    {"utilization": 100, "score": 7},
-]
-#: Arguments to try besides none, by plugin.
-ARGUMENTS: list[Json] = [
-    {"NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated", "resources": _WITH_GPU}}},
-    {
-        "NodeResourcesFit": {
-            "scoringStrategy": {"type": "LeastAllocated", "resources": _WITH_GPU},
-            "ignoredResources": [GPU],
-            "ignoredResourceGroups": ["nowhere.example"],
-        },
-        "NodeResourcesBalancedAllocation": {
-            "resources": [{"name": name, "weight": 1} for name in ("cpu", "memory", STORAGE, GPU)]
-        },
-    },
-    {
-        "NodeResourcesFit": {
-            "scoringStrategy": {
-                "type": "RequestedToCapacityRatio",
-                "resources": _WITH_GPU,
-                "requestedToCapacityRatio": {"shape": _SHAPE},
-            },
-            "ignoredResourceGroups": ["example.com"],
-        },
-        "NodeResourcesBalancedAllocation": {
-            "resources": [{"name": GPU, "weight": 1}, {"name": "cpu", "weight": 1}]
-        },
-    },
-    {
-        "NodeAffinity": {
-            "addedAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
-                    ]
-                },
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {
-                        "weight": 40,
-                        "preference": {
-                            "matchExpressions": [
-                                {"key": "disk", "operator": "In", "values": ["ssd"]}
-                            ]
-                        },
-                    }
-                ],
-            }
-        }
-    },
-]
-
-
-def configuration(arguments: Json) -> str:
-    """A default profile without the plugins that only upstream has, as text."""
-    absent = [{"name": ref.name} for ref in DEFAULT_MULTI_POINT if ref.name not in OURS]
-    kind = "kubescheduler.config.k8s.io/v1"
-    profile = {
-        "schedulerName": "default-scheduler",
-        "plugins": {"multiPoint": {"disabled": absent}},
-        "pluginConfig": [
-            {
-                "name": name,
-                "args": {"apiVersion": kind, "kind": f"{name}Args", **arguments[name]},
-            }
-            for name in arguments
-            if name in OURS
-        ],
-    }
-    return json.dumps(
-        {"apiVersion": kind, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
-    )
-
 
 def random_case(seed: int) -> Json:
     """A question for the oracle; the same for the same seed."""
     return _Dice(seed).case()
+
+
+def large_case(seed: int) -> Json:
+    """A question about so many nodes that kube-scheduler looks at a part of them only."""
+    return _Dice(seed).large_case()
 
 
 class _Dice(Random):
@@ -158,6 +87,19 @@ class _Dice(Random):
         if self.often(0.1):
             case["pod"]["status"]["nominatedNodeName"] = self.choice(NAMES)
         return case
+
+    def large_case(self) -> Json:
+        names = [f"n{number}" for number in range(self.randint(99, 400))]
+        easy = self.often(0.7)
+        return {
+            "nodes": [self.node(name, easy=easy) for name in names],
+            "pods": [self.standing(self.choice(names)) for _ in range(60)],
+            "nominated": [self.promised(self.choice(names)) for _ in range(5)],
+            "pod": self.pod(easy=easy),
+            "config": configuration({}, percentage=self.choice([0, 5, 30, 60, 100])),
+            "objects": [],
+            "scoreAll": False,
+        }
 
     # Nodes
 
@@ -194,11 +136,17 @@ class _Dice(Random):
         ):
             if self.often(0.5):
                 offers[name] = self.choice(amounts)
+        if self.often(0.05):
+            name = self.choice(list(HUGE))
+            offers[name] = self.choice(HUGE[name])
         images = self.sample(sorted(IMAGES), self.randint(0, 4))
         return {
             "allocatable": offers,
             "capacity": offers,
-            "images": [{"names": [image], "sizeBytes": IMAGES[image]} for image in images],
+            "images": [
+                {"names": [image, *self.some(["also:1", "web:1"], 1)], "sizeBytes": IMAGES[image]}
+                for image in images
+            ],
             "declaredFeatures": sorted(self.sample(FEATURES, self.randint(0, 3))),
         }
 
@@ -223,6 +171,13 @@ class _Dice(Random):
             spec["initContainers"] = [self.init_container(f"i{i}") for i in range(2)]
         if self.often(0.1):
             spec["overhead"] = {"cpu": "250m", "memory": "120Mi"}
+        if self.often(0.1):
+            # Pod-level requests are no less than the containers'.
+            spec["resources"] = {"requests": {"cpu": "6", "memory": "7Gi"}}
+        if self.often(0.1):
+            spec["volumes"] = [
+                {"name": "model", "image": {"reference": self.choice(list(IMAGES))}},
+            ]
         if self.often(0.5):
             spec["tolerations"] = [self.toleration() for _ in range(self.randint(1, 3))]
         if self.often(0.1):
@@ -317,8 +272,8 @@ class _Dice(Random):
     def requests(self) -> Json:
         wanted: Json = {}
         for name, chance, amounts in (
-            ("cpu", 0.7, ["0", "1m", "250m", "1", "1900m"]),
-            ("memory", 0.7, ["0", "1", "100Mi", "1Gi", "2G"]),
+            ("cpu", 0.7, ["0", "1m", "250m", "1", "1900m", "0.5", "1e0"]),
+            ("memory", 0.7, ["0", "1", "100Mi", "1Gi", "2G", "1.5Gi", "1500m", "1e8"]),
             (STORAGE, 0.15, ["0", "500Mi", "2Gi"]),
             (GPU, 0.15, ["0", "1", "3"]),
             (NIC, 0.05, ["0", "1"]),
@@ -326,6 +281,9 @@ class _Dice(Random):
         ):
             if self.often(chance):
                 wanted[name] = self.choice(amounts)
+        if self.often(0.01):
+            name = self.choice(list(HUGE))
+            wanted[name] = self.choice(HUGE[name])
         return wanted
 
     def port(self) -> Json:
@@ -354,6 +312,26 @@ class _Dice(Random):
     def standing(self, node: str) -> Json:
         pod = self.pod(easy=True)
         pod["spec"]["nodeName"] = node
+        if self.often(0.1):
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        if self.often(0.15):
+            # A resize that the kubelet has not finished: more or less than the spec asks for.
+            pod["status"]["containerStatuses"] = [
+                {
+                    "name": container["name"],
+                    "allocatedResources": self.requests(),
+                    "resources": {"requests": self.requests()},
+                }
+                for container in pod["spec"]["containers"]
+            ]
+            if self.often(0.3):
+                pod["status"]["conditions"] = [
+                    {
+                        "type": "PodResizePending",
+                        "status": "True",
+                        "reason": self.choice(["Infeasible", "Deferred"]),
+                    }
+                ]
         return pod
 
     def promised(self, node: str) -> Json:
