@@ -30,7 +30,7 @@ class HeldImage:
     def row_array(self) -> Rows:
         """The rows for indexing columns; made again only when they have changed."""
         if self._array is None:
-            self._array = np.fromiter(self.rows, np.intp, len(self.rows))
+            self._array = np.sort(np.fromiter(self.rows, np.intp, len(self.rows)))
         return self._array
 
     # For `ImageIndex` alone

@@ -20,7 +20,7 @@ from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
-from stowplan.framework.integers import MAX_NODE_SCORE
+from stowplan.framework.integers import MAX_NODE_SCORE, percent_of
 from stowplan.framework.plugin import Plugin, Reads
 
 _MIB = 1024 * 1024
@@ -42,8 +42,8 @@ class ImageLocality(Plugin):
         for image in held:
             sums[image.row_array()] += _scaled(image, table)
         most = _most(cycle.pod)
-        clamped = np.clip(sums[rows], _LEAST, most)
-        out[rows] = MAX_NODE_SCORE * (clamped - _LEAST) // (most - _LEAST)
+        counted = np.minimum(np.maximum(sums[rows], _LEAST), most) - _LEAST
+        out[rows] = percent_of(counted, np.array([most - _LEAST]))
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
         table = cycle.table
