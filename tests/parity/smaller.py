@@ -23,6 +23,11 @@ def shrink(case: Json, fails: Callable[[Json], bool]) -> Json:
 
 def _smaller(case: Json) -> Iterator[Json]:
     for name in _LISTS:
+        half = len(case[name]) // 2
+        if half > 1:
+            yield {**case, name: case[name][:half]}
+            yield {**case, name: case[name][half:]}
+    for name in _LISTS:
         # Without a node there is nothing to say.
         fewest = 1 if name == "nodes" else 0
         if len(case[name]) > fewest:
