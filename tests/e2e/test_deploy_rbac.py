@@ -194,7 +194,7 @@ def wait_event(plane: ControlPlane, namespace: str, pod: str, reason: str) -> Js
 
 def check_unschedulable(plane: ControlPlane, namespace: str, name: str) -> None:
     """The pod says why it waits, by condition and by event."""
-    message = "0/2 nodes are available: 2 Insufficient cpu."
+    message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate"
 
     def look() -> Json | None:
         conditions = get_pod(plane, namespace, name)["status"].get("conditions", [])
