@@ -435,13 +435,17 @@ class ClusterMachine(RuleBasedStateMachine):
         """Rows that are not marked have not changed."""
         table = self.table
         gpu = table.resource_row(GPU)
-        for row in table.pod_journal.since(self.pod_position).tolist():  # type: ignore[union-attr]
+        pod_rows = table.pod_journal.since(self.pod_position)
+        node_rows = table.node_journal.since(self.node_position)
+        assert pod_rows is not None
+        assert node_rows is not None
+        for row in pod_rows.tolist():
             self.seen_pods[row] = (
                 int(table.requested[0, row]),
                 int(table.requested[gpu, row]),
                 int(table.pod_count[row]),
             )
-        for row in table.node_journal.since(self.node_position).tolist():  # type: ignore[union-attr]
+        for row in node_rows.tolist():
             self.seen_nodes[row] = (
                 int(table.allocatable[0, row]),
                 int(table.allowed_pods[row]),

@@ -332,16 +332,7 @@ class Namespace(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-# What the scheduler writes
-
-
-class Binding(Wire, frozen=True):
-    """The body of POST pods/{name}/binding; the UID guards against a pod of the same name."""
-
-    metadata: ObjectMeta
-    target: ObjectReference
-    api_version: str = msgspec.field(default="v1")
-    kind: str = msgspec.field(default="Binding")
+# What the API server answers, and the lease
 
 
 class StatusCause(Wire, frozen=True):

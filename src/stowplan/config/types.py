@@ -112,7 +112,11 @@ class LeaderElection(Section, frozen=True):
 
 
 class ClientConnection(Section, frozen=True):
-    """Content types are accepted and not used: requests are always JSON."""
+    """Content types are accepted and not used: requests are always JSON.
+
+    DIVERGES: so are `qps` and `burst`. The API server's own fairness limits us, and a 429 with its
+    Retry-After is respected; a client-side limit would only hide what the server could do.
+    """
 
     kubeconfig: str = ""
     accept_content_types: str = ""

@@ -21,7 +21,10 @@ _EXACT_IN_INT64 = 1 << 56
 
 
 def percent_of(part: Int64Array, whole: Int64Array) -> Int64Array:
-    """`part * 100 / whole` rounded down, for 0 <= part <= whole; 0 where whole is 0."""
+    """`part * 100 / whole` rounded down, for 0 <= part <= whole; 0 where whole is 0.
+
+    DIVERGES: exact for every int64. Upstream's product overflows above some 80 PiB a node.
+    """
     divisor = np.maximum(whole, 1)
     largest = int(divisor.max(initial=1))
     if largest < _EXACT_IN_FLOAT:
