@@ -123,12 +123,15 @@ class Stage:
             while True:
                 found: dict[str, list[Any]] = {}
                 seen = set()
-                for event in (await self.send("GET", EVENTS))["items"]:
+                items = (await self.send("GET", EVENTS))["items"]
+                for event in sorted(items, key=lambda item: str(item["eventTime"])):
                     name = event["regarding"]["name"]
                     # Late events may still come of the scenario before, whose names were the same.
                     if name != "probe" and event["regarding"]["uid"] in self._uids:
+                        # How often a pod is tried again, and told of, is a matter of timing.
+                        if (name, event["reason"]) not in seen:
+                            found.setdefault(name, []).append(_masked_event(event))
                         seen.add((name, event["reason"]))
-                        found.setdefault(name, []).append(_masked_event(event))
                 if wanted <= seen:
                     return {name: sorted(found[name], key=str) for name in found}
                 await asyncio.sleep(0.1)
