@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from stowplan.api.objects import Node, Pod
+from stowplan.api.resources import CATALOGED
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.config.load import parse_config
@@ -30,6 +31,7 @@ Json: TypeAlias = dict[str, Any]
 COLUMNS = "columns"
 PER_NODE = "per node"
 _REGISTRY = in_tree_registry()
+_CATALOGED = {resource.kind: resource for resource in CATALOGED}
 
 
 class World:
@@ -43,6 +45,9 @@ class World:
             self.cache.set_node(_read(node, Node))
         for pod in case["pods"]:
             self.cache.add_pod(_read(pod, Pod))
+        for thing in case["objects"]:
+            resource = _CATALOGED[thing["kind"]]
+            self.cache.catalog[resource].set(_read(thing, resource.type))
         self.nominated = Nominator()
         for pod in case["nominated"]:
             self.nominated.add(_read(pod, Pod))
@@ -61,7 +66,7 @@ class World:
         if not hasattr(kind, wanted):
             return None
         args = self.config.profiles[0].plugin_args(name)
-        handle = Handle(table=self.cache.table)
+        handle = Handle(table=self.cache.table, catalog=self.cache.catalog)
         return make_plugin(type(kind.__name__, (kind,), {other: None}), args, handle)
 
     def filter(self, name: str, form: str) -> Json | None:

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from stowplan.config.load import load_config
-from stowplan.config.types import KubeSchedulerConfiguration
-from stowplan.scheduler.access import LEASE_RIGHTS, RIGHTS, Right
+from stowplan.config.types import KubeSchedulerConfiguration, Profile
+from stowplan.scheduler.access import LEASE_RIGHTS, Right, rights_for
+from stowplan.scheduler.assembly import build_engine
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2] / "deploy" / "scheduler"
@@ -87,16 +88,24 @@ def config(shared: list[Json], tmp_path: Path) -> KubeSchedulerConfiguration:
     return load_config(str(file))
 
 
+def default_rights() -> list[Right]:
+    config = KubeSchedulerConfiguration(profiles=(Profile(scheduler_name="stowplan"),))
+    return rights_for(build_engine(config).looked_up())
+
+
 def test_the_cluster_roles_are_the_table() -> None:
-    expected = wanted(RIGHTS, "") + wanted(LEASE_RIGHTS, "stowplan", "stowplan")
+    expected = wanted(default_rights(), "") + wanted(LEASE_RIGHTS, "stowplan", "stowplan")
     assert sorted(granted(ROOT / "rbac.yaml")) == sorted(expected)
 
 
-def test_the_namespaced_roles_are_the_table_with_only_nodes_cluster_wide() -> None:
-    expected = wanted(RIGHTS, "team-a") + wanted(LEASE_RIGHTS, "team-a", "stowplan")
+def test_the_namespaced_roles_are_the_table_with_little_cluster_wide() -> None:
+    expected = wanted(default_rights(), "team-a") + wanted(LEASE_RIGHTS, "team-a", "stowplan")
     roles = granted(ROOT / "namespaced" / "rbac.yaml")
     assert sorted(roles) == sorted(expected)
-    assert {grant.resource for grant in roles if not grant.namespace} == {"nodes"}
+    right_by_name = {right.resource: right for right in default_rights()}
+    for grant in roles:
+        if not grant.namespace:
+            assert right_by_name[grant.resource].cluster_wide
 
 
 @pytest.mark.parametrize(("directory", "namespace"), INSTALLATIONS)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from stowplan.api import objects
+from stowplan.api import objects, storage_objects, workload_objects
 
 T = TypeVar("T")
 
@@ -42,3 +42,70 @@ PODS = Resource("", "v1", "pods", "Pod", True, objects.Pod)
 NODES = Resource("", "v1", "nodes", "Node", False, objects.Node)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, objects.Namespace)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, objects.Lease)
+
+# What plugins look up by name (`cluster.catalog`), besides nodes and pods.
+SERVICES = Resource("", "v1", "services", "Service", True, workload_objects.Service)
+REPLICATION_CONTROLLERS = Resource(
+    "",
+    "v1",
+    "replicationcontrollers",
+    "ReplicationController",
+    True,
+    workload_objects.ReplicationController,
+)
+REPLICA_SETS = Resource(
+    "apps", "v1", "replicasets", "ReplicaSet", True, workload_objects.ReplicaSet
+)
+STATEFUL_SETS = Resource(
+    "apps", "v1", "statefulsets", "StatefulSet", True, workload_objects.StatefulSet
+)
+PERSISTENT_VOLUMES = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", False, storage_objects.PersistentVolume
+)
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    "",
+    "v1",
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
+    True,
+    storage_objects.PersistentVolumeClaim,
+)
+STORAGE_CLASSES = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", False, storage_objects.StorageClass
+)
+CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False, storage_objects.CSINode)
+CSI_DRIVERS = Resource(
+    "storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, storage_objects.CSIDriver
+)
+CSI_STORAGE_CAPACITIES = Resource(
+    "storage.k8s.io",
+    "v1",
+    "csistoragecapacities",
+    "CSIStorageCapacity",
+    True,
+    storage_objects.CSIStorageCapacity,
+)
+VOLUME_ATTACHMENTS = Resource(
+    "storage.k8s.io",
+    "v1",
+    "volumeattachments",
+    "VolumeAttachment",
+    False,
+    storage_objects.VolumeAttachment,
+)
+
+#: Every kind that a plugin may look up.
+CATALOGED: tuple[Resource[Any], ...] = (
+    NAMESPACES,
+    SERVICES,
+    REPLICATION_CONTROLLERS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+    VOLUME_ATTACHMENTS,
+)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from stowplan.api.objects import Node, Pod
+from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.pod_info import PodInfo, compile_pod, same_footprint
 from stowplan.cluster.table import NodeTable
 from stowplan.logs import get_logger, kv
@@ -28,10 +29,11 @@ class _Placed:
 
 
 class ClusterCache:
-    """The table, and which pod stands where."""
+    """The table, which pod stands where, and whatever else plugins look up."""
 
     def __init__(self) -> None:
         self.table = NodeTable()
+        self.catalog = Catalog()
         self._placed: dict[str, _Placed] = {}
         self._assumed: set[str] = set()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
+from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.table import NodeTable
 from stowplan.framework.waiting import WaitingPods
 
@@ -27,6 +28,8 @@ class Handle:
 
     profile: str = "default-scheduler"
     table: NodeTable = field(default_factory=NodeTable)
+    #: Services, claims and so on, of the kinds that the plugin `looks_up`.
+    catalog: Catalog = field(default_factory=Catalog)
     clock: Clock = field(default_factory=SystemClock)
     #: The process's random source; seeded, so that a run can be repeated.
     rng: Random = field(default_factory=Random)

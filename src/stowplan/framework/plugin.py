@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from stowplan.api.resources import Resource
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.handle import Handle
@@ -77,6 +78,8 @@ class Plugin:
     #: Struct that types the plugin's `args`; None: the plugin takes none.
     Args: ClassVar[type[msgspec.Struct] | None] = None
     reads: ClassVar[Reads] = Reads.ANYTHING
+    #: Kinds besides nodes and pods that it finds in `handle.catalog`: only those are watched.
+    looks_up: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Whether `filter_columns` understands an Overlay; if not, what-if rows use the per-node form.
     overlays: ClassVar[bool] = False
     #: What the verdict ids 1, 2, ... of `filter_columns` mean.

@@ -1,14 +1,17 @@
 """What a scheduler must be allowed to do, and what of it our credentials lack.
 
-`deploy/scheduler` grants exactly this table; a test keeps the two equal.
+`deploy/scheduler` grants exactly what the default profile needs; a test keeps the two equal.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from stowplan.api.client import ApiClient
+from stowplan.api.resources import CSI_STORAGE_CAPACITIES, Resource
 from stowplan.errors import StowplanError
 
 
@@ -43,6 +46,28 @@ LEASE_RIGHTS = (
 )
 
 
+def is_cluster_wide(resource: Resource[Any]) -> bool:
+    """Whether even the scheduler of one namespace must see all of a kind."""
+    # Drivers publish capacity in namespaces of their own.
+    return not resource.namespaced or resource is CSI_STORAGE_CAPACITIES
+
+
+def rights_for(looked_up: Iterable[Resource[Any]]) -> list[Right]:
+    """What a scheduler needs whose plugins look up these kinds; its lease comes on top."""
+    return [
+        *RIGHTS,
+        *(
+            Right(
+                ("list", "watch"),
+                resource.plural,
+                group=resource.group,
+                cluster_wide=is_cluster_wide(resource),
+            )
+            for resource in looked_up
+        ),
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class MissingRight:
     right: Right
@@ -60,12 +85,16 @@ class MissingRight:
 
 
 async def missing_rights(
-    client: ApiClient, *, namespace: str = "", lease: tuple[str, str] | None = None
+    client: ApiClient,
+    *,
+    namespace: str = "",
+    lease: tuple[str, str] | None = None,
+    looked_up: Iterable[Resource[Any]] = (),
 ) -> list[MissingRight]:
     """Ask the API server what we may not do. `lease` is (namespace, name); None: no election."""
     wanted = [
         MissingRight(right, verb, "" if right.cluster_wide else namespace)
-        for right in RIGHTS
+        for right in rights_for(looked_up)
         for verb in right.verbs
     ]
     names = [""] * len(wanted)

@@ -46,7 +46,14 @@ def build_engine(
     handles: dict[str, Handle] = {}
     for index, profile in enumerate(config.profiles):
         name = profile.scheduler_name
-        handle = Handle(profile=name, table=cache.table, clock=clock, rng=rng, client=client)
+        handle = Handle(
+            profile=name,
+            table=cache.table,
+            catalog=cache.catalog,
+            clock=clock,
+            rng=rng,
+            client=client,
+        )
         percentage = profile.percentage_of_nodes_to_score
         if percentage is None:
             percentage = config.percentage_of_nodes_to_score

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stowplan.api.objects import Pod
+from stowplan.api.resources import Resource
 from stowplan.clock import Clock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import PodInfo, compile_pod, held_amounts
@@ -112,6 +114,11 @@ class Engine:
             max_backoff_s=max_backoff_s,
             max_in_unschedulable_s=max_in_unschedulable_s,
         )
+
+    def looked_up(self) -> list[Resource[Any]]:
+        """The kinds besides nodes and pods that some plugin wants to have watched."""
+        plugins = (plugin for each in self.profiles.values() for plugin in each.plugins.values())
+        return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.looks_up))
 
     def serves(self, pod: Pod) -> bool:
         """Whether a pod asks for one of our profiles."""

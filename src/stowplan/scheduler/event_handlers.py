@@ -6,18 +6,28 @@ one to the other. Every change that may help a waiting pod is told to the queue 
 
 from __future__ import annotations
 
+from typing import Any
+
 from stowplan.api.objects import Node, Pod
+from stowplan.api.resources import Resource
 from stowplan.cluster.pod_info import held_amounts
 from stowplan.logs import V3, V4, get_logger, kv
 from stowplan.queue.changes import node_changes, pod_changes
-from stowplan.queue.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
+from stowplan.queue.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    ActionType,
+    ClusterEvent,
+)
 from stowplan.scheduler.engine import Engine
 
 log = get_logger(__name__)
 
 
 class EventHandlers:
-    """Plain callbacks for the pod and node informers; each is O(1) in the number of nodes."""
+    """Plain callbacks for informers; each is O(1) in the number of nodes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -115,3 +125,21 @@ class EventHandlers:
         log.log(V3, "Node deleted", extra=kv(node=node.name))
         self._cache.remove_node(node.name)
         self._queue.move_all(NODE_DELETE, node, None)
+
+    # Everything else that plugins look up
+
+    def set_object(self, resource: Resource[Any], thing: Any) -> None:
+        """An object of a cataloged kind came or changed."""
+        old = self._cache.catalog[resource].set(thing)
+        action = ActionType.ADD if old is None else ActionType.UPDATE
+        self._queue.move_all(ClusterEvent(_event_resource(resource), action), old, thing)
+
+    def delete_object(self, resource: Resource[Any], thing: Any) -> None:
+        old = self._cache.catalog[resource].remove(thing.metadata.name, thing.metadata.namespace)
+        event = ClusterEvent(_event_resource(resource), ActionType.DELETE)
+        self._queue.move_all(event, old or thing, None)
+
+
+def _event_resource(resource: Resource[Any]) -> str:
+    """The kind as events name it: `PersistentVolume`, `storage.k8s.io/CSINode`."""
+    return f"{resource.group}/{resource.kind}" if resource.group else resource.kind

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import StowplanError
 from stowplan.logs import V2, get_logger, kv
+from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -100,6 +102,18 @@ class SchedulerProcess:
             on_update=bridge.update_node,
             on_delete=bridge.delete_node,
         )
+        #: Informers of all kinds by plural name, nodes and pods among them.
+        self.informers: dict[str, Informer[Any]] = {"pods": self.pods, "nodes": self.nodes}
+        for resource in engine.looked_up():
+            change = partial(bridge.set_object, resource)
+            self.informers[resource.plural] = Informer(
+                client,
+                resource,
+                namespace="" if is_cluster_wide(resource) else namespace,
+                on_add=change,
+                on_update=_ignoring_old(change),
+                on_delete=partial(bridge.delete_object, resource),
+            )
         engine.lookup = self.pods.store.get
         self.recorder = EventRecorder(
             client, reporting_instance=identity, clock=self._clock, is_busy=self._is_binding
@@ -150,8 +164,8 @@ class SchedulerProcess:
 
         stopping = group.create_task(stop.wait(), name="stop")
         won_at = await self._try_lead_at_once()
-        start(self.pods.run(), "pods")
-        start(self.nodes.run(), "nodes")
+        for name, informer in self.informers.items():
+            start(informer.run(), name)
         start(self.recorder.run(), "events")
         start(self.reporter.run(), "status")
         leading = group.create_task(self._lead(won_at, start), name="scheduling")
@@ -193,18 +207,19 @@ class SchedulerProcess:
         Another leader may have bound pods that our watches have not delivered yet. A list begun
         after winning is proof enough; so is a watch that passed a version read after winning.
         """
-        await self.pods.synced.wait()
-        await self.nodes.synced.wait()
-        if min(self.pods.list_started_at, self.nodes.list_started_at) >= won_at:
+        informers = self.informers.values()
+        for informer in informers:
+            await informer.synced.wait()
+        if min(informer.list_started_at for informer in informers) >= won_at:
             return
         target = await self._current_version()
         deadline = self._clock.monotonic() + _CATCH_UP_S
-        while self._clock.monotonic() < deadline:
-            if min(self.pods.resource_version, self.nodes.resource_version) >= target:
+        while behind := [each for each in informers if each.resource_version < target]:
+            if self._clock.monotonic() >= deadline:
+                log.log(V2, "Listing anew after winning the lease", extra=kv(version=target))
+                await asyncio.gather(*(informer.relist() for informer in behind))
                 return
             await asyncio.sleep(0.01)
-        log.log(V2, "Listing anew after winning the lease", extra=kv(version=target))
-        await asyncio.gather(self.pods.relist(), self.nodes.relist())
 
     async def _current_version(self) -> int:
         """The API server's newest resourceVersion, by a consistent read."""
@@ -236,8 +251,8 @@ class SchedulerProcess:
         return self.loop.binds_in_flight > 0
 
     def is_synced(self) -> bool:
-        """Both informers have listed."""
-        return self.pods.synced.is_set() and self.nodes.synced.is_set()
+        """All informers have listed."""
+        return all(informer.synced.is_set() for informer in self.informers.values())
 
     def is_alive(self) -> bool:
         """The lease, if we hold it, is renewed."""
@@ -273,9 +288,12 @@ class SchedulerProcess:
         metrics.events_dropped.read = lambda: {(): self.recorder.dropped}
         metrics.unschedulable_pods.read = lambda: dict(queue.unschedulable_by.items())
         metrics.lists.read = lambda: {
-            ("pods",): self.pods.lists_applied,
-            ("nodes",): self.nodes.lists_applied,
+            (name,): informer.lists_applied for name, informer in self.informers.items()
         }
+
+
+def _ignoring_old(change: Callable[[Any], None]) -> Callable[[Any, Any], None]:
+    return lambda _, new: change(new)
 
 
 def _call_later(delay_s: float, function: Callable[[], None]) -> asyncio.TimerHandle:

@@ -13,10 +13,12 @@ import signal
 import socket
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.resources import Resource
 from stowplan.config.load import to_object
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import Forbidden
@@ -97,7 +99,7 @@ async def serve(options: ServeOptions) -> None:
         settling = asyncio.create_task(_spare_the_collector(process), name="gc")
         try:
             # Only now: with an API server that does not answer, health must be served already.
-            await _check_rights(client, options)
+            await _check_rights(client, options, engine.looked_up())
             await process.run(stop)
         finally:
             settling.cancel()
@@ -112,11 +114,15 @@ async def _spare_the_collector(process: SchedulerProcess) -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-async def _check_rights(client: ApiClient, options: ServeOptions) -> None:
+async def _check_rights(
+    client: ApiClient, options: ServeOptions, looked_up: list[Resource[Any]]
+) -> None:
     """Say in one go what the credentials lack, instead of failing request by request."""
     election = options.config.leader_election
     lease = (election.resource_namespace, election.resource_name) if election.leader_elect else None
-    missing = await missing_rights(client, namespace=options.namespace, lease=lease)
+    missing = await missing_rights(
+        client, namespace=options.namespace, lease=lease, looked_up=looked_up
+    )
     for right in missing:
         if right.is_optional:
             log.warning("A right is missing", extra=kv(right=str(right)))

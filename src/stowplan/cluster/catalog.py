@@ -1,0 +1,78 @@
+"""What the cluster holds besides nodes and pods, for plugins that look things up by name.
+
+Informers (or a simulation, or a test) write through `EventHandlers`; plugins read by
+`handle.catalog[RESOURCE]`, and only kinds that they name in `Plugin.looks_up`: no other kind is
+watched. Each kind has a `Shelf`, which counts its changes, so that whatever is computed from it
+can be kept until its `version` moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from stowplan.api.objects import ObjectMeta
+from stowplan.api.resources import Resource
+
+
+class Cataloged(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=Cataloged)
+
+
+class Shelf(Generic[T]):
+    """All objects of one kind, by namespace and name; cluster-wide kinds are in namespace ""."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, T]] = {}
+        #: Grows with every change.
+        self.version = 0
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        return self._objects.get(namespace, {}).get(name)
+
+    def within(self, namespace: str = "") -> Mapping[str, T]:
+        """The objects of a namespace by name, in the order of their arrival. Read only."""
+        return self._objects.get(namespace, {})
+
+    def __iter__(self) -> Iterator[T]:
+        for objects in self._objects.values():
+            yield from objects.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._objects.values()))
+
+    def set(self, thing: T) -> T | None:
+        """Add or replace; returns what was there before."""
+        meta = thing.metadata
+        objects = self._objects.setdefault(meta.namespace, {})
+        old = objects.get(meta.name)
+        objects[meta.name] = thing
+        self.version += 1
+        return old
+
+    def remove(self, name: str, namespace: str = "") -> T | None:
+        """Returns what was there, if anything."""
+        objects = self._objects.get(namespace)
+        old = objects.pop(name, None) if objects is not None else None
+        if old is not None:
+            self.version += 1
+            if not objects:
+                del self._objects[namespace]
+        return old
+
+
+class Catalog:
+    """One shelf a kind, made when first asked for."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[str, Shelf[Any]] = {}
+
+    def __getitem__(self, resource: Resource[T]) -> Shelf[T]:
+        shelf = self._shelves.get(resource.plural)
+        if shelf is None:
+            shelf = self._shelves[resource.plural] = Shelf()
+        return shelf
