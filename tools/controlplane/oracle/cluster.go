@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -22,32 +21,30 @@ import (
 	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 )
 
-// cluster is a real scheduler whose cache holds the request's nodes and pods.
+// client is what the scheduler would write to; nothing that is asked here makes it write.
+var client = fake.NewSimpleClientset()
+
+// cluster is a real scheduler that believes in a world of ours.
 type cluster struct {
-	scheduler *scheduler.Scheduler
+	*world
+	scheduler     *scheduler.Scheduler
+	configuration *config.KubeSchedulerConfiguration
+	// framework of the first profile.
 	framework framework.Framework
-	profile   *config.KubeSchedulerProfile
 	// plugins by name: instances of our own, because the framework gives its away to nobody.
 	plugins map[string]fwk.Plugin
 	nodes   []fwk.NodeInfo
 }
 
-// newCluster starts everything that must run; it ends with the context.
-func newCluster(ctx context.Context, asked *request) (*cluster, error) {
-	configuration, err := readConfig(asked.Config)
+// newCluster makes a scheduler whose world is empty; it ends with the context.
+func newCluster(ctx context.Context, configText string) (*cluster, error) {
+	configuration, err := readConfig(configText)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := decodeObjects(asked)
-	if err != nil {
-		return nil, err
-	}
-	// Nodes and pods are not given to the client: the informers' handlers would put them into the
-	// cache a second time, and in an order of their own.
-	client := fake.NewSimpleClientset(objects...)
-	factory := scheduler.NewInformerFactory(client, 0)
+	made := &cluster{world: newWorld(client), configuration: configuration}
 	recorders := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
-	sched, err := scheduler.New(ctx, client, factory, nil, recorders,
+	made.scheduler, err = scheduler.New(ctx, client, made.factory, nil, recorders,
 		scheduler.WithProfiles(configuration.Profiles...),
 		// With one worker, feasible nodes are found in the order of the nodes.
 		scheduler.WithParallelism(1),
@@ -56,22 +53,26 @@ func newCluster(ctx context.Context, asked *request) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	profile := &configuration.Profiles[0]
-	made := &cluster{scheduler: sched, framework: sched.Profiles[profile.SchedulerName], profile: profile}
-	if made.plugins, err = made.instantiate(ctx); err != nil {
-		return nil, err
-	}
-	if len(objects) > 0 {
-		factory.Start(ctx.Done())
-		factory.WaitForCacheSync(ctx.Done())
-		if err := sched.WaitForHandlersSync(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return made, made.fill(ctx, asked, factory)
+	made.framework = made.scheduler.Profiles[configuration.Profiles[0].SchedulerName]
+	return made, nil
 }
 
+// read are configurations by their text: most requests share one of a few.
+var read = map[string]*config.KubeSchedulerConfiguration{}
+
 func readConfig(text string) (*config.KubeSchedulerConfiguration, error) {
+	known, ok := read[text]
+	if !ok {
+		var err error
+		if known, err = parseConfig(text); err != nil {
+			return nil, err
+		}
+		read[text] = known
+	}
+	return known.DeepCopy(), nil
+}
+
+func parseConfig(text string) (*config.KubeSchedulerConfiguration, error) {
 	if text == "" {
 		return latest.Default()
 	}
@@ -79,85 +80,68 @@ func readConfig(text string) (*config.KubeSchedulerConfiguration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
-	read, ok := decoded.(*config.KubeSchedulerConfiguration)
+	parsed, ok := decoded.(*config.KubeSchedulerConfiguration)
 	if !ok {
 		return nil, fmt.Errorf("the configuration is a %s", kind)
 	}
-	read.TypeMeta.APIVersion = kind.GroupVersion().String()
-	if err := validation.ValidateKubeSchedulerConfiguration(read); err != nil {
+	parsed.TypeMeta.APIVersion = kind.GroupVersion().String()
+	if err := validation.ValidateKubeSchedulerConfiguration(parsed); err != nil {
 		return nil, err
 	}
-	return read, nil
+	return parsed, nil
 }
 
-func decodeObjects(asked *request) ([]runtime.Object, error) {
-	var objects []runtime.Object
-	for place, raw := range asked.Objects {
-		object, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+// object is one of a request's objects, read.
+type object struct {
+	kind  string
+	value runtime.Object
+}
+
+func decodeObjects(list string, raws []json.RawMessage) ([]object, error) {
+	objects := make([]object, len(raws))
+	for place, raw := range raws {
+		value, kind, err := clientscheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read objects[%d]: %w", place, err)
+			return nil, fmt.Errorf("cannot read %s[%d]: %w", list, place, err)
 		}
-		switch object.(type) {
-		case *v1.Node, *v1.Pod:
-			return nil, fmt.Errorf("objects[%d] is a node or a pod: those have lists of their own", place)
-		}
-		objects = append(objects, object)
+		objects[place] = object{kind.Kind, value}
 	}
 	return objects, nil
 }
 
 // instantiate makes one instance of every plugin of the profile that filters or scores.
-func (c *cluster) instantiate(ctx context.Context) (map[string]fwk.Plugin, error) {
+func (c *cluster) instantiate(ctx context.Context) error {
 	arguments := map[string]runtime.Object{}
-	for _, given := range c.profile.PluginConfig {
+	for _, given := range c.configuration.Profiles[0].PluginConfig {
 		arguments[given.Name] = given.Args
 	}
 	registry := frameworkplugins.NewInTreeRegistry()
-	made := map[string]fwk.Plugin{}
+	c.plugins = map[string]fwk.Plugin{}
 	enabled := c.framework.ListPlugins()
 	for _, point := range []config.PluginSet{
 		enabled.PreFilter, enabled.Filter, enabled.PreScore, enabled.Score,
 	} {
 		for _, plugin := range point.Enabled {
-			if made[plugin.Name] != nil {
+			if c.plugins[plugin.Name] != nil {
 				continue
 			}
 			instance, err := registry[plugin.Name](ctx, arguments[plugin.Name], c.framework)
 			if err != nil {
-				return nil, fmt.Errorf("cannot make plugin %s: %w", plugin.Name, err)
+				return fmt.Errorf("cannot make plugin %s: %w", plugin.Name, err)
 			}
-			made[plugin.Name] = instance
+			c.plugins[plugin.Name] = instance
 		}
 	}
-	return made, nil
+	return nil
 }
 
-// fill puts nodes and pods into the scheduler's cache and takes the snapshot that plugins look at.
-func (c *cluster) fill(
-	ctx context.Context, asked *request, factory informers.SharedInformerFactory,
-) error {
-	logger := klog.FromContext(ctx)
-	for _, node := range asked.Nodes {
-		c.scheduler.Cache.AddNode(logger, node)
-	}
-	for _, pod := range asked.Pods {
-		if err := c.scheduler.Cache.AddPod(logger, pod); err != nil {
-			return err
-		}
-	}
-	// Whoever is nominated must be in the queue, and the queue wants it known to the lister of pods.
-	known := factory.Core().V1().Pods().Informer().GetIndexer()
-	for _, pod := range asked.Nominated {
-		if err := known.Add(pod); err != nil {
-			return err
-		}
-		c.scheduler.SchedulingQueue.Add(ctx, pod)
-	}
+// look takes the snapshot that plugins look at.
+func (c *cluster) look(ctx context.Context) error {
 	snapshot, ok := c.framework.SnapshotSharedLister().(*internalcache.Snapshot)
 	if !ok {
 		return fmt.Errorf("the framework's snapshot is a %T", c.framework.SnapshotSharedLister())
 	}
-	if err := c.scheduler.Cache.UpdateSnapshot(logger, snapshot); err != nil {
+	if err := c.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot); err != nil {
 		return err
 	}
 	var err error

@@ -15,7 +15,7 @@ import (
 func judge(asked *request) (*answer, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	made, err := newCluster(ctx, asked)
+	made, err := newDetailedCluster(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +35,38 @@ func judge(asked *request) (*answer, error) {
 		return nil, err
 	}
 	return judged, nil
+}
+
+// newDetailedCluster is a cluster with what was asked about, and plugins to ask one by one.
+func newDetailedCluster(ctx context.Context, asked *request) (*cluster, error) {
+	made, err := newCluster(ctx, asked.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := made.instantiate(ctx); err != nil {
+		return nil, err
+	}
+	objects, err := decodeObjects("objects", asked.Objects)
+	if err != nil {
+		return nil, err
+	}
+	for place, object := range objects {
+		if object.kind == "Node" || object.kind == "Pod" {
+			return nil, fmt.Errorf("objects[%d] is a node or a pod: those have lists of their own", place)
+		}
+	}
+	for _, node := range asked.Nodes {
+		objects = append(objects, object{"Node", node})
+	}
+	for _, pod := range append(asked.Pods, asked.Nominated...) {
+		objects = append(objects, object{"Pod", pod})
+	}
+	for _, object := range objects {
+		if err := made.set(object.kind, object.value); err != nil {
+			return nil, err
+		}
+	}
+	return made, made.look(ctx)
 }
 
 func namesOf(nodes []fwk.NodeInfo) []string {

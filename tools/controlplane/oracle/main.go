@@ -6,6 +6,9 @@
 // scores, and what the scheduler's own algorithm makes of it all. Every request gets a scheduler of
 // its own, so nothing is left over from the one before.
 //
+// A line with an "id" is one of those that `stowplan decide` reads, or a step of its streams, and is
+// answered as `stowplan decide` answers; see decide.go.
+//
 // A request that cannot be answered is answered with {"error": ...}.
 package main
 
@@ -88,40 +91,87 @@ type answer struct {
 	Outcome  outcome                 `json:"outcome"`
 }
 
+// oracle answers lines; all that it remembers is the stream.
+type oracle struct {
+	stream stream
+}
+
 // respond answers one line. A panic becomes an error, with its stack.
-func respond(line []byte) (reply any) {
+func (o *oracle) respond(text []byte) (reply any) {
+	var kind struct {
+		ID      json.RawMessage `json:"id"`
+		Objects json.RawMessage `json:"objects"`
+	}
 	defer func() {
 		if cause := recover(); cause != nil {
-			reply = failure{fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())}
+			reply = failure{kind.ID, fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())}
 		}
 	}()
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	decoder.DisallowUnknownFields()
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return failure{nil, "cannot read the line: " + err.Error()}
+	}
+	var err error
+	if kind.ID == nil {
+		reply, err = o.detail(text)
+	} else {
+		reply, err = o.decide(text, kind.Objects != nil)
+	}
+	if err != nil {
+		return failure{kind.ID, err.Error()}
+	}
+	return reply
+}
+
+func (o *oracle) detail(text []byte) (*answer, error) {
 	var asked request
-	if err := decoder.Decode(&asked); err != nil {
-		return failure{"cannot read the request: " + err.Error()}
+	if err := readStrictly(text, &asked); err != nil {
+		return nil, err
 	}
 	if asked.Pod == nil {
-		return failure{"the request has no pod"}
+		return nil, errors.New("the request has no pod")
 	}
-	judged, err := judge(&asked)
+	return judge(&asked)
+}
+
+func (o *oracle) decide(text []byte, isAlone bool) (*decision, error) {
+	var asked line
+	if err := readStrictly(text, &asked); err != nil {
+		return nil, err
+	}
+	answerer := o.stream.step
+	if isAlone {
+		answerer = alone
+	}
+	judged, err := answerer(&asked)
 	if err != nil {
-		return failure{err.Error()}
+		return nil, err
 	}
-	return judged
+	judged.ID = asked.ID
+	return judged, nil
+}
+
+func readStrictly(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("cannot read the request: %w", err)
+	}
+	return nil
 }
 
 type failure struct {
-	Error string `json:"error"`
+	ID    json.RawMessage `json:"id,omitempty"`
+	Error string          `json:"error"`
 }
 
 func run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	encoder := json.NewEncoder(out)
+	answering := &oracle{}
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			if err := encoder.Encode(respond(line)); err != nil {
+			if err := encoder.Encode(answering.respond(line)); err != nil {
 				return err
 			}
 		}
