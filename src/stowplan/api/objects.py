@@ -188,20 +188,60 @@ class ClaimVolume(Wire, frozen=True):
     read_only: bool = False
 
 
+class GcePersistentDisk(Wire, frozen=True):
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class DiskWithId(Wire, frozen=True):
+    """The shape of awsElasticBlockStore, cinder and portworxVolume, as far as it is read."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class Iscsi(Wire, frozen=True):
+    iqn: str = ""
+    read_only: bool = False
+
+
+class Rbd(Wire, frozen=True):
+    monitors: tuple[str, ...] | None = None
+    pool: str = ""
+    image: str = ""
+    read_only: bool = False
+
+
+class AzureDisk(Wire, frozen=True):
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
+
+
+class AzureFile(Wire, frozen=True):
+    secret_name: str = ""
+    share_name: str = ""
+    secret_namespace: str | None = None
+
+
+class VsphereVolume(Wire, frozen=True):
+    volume_path: str = ""
+
+
 class Volume(Wire, frozen=True):
-    """Sources that scheduling reads; the in-tree ones keep their raw fields."""
+    """A pod's volume, with the sources that scheduling reads."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: dict[str, Any] | None = None
     image: dict[str, Any] | None = None
-    gce_persistent_disk: dict[str, Any] | None = None
-    aws_elastic_block_store: dict[str, Any] | None = None
-    iscsi: dict[str, Any] | None = None
-    rbd: dict[str, Any] | None = None
-    azure_disk: dict[str, Any] | None = None
-    cinder: dict[str, Any] | None = None
-    csi: dict[str, Any] | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: DiskWithId | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: AzureFile | None = None
+    cinder: DiskWithId | None = None
+    vsphere_volume: VsphereVolume | None = None
+    portworx_volume: DiskWithId | None = None
 
 
 class PodResourceClaim(Wire, frozen=True):

@@ -5,17 +5,20 @@ The same rules as in `api.objects`: frozen, absent and `null` lists alike, quant
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from stowplan.api.objects import (
+    AzureDisk,
+    AzureFile,
+    DiskWithId,
+    GcePersistentDisk,
     LabelSelector,
     NodeSelector,
     ObjectMeta,
     ObjectReference,
     Quantities,
     ResourceRequirements,
+    VsphereVolume,
     Wire,
 )
 
@@ -30,7 +33,7 @@ class CSIVolumeSource(Wire, frozen=True):
 
 
 class PersistentVolumeSpec(Wire, frozen=True):
-    """In-tree sources keep their raw fields: migration to CSI reads them."""
+    """The in-tree sources are those that have moved to CSI drivers (`cluster.csi_migration`)."""
 
     capacity: Quantities | None = None
     access_modes: tuple[str, ...] | None = None
@@ -40,13 +43,13 @@ class PersistentVolumeSpec(Wire, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
     volume_attributes_class_name: str | None = None
     csi: CSIVolumeSource | None = None
-    gce_persistent_disk: dict[str, Any] | None = None
-    aws_elastic_block_store: dict[str, Any] | None = None
-    azure_disk: dict[str, Any] | None = None
-    azure_file: dict[str, Any] | None = None
-    cinder: dict[str, Any] | None = None
-    vsphere_volume: dict[str, Any] | None = None
-    portworx_volume: dict[str, Any] | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: DiskWithId | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: AzureFile | None = None
+    cinder: DiskWithId | None = None
+    vsphere_volume: VsphereVolume | None = None
+    portworx_volume: DiskWithId | None = None
 
 
 class PersistentVolumeStatus(Wire, frozen=True):
