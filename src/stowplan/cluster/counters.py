@@ -17,9 +17,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from stowplan.api.labels import (
     EVERYTHING,
     NOTHING,
@@ -29,6 +26,7 @@ from stowplan.api.labels import (
 )
 from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.row_counts import RowCounts
 
 if TYPE_CHECKING:
     from stowplan.cluster.table import NodeTable
@@ -73,45 +71,22 @@ class CounterKey(NamedTuple):
         )
 
 
-class PodCounter:
+class PodCounter(RowCounts):
     """Matching pods by row, and a log of what changed since.
 
     A reader that keeps sums of its own remembers `position` and the counter itself: a counter that
     was dropped is replaced by another, which has another history.
     """
 
-    __slots__ = ("_log", "_rest", "_start", "counts", "key", "total", "watched")
-
-    _LOG_LIMIT = 1024
+    __slots__ = ("_rest", "key", "watched")
 
     def __init__(self, key: CounterKey) -> None:
+        super().__init__()
         self.key = key
-        #: Row -> number of pods; rows without any are absent.
-        self.counts: dict[int, int] = {}
-        self.total = 0
         #: The label (or none) and its values under which pods are announced to this counter.
         self.watched: tuple[str, Sequence[str]] = ("", ())
         #: What is left to be asked of a pod that was announced.
         self._rest: tuple[Requirement, ...] = ()
-        self._log: list[tuple[int, int]] = []
-        self._start = 0
-
-    @property
-    def position(self) -> int:
-        """After the newest change: what a reader that is up to date remembers."""
-        return self._start + len(self._log)
-
-    def since(self, position: int) -> list[tuple[int, int]] | None:
-        """(row, delta) of every change since then; None when that is too long ago to tell."""
-        first = position - self._start
-        return self._log[first:] if first >= 0 else None
-
-    def dense(self, capacity: int) -> NDArray[np.int64]:
-        """The counts as a column of the table."""
-        column = np.zeros(capacity, np.int64)
-        if self.counts:
-            column[list(self.counts)] = list(self.counts.values())
-        return column
 
     # The rest is for `PodCounters` alone
 
@@ -129,23 +104,6 @@ class PodCounter:
         if self.key.live and pod.metadata.deletion_timestamp is not None:
             return False
         return not self._rest or all_match(self._rest, pod.metadata.labels or {})
-
-    def count(self, row: int, delta: int) -> None:
-        left = self.counts.get(row, 0) + delta
-        if left:
-            self.counts[row] = left
-        else:
-            del self.counts[row]
-        self.total += delta
-
-    def change(self, row: int, delta: int) -> None:
-        """Count, and tell the readers."""
-        self.count(row, delta)
-        self._log.append((row, delta))
-        if len(self._log) > 2 * self._LOG_LIMIT:
-            drop = len(self._log) - self._LOG_LIMIT
-            del self._log[:drop]
-            self._start += drop
 
 
 class PodCounters:

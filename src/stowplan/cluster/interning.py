@@ -62,6 +62,7 @@ class LabelColumns:
         self._columns: dict[str, NDArray[np.int32]] = {}
         self._values: dict[str, Interner[str]] = {}
         self._numbers: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
+        self._versions: dict[str, int] = {}
 
     def column(self, key: str) -> NDArray[np.int32]:
         """Value ids of one label key over all rows; `ABSENT` where a node lacks it."""
@@ -75,7 +76,13 @@ class LabelColumns:
                     column[row] = values.id(labels[key])
             self._columns[key] = column
             self._values[key] = values
+            self._versions[key] = 0
         return column
+
+    def version(self, key: str) -> int:
+        """Grows whenever a node gains, changes or loses the label, or comes or goes with it."""
+        self.column(key)
+        return self._versions[key]
 
     def values(self, key: str) -> Interner[str]:
         """The distinct values of a key, by id."""
@@ -99,7 +106,10 @@ class LabelColumns:
     def write(self, row: int, labels: Mapping[str, str]) -> None:
         for key, column in self._columns.items():
             value = labels.get(key)
-            column[row] = ABSENT if value is None else self._values[key].id(value)
+            number = ABSENT if value is None else self._values[key].id(value)
+            if column[row] != number:
+                column[row] = number
+                self._versions[key] += 1
 
     def grow(self, capacity: int) -> None:
         for key, column in self._columns.items():
