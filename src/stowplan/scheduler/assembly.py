@@ -39,6 +39,46 @@ def build_engine(
     clock = clock or SystemClock()
     rng = rng or Random()
     cache = ClusterCache()
+    profiles, handles = build_profiles(
+        config, cache, registry=registry, clock=clock, rng=rng, client=client, where=where
+    )
+    for profile in config.profiles:
+        left_out = [
+            ref.name
+            for ref in merge_defaults(profile.plugins).multi_point.enabled
+            if ref.name not in registry.names
+        ]
+        if left_out:
+            log.warning(
+                "Pods are placed without these default plugins: they do not exist yet",
+                extra=kv(profile=profile.scheduler_name, plugins=left_out),
+            )
+    engine = Engine(
+        profiles,
+        cache=cache,
+        clock=clock,
+        handles=handles,
+        metrics=SchedulerMetrics(),
+        lookup=lookup,
+        initial_backoff_s=config.pod_initial_backoff_seconds,
+        max_backoff_s=config.pod_max_backoff_seconds,
+    )
+    for handle in handles.values():
+        handle.activate = engine.queue.activate
+    return engine
+
+
+def build_profiles(
+    config: KubeSchedulerConfiguration,
+    cache: ClusterCache,
+    *,
+    registry: Registry,
+    clock: Clock,
+    rng: Random,
+    client: Any = None,
+    where: str = "",
+) -> tuple[dict[str, Profile], dict[str, Handle]]:
+    """The configuration's profiles and their plugins' handles, by scheduler name."""
     points = resolve_profiles(
         config.profiles, implements=registry.points, known=registry.names, where=where
     )
@@ -71,26 +111,4 @@ def build_engine(
             percentage_of_nodes_to_score=percentage,
         )
         handles[name] = handle
-        left_out = [
-            ref.name
-            for ref in merge_defaults(profile.plugins).multi_point.enabled
-            if ref.name not in registry.names
-        ]
-        if left_out:
-            log.warning(
-                "Pods are placed without these default plugins: they do not exist yet",
-                extra=kv(profile=name, plugins=left_out),
-            )
-    engine = Engine(
-        profiles,
-        cache=cache,
-        clock=clock,
-        handles=handles,
-        metrics=SchedulerMetrics(),
-        lookup=lookup,
-        initial_backoff_s=config.pod_initial_backoff_seconds,
-        max_backoff_s=config.pod_max_backoff_seconds,
-    )
-    for handle in handles.values():
-        handle.activate = engine.queue.activate
-    return engine
+    return profiles, handles

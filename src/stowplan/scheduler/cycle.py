@@ -87,10 +87,24 @@ def decide_steps(
     try:
         decision = yield from attempt.run(extenders)
     except StowplanError as problem:
-        # A plugin broke: the pod's attempt fails with its name, everything else goes on.
-        decision = attempt.fail(error(str(problem)), str(problem))
-        decision.diagnosis = None
+        decision = attempt.broke(problem)
     return decision
+
+
+def judge(
+    table: NodeTable, info: PodInfo, profile: Profile, *, nominated: Nominator | None = None
+) -> Decision:
+    """What every node has to say to a pod, and what each that would take it scores.
+
+    The same filters and scores as in `decide`, without what saves a live scheduler time: all nodes
+    are looked at, a single one is scored too, and nobody is asked to make room. The diagnosis is
+    there even if the pod fits somewhere; it is good until the table changes.
+    """
+    attempt = _Attempt(table, info, profile, 0, nominated, None)
+    try:
+        return attempt.judge()
+    except StowplanError as problem:
+        return attempt.broke(problem)
 
 
 class _Attempt:
@@ -134,6 +148,27 @@ class _Attempt:
                 return (yield from self._choose(feasible, extenders))
             self.diagnosis.settle()
         return self._post_filter(rejection or unschedulable())
+
+    def judge(self) -> Decision:
+        if not len(self.table):
+            return self.fail(unresolvable(NO_NODES), NO_NODES)
+        rejection, candidates = self._pre_filter()
+        if rejection is not None:
+            return self.fail(rejection, self.diagnosis.message())
+        alive = self._run_filters(candidates)
+        feasible = self.table.order[alive[self.table.order]]
+        self.evaluated = len(self.table)
+        if not len(feasible):
+            return self.fail(unschedulable(), "")
+        decision = self._chosen(feasible, self._score(feasible))
+        decision.diagnosis = self.diagnosis
+        return decision
+
+    def broke(self, problem: StowplanError) -> Decision:
+        """A plugin broke: the pod's attempt fails with its name, everything else goes on."""
+        decision = self.fail(error(str(problem)), str(problem))
+        decision.diagnosis = None
+        return decision
 
     def fail(self, status: Status, message: str) -> Decision:
         return Decision(
@@ -223,21 +258,7 @@ class _Attempt:
             # Upstream's list holds whoever narrowed, and whoever refused the nominated node.
             plugins = " ".join(sorted(self.diagnosis.unschedulable_plugins - {EXTENDER}))
             self.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
-        alive = candidates.copy()
-        columns = self.diagnosis.columns
-        for step in self.profile.filters:
-            if step.name in self.cycle.skip_filter:
-                continue
-            if step.is_cached:
-                verdicts = self.profile.columns.verdicts(step, self.cycle)
-            else:
-                verdicts = np.zeros(self.table.capacity, np.int32)
-                step.fill(self.cycle, np.flatnonzero(alive), verdicts)
-            columns.append((step, verdicts))
-            alive &= verdicts == 0
-        if self.nominated is not None:
-            self._respect_nominees(candidates, alive)
-        self.diagnosis.candidates = candidates
+        alive = self._run_filters(candidates)
         order = self.table.order
         ordered = order if candidates is self.table.valid else order[candidates[order]]
         limit = nodes_to_find(len(ordered), self.profile.percentage_of_nodes_to_score)
@@ -253,6 +274,25 @@ class _Attempt:
         self.cursor = (self.cursor + passed) % len(self.table)
         self._point("Filter", Code.SUCCESS if len(feasible) else Code.UNSCHEDULABLE)
         return feasible
+
+    def _run_filters(self, candidates: BoolArray) -> BoolArray:
+        """Which of the rows every filter accepts; what the filters say is in the diagnosis."""
+        alive = candidates.copy()
+        columns = self.diagnosis.columns
+        for step in self.profile.filters:
+            if step.name in self.cycle.skip_filter:
+                continue
+            if step.is_cached:
+                verdicts = self.profile.columns.verdicts(step, self.cycle)
+            else:
+                verdicts = np.zeros(self.table.capacity, np.int32)
+                step.fill(self.cycle, np.flatnonzero(alive), verdicts)
+            columns.append((step, verdicts))
+            alive &= verdicts == 0
+        if self.nominated is not None:
+            self._respect_nominees(candidates, alive)
+        self.diagnosis.candidates = candidates
+        return alive
 
     def _respect_nominees(self, candidates: BoolArray, alive: BoolArray) -> None:
         """Rows must also pass as if the pods nominated to them stood there already."""
@@ -320,11 +360,13 @@ class _Attempt:
 
     def _choose(self, feasible: Rows, extenders: Sequence[Extender]) -> Steps:
         sheet: ScoreSheet | None = None
-        place = 0
         if len(feasible) > 1:
             sheet = self._score(feasible)
             yield from self._ask_to_prioritize(extenders, sheet)
-            place = best_place(sheet.totals)
+        return self._chosen(feasible, sheet)
+
+    def _chosen(self, feasible: Rows, sheet: ScoreSheet | None) -> Decision:
+        place = best_place(sheet.totals) if sheet is not None else 0
         return Decision(
             cycle=self.cycle,
             profile=self.profile.name,
