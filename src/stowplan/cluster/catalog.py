@@ -8,7 +8,7 @@ can be kept until its `version` moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from stowplan.api.objects import ObjectMeta
@@ -21,6 +21,7 @@ class Cataloged(Protocol):
 
 
 T = TypeVar("T", bound=Cataloged)
+S = TypeVar("S")
 
 
 class Shelf(Generic[T]):
@@ -30,6 +31,8 @@ class Shelf(Generic[T]):
         self._objects: dict[str, dict[str, T]] = {}
         #: Grows with every change.
         self.version = 0
+        #: Told of every change, once it is made: what was there before and what is there now.
+        self.listeners: list[Callable[[T | None, T | None], None]] = []
 
     def get(self, name: str, namespace: str = "") -> T | None:
         return self._objects.get(namespace, {}).get(name)
@@ -51,7 +54,7 @@ class Shelf(Generic[T]):
         objects = self._objects.setdefault(meta.namespace, {})
         old = objects.get(meta.name)
         objects[meta.name] = thing
-        self.version += 1
+        self._changed(old, thing)
         return old
 
     def remove(self, name: str, namespace: str = "") -> T | None:
@@ -59,10 +62,15 @@ class Shelf(Generic[T]):
         objects = self._objects.get(namespace)
         old = objects.pop(name, None) if objects is not None else None
         if old is not None:
-            self.version += 1
             if not objects:
                 del self._objects[namespace]
+            self._changed(old, None)
         return old
+
+    def _changed(self, old: T | None, new: T | None) -> None:
+        self.version += 1
+        for listener in self.listeners:
+            listener(old, new)
 
 
 class Catalog:
@@ -70,9 +78,17 @@ class Catalog:
 
     def __init__(self) -> None:
         self._shelves: dict[str, Shelf[Any]] = {}
+        self._shared: dict[object, Any] = {}
 
     def __getitem__(self, resource: Resource[T]) -> Shelf[T]:
         shelf = self._shelves.get(resource.plural)
         if shelf is None:
             shelf = self._shelves[resource.plural] = Shelf()
         return shelf
+
+    def shared(self, make: Callable[[Catalog], S]) -> S:
+        """What the same plugin of all profiles must have but one of, made when first asked for."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        found: S = self._shared[make]
+        return found

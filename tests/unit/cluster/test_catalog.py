@@ -41,3 +41,29 @@ def test_every_change_moves_the_version_and_nothing_else_does() -> None:
     assert shelf.get("a", "default") is None
     assert not shelf.within("default")
     assert shelf.version == versions[-1]
+
+
+def test_listeners_hear_of_every_change_once_it_is_made() -> None:
+    shelf = Catalog()[SERVICES]
+    heard: list[tuple[Service | None, Service | None, int]] = []
+    shelf.listeners.append(lambda old, new: heard.append((old, new, len(shelf))))
+    shelf.set(service("a"))
+    shelf.set(service("a", version="2"))
+    shelf.remove("a", "default")
+    shelf.remove("a", "default")
+    assert heard == [
+        (None, service("a"), 1),
+        (service("a"), service("a", version="2"), 1),
+        (service("a", version="2"), None, 0),
+    ]
+
+
+def test_what_plugins_share_is_made_once_for_each_catalog() -> None:
+    class Assumptions:
+        def __init__(self, catalog: Catalog) -> None:
+            self.catalog = catalog
+
+    catalog, other = Catalog(), Catalog()
+    assert catalog.shared(Assumptions) is catalog.shared(Assumptions)
+    assert catalog.shared(Assumptions).catalog is catalog
+    assert catalog.shared(Assumptions) is not other.shared(Assumptions)
