@@ -5,6 +5,7 @@ Every plugin is asked in each of its forms by itself; `decide` then runs the rea
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeAlias
 
 import msgspec
@@ -38,13 +39,16 @@ class World:
     """A question, read by us."""
 
     def __init__(self, case: Json) -> None:
-        self.config = parse_config(case["config"])
+        config = case["config"]
+        self.config = parse_config(config if isinstance(config, str) else json.dumps(config))
         self.engine = build_engine(self.config, registry=_REGISTRY)
         self.cache: ClusterCache = self.engine.cache
         for node in case["nodes"]:
             self.cache.set_node(_read(node, Node))
-        for pod in case["pods"]:
-            self.cache.add_pod(_read(pod, Pod))
+        for pod in (_read(pod, Pod) for pod in case["pods"]):
+            # The informer of pods does not ask for those that are over.
+            if not pod.is_finished:
+                self.cache.add_pod(pod)
         for thing in case["objects"]:
             resource = _CATALOGED[thing["kind"]]
             self.cache.catalog[resource].set(_read(thing, resource.type))

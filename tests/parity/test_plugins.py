@@ -15,8 +15,8 @@ import pytest
 
 from stowplan.framework.plugin import points_of
 from stowplan.plugins.registry import IN_TREE
-from tests.parity.cases import large_case, random_case
-from tests.parity.configurations import SHARED
+from tests.parity.generate.case import large_case, random_case
+from tests.parity.generate.configurations import SHARED
 from tests.parity.oracle import Oracle, OracleError
 from tests.parity.ours import COLUMNS, PER_NODE, World
 from tests.parity.smaller import shrink
@@ -39,7 +39,7 @@ REASONS_IN_ANY_ORDER = {"NodeResourcesFit"}
 @pytest.fixture(scope="module")
 def asked(oracle: Oracle) -> list[tuple[Json, World, Json]]:
     """Every question, read by us, and the oracle's answer."""
-    cases = [random_case(seed) for seed in range(CASES)]
+    cases = [{**random_case(seed, plain=True), "scoreAll": True} for seed in range(CASES)]
     return [(case, World(case), oracle.ask(case)) for case in cases]
 
 

@@ -37,8 +37,8 @@ type cluster struct {
 }
 
 // newCluster makes a scheduler whose world is empty; it ends with the context.
-func newCluster(ctx context.Context, configText string) (*cluster, error) {
-	configuration, err := readConfig(configText)
+func newCluster(ctx context.Context, given json.RawMessage) (*cluster, error) {
+	configuration, err := readConfig(given)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,13 @@ func newCluster(ctx context.Context, configText string) (*cluster, error) {
 // read are configurations by their text: most requests share one of a few.
 var read = map[string]*config.KubeSchedulerConfiguration{}
 
-func readConfig(text string) (*config.KubeSchedulerConfiguration, error) {
+func readConfig(given json.RawMessage) (*config.KubeSchedulerConfiguration, error) {
+	text := string(given)
+	if len(given) > 0 && given[0] == '"' {
+		if err := json.Unmarshal(given, &text); err != nil {
+			return nil, err
+		}
+	}
 	known, ok := read[text]
 	if !ok {
 		var err error
@@ -73,7 +79,7 @@ func readConfig(text string) (*config.KubeSchedulerConfiguration, error) {
 }
 
 func parseConfig(text string) (*config.KubeSchedulerConfiguration, error) {
-	if text == "" {
+	if text == "" || text == "null" {
 		return latest.Default()
 	}
 	decoded, kind, err := configscheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)

@@ -37,7 +37,7 @@ type decision struct {
 	ID        json.RawMessage             `json:"id"`
 	Error     string                      `json:"error,omitempty"`
 	PreFilter *finding                    `json:"prefilter,omitempty"`
-	Nodes     map[string]finding          `json:"nodes,omitempty"`
+	Nodes     map[string]finding          `json:"nodes,omitzero"`
 	Scores    map[string]map[string]int64 `json:"scores,omitempty"`
 	Totals    map[string]int64            `json:"totals,omitempty"`
 	Best      []string                    `json:"best,omitempty"`
@@ -64,20 +64,20 @@ type stream struct {
 	end     context.CancelFunc
 }
 
-func (s *stream) start(configText string) error {
+func (s *stream) start(config json.RawMessage) error {
 	if s.end != nil {
 		s.end()
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	var err error
-	s.cluster, err = newCluster(s.ctx, configText)
+	s.cluster, err = newCluster(s.ctx, config)
 	return err
 }
 
 // step changes the stream's cluster and, where there is a pod, judges it.
 func (s *stream) step(asked *line) (*decision, error) {
 	if asked.Fresh || s.cluster == nil {
-		if err := s.start(string(asked.Config)); err != nil {
+		if err := s.start(asked.Config); err != nil {
 			return nil, err
 		}
 	} else if asked.Config != nil {
@@ -105,7 +105,7 @@ func (s *stream) step(asked *line) (*decision, error) {
 func alone(asked *line) (*decision, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	made, err := newCluster(ctx, string(asked.Config))
+	made, err := newCluster(ctx, asked.Config)
 	if err != nil {
 		return nil, err
 	}

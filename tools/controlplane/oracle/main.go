@@ -36,8 +36,9 @@ type request struct {
 	// Nominated pods wait, and are promised the node in their status.
 	Nominated []*v1.Pod `json:"nominated"`
 	Pod       *v1.Pod   `json:"pod"`
-	// Config is a KubeSchedulerConfiguration as YAML; the first profile judges.
-	Config string `json:"config"`
+	// Config is a KubeSchedulerConfiguration, as an object or as YAML in a string; the first profile
+	// judges.
+	Config json.RawMessage `json:"config"`
 	// Objects of any other kind: namespaces, services, claims, ...
 	Objects []json.RawMessage `json:"objects"`
 	// ScoreAll scores every node, not only those that passed the filters.

@@ -1,0 +1,103 @@
+"""Seeded random questions: a cluster, a pod and a configuration as plain JSON.
+
+The same JSON goes to the oracle and to ourselves. Objects are as an API server would have stored
+them, with its defaults filled in, and valid enough that it would have. Values are drawn from small
+sets, so that things often nearly match. A case is in the form of the oracle's detailed request;
+`line` makes the line of `stowplan decide` out of it.
+"""
+
+from __future__ import annotations
+
+from tests.parity.generate.configurations import (
+    SECOND_SCHEDULER,
+    configuration,
+    random_arguments,
+    random_configuration,
+)
+from tests.parity.generate.dice import NODES, Dice, Json
+from tests.parity.generate.nodes import node
+from tests.parity.generate.pods import pod, promised, standing
+
+
+def random_case(seed: int, *, plain: bool = False) -> Json:
+    """A question; the same for the same seed. A plain one has one profile with every plugin."""
+    return Scene(seed).case(plain=plain)
+
+
+def large_case(seed: int) -> Json:
+    """A question about so many nodes that kube-scheduler looks at a part of them only."""
+    return Scene(seed).large_case()
+
+
+def line(case: Json, number: int | str = 0) -> Json:
+    """The case as a line of `stowplan decide`."""
+    return {
+        "id": number,
+        "config": case["config"],
+        "objects": [*case["objects"], *case["nodes"], *case["pods"], *case["nominated"]],
+        "pod": case["pod"],
+    }
+
+
+class Scene:
+    """Draws the parts of one case; `serial` numbers the pods."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = Dice(seed)
+        self.serial = 0
+
+    def case(self, *, plain: bool) -> Json:
+        dice = self.dice
+        names = dice.sample(NODES, dice.randint(1, 8))
+        if plain:
+            config = configuration(arguments=random_arguments(dice))
+        else:
+            config = random_configuration(dice)
+        # A third are about placing a pod that is easily placed, so that scores decide.
+        easy = dice.often(0.33)
+        case: Json = {
+            "nodes": [node(dice, name, easy=easy) for name in names],
+            "pods": [self.standing(self.place(names)) for _ in range(dice.randint(0, 8))],
+            "nominated": [],
+            "pod": self.pod(easy=easy),
+            "config": config,
+            "objects": self.objects(names),
+        }
+        if dice.often(0.2):
+            case["nominated"] = [self.promised(dice.choice(names)) for _ in range(3)]
+        if dice.often(0.1):
+            case["pod"]["status"]["nominatedNodeName"] = dice.choice(NODES)
+        if len(config["profiles"]) > 1 and dice.often(0.5):
+            case["pod"]["spec"]["schedulerName"] = SECOND_SCHEDULER
+        return case
+
+    def large_case(self) -> Json:
+        dice = self.dice
+        names = [f"n{number}" for number in range(dice.randint(99, 400))]
+        easy = dice.often(0.7)
+        return {
+            "nodes": [node(dice, name, easy=easy) for name in names],
+            "pods": [self.standing(dice.choice(names)) for _ in range(60)],
+            "nominated": [self.promised(dice.choice(names)) for _ in range(5)],
+            "pod": self.pod(easy=easy),
+            "config": configuration(percentage=dice.choice([0, 5, 30, 60, 100])),
+            "objects": self.objects(names),
+        }
+
+    def place(self, names: list[str]) -> str:
+        """Where a pod stands; now and then on a node that nobody has heard of, or that is gone."""
+        return self.dice.choice(NODES if self.dice.often(0.03) else names)
+
+    def pod(self, *, easy: bool = False) -> Json:
+        self.serial += 1
+        return pod(self.dice, f"p{self.serial}", easy=easy)
+
+    def standing(self, where: str) -> Json:
+        return standing(self.dice, self.pod(easy=True), where)
+
+    def promised(self, where: str) -> Json:
+        return promised(self.pod(easy=True), where)
+
+    def objects(self, names: list[str]) -> list[Json]:
+        """Everything that is neither node nor pod."""
+        return []
