@@ -81,6 +81,7 @@ class ClusterCache:
                 info.held,
                 info.held_non_zero,
                 info.host_ports,
+                info.volumes,
             )
         self._place(info, node, assumed=True)
         return bound

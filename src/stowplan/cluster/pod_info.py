@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from stowplan.api.objects import Pod
+from stowplan.api.objects import Pod, Volume
+from stowplan.cluster.pod_volumes import placing_volumes
 from stowplan.cluster.ports import HostPort, host_ports
 from stowplan.cluster.requests import (
     CPU,
@@ -48,6 +49,8 @@ class PodInfo:
     held_non_zero: tuple[int, int]
     #: The ports of its node that it takes for itself.
     host_ports: tuple[HostPort, ...] = ()
+    #: Those of its volumes that its place depends on.
+    volumes: tuple[Volume, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -77,6 +80,7 @@ def compile_pod(pod: Pod) -> PodInfo:
         held=held,
         held_non_zero=(non_zero.get(CPU, 0), non_zero.get(MEMORY, 0)),
         host_ports=host_ports(pod),
+        volumes=placing_volumes(pod),
     )
 
 

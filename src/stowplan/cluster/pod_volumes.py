@@ -9,12 +9,36 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from stowplan.api.objects import Pod
+from stowplan.api.objects import Pod, Volume
 from stowplan.api.resources import Resource
 from stowplan.api.storage_objects import PersistentVolumeClaim
 
 #: Older than `spec.storageClassName`, and still read before it.
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+
+
+def placing_volumes(pod: Pod) -> tuple[Volume, ...]:
+    """Those of a pod's volumes that its place depends on: claims, and disks that it names."""
+    volumes = pod.spec.volumes
+    if not volumes:
+        return ()
+    return tuple(volume for volume in volumes if _matters(volume))
+
+
+def _matters(volume: Volume) -> bool:
+    return (
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.azure_disk is not None
+        or volume.azure_file is not None
+        or volume.cinder is not None
+        or volume.gce_persistent_disk is not None
+        or volume.iscsi is not None
+        or volume.portworx_volume is not None
+        or volume.rbd is not None
+        or volume.vsphere_volume is not None
+    )
 
 
 class PodClaim(NamedTuple):

@@ -31,6 +31,7 @@ from stowplan.cluster.requests import (
     parse_amounts,
     whole_units,
 )
+from stowplan.cluster.used_volumes import UsedVolumes
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
@@ -73,6 +74,8 @@ class NodeTable:
         self.counters = PodCounters(self)
         #: Host ports that are taken, by row.
         self.used_ports = UsedPorts()
+        #: Claims and disks that are in use, by row.
+        self.used_volumes = UsedVolumes()
         #: Container images that nodes report, by name.
         self.images = ImageIndex()
         #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
@@ -235,6 +238,8 @@ class NodeTable:
         self.pod_count[row] += sign
         if info.host_ports:
             self.used_ports.change(row, info.host_ports, sign)
+        if info.volumes:
+            self.used_volumes.change(row, info, sign)
         self.pod_journal.mark(row)
 
     # Slots
