@@ -1,7 +1,8 @@
 """kube-scheduler's own plugins as a function: the program in tools/controlplane/oracle.
 
-One process serves a whole session; it keeps nothing between questions. What must stay true: a
-question that cannot be answered raises with the program's own words, never passes for an answer.
+One process serves a whole session; all that it keeps between questions is the cluster of a stream.
+What must stay true: a question that cannot be answered raises with the program's own words, or is
+an answer with an `error`; it never passes for another answer.
 """
 
 from __future__ import annotations
@@ -49,21 +50,32 @@ class Oracle:
 
     def ask(self, question: Json) -> Json:
         """The answer to one question; see `request` and `answer` in the program's main.go."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        line = b""
+        answer = self.answer(question)
+        if "error" in answer:
+            raise OracleError(f"{answer['error']}\nto: {json.dumps(question)}")
+        return answer
+
+    def answer(self, line: Json) -> Json:
+        """The same, with an error as an answer: what it says to a line of `stowplan decide`."""
+        self.send(line)
+        return self.receive()
+
+    def send(self, line: Json) -> None:
+        """Ask; the answer is to be received before anything else is asked."""
+        assert self._process.stdin is not None
         try:
-            process.stdin.write(json.dumps(question).encode() + b"\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
+            self._process.stdin.write(json.dumps(line).encode() + b"\n")
+            self._process.stdin.flush()
         except BrokenPipeError:
+            # Whoever receives is told why.
             pass
+
+    def receive(self) -> Json:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
         if not line:
             self._complaints.seek(0)
             said = self._complaints.read().decode(errors="replace")
-            raise OracleError(f"the oracle ended ({process.wait(10)}): {said[-4000:]}")
+            raise OracleError(f"the oracle ended ({self._process.wait(10)}): {said[-4000:]}")
         answer: Json = json.loads(line)
-        if "error" in answer:
-            raise OracleError(f"{answer['error']}\nto: {json.dumps(question)}")
         return answer

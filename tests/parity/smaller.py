@@ -1,62 +1,99 @@
-"""Makes a failing question small: takes away what is not needed for the failure."""
+"""Makes a failing question small: takes away what is not needed for the failure.
+
+Works on any JSON, from the outside in: halves of lists first, then single entries, then the fields
+of what is left. What must stay true: whatever is returned still fails.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
-Json: TypeAlias = dict[str, Any]
-_LISTS = ("nominated", "pods", "nodes")
+from tests.parity.generate.dice import Json
+
+#: What makes an object the one that it is; without them nothing could be asked.
+_IDENTITY = {"apiVersion", "kind", "name", "namespace", "uid", "id", "schedulerName"}
+#: A question keeps its parts, however empty.
+_PARTS = {"nodes", "pods", "nominated", "objects", "pod", "config", "profiles", "steps", "spec"}
+_PARTS |= {"metadata", "status", "scoreAll", "multiPoint", "disabled"}
+_MOST_TRIES = 4000
 
 
 def shrink(case: Json, fails: Callable[[Json], bool]) -> Json:
     """The smallest case found by leaving out one thing after the other."""
-    while True:
-        for smaller in _smaller(case):
-            if fails(smaller):
+    trying = _Tries(fails)
+    changed = True
+    while changed and trying.left:
+        changed = False
+        for path in list(_containers(case)):
+            while smaller := next(filter(trying, _reductions(case, path)), None):
                 case = smaller
-                break
+                changed = True
+    return case
+
+
+class _Tries:
+    """Whether a case fails, so many times; then none does, so that shrinking ends."""
+
+    def __init__(self, fails: Callable[[Json], bool]) -> None:
+        self._fails = fails
+        self.left = _MOST_TRIES
+
+    def __call__(self, case: Json) -> bool:
+        self.left -= 1
+        return self.left > 0 and self._fails(case)
+
+
+def _containers(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Where the lists and objects are, outermost first."""
+    level = [(path, value)]
+    while level:
+        deeper = []
+        for where, holder in level:
+            inner = holder.items() if isinstance(holder, dict) else enumerate(holder)
+            if holder:
+                yield where
+            deeper += [((*where, key), item) for key, item in inner if _is_container(item)]
+        level = deeper
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (dict, list))
+
+
+def _reductions(case: Json, path: tuple[str | int, ...]) -> Iterator[Json]:
+    """The case with less in one place, as long as that place is there."""
+    holder = _at(case, path)
+    if isinstance(holder, list):
+        size = len(holder) // 2
+        while size:
+            for start in range(0, len(holder), size):
+                yield _put(case, path, holder[:start] + holder[start + size :])
+            size //= 2
+        if holder:
+            yield _put(case, path, [])
+    elif isinstance(holder, dict):
+        for key in holder:
+            if key not in _IDENTITY and key not in _PARTS:
+                yield _put(case, path, {name: holder[name] for name in holder if name != key})
+
+
+def _at(case: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path:
+        if isinstance(case, dict):
+            case = case.get(step)
+        elif isinstance(case, list) and isinstance(step, int) and step < len(case):
+            case = case[step]
         else:
-            return case
+            return None
+    return case
 
 
-def _smaller(case: Json) -> Iterator[Json]:
-    for name in _LISTS:
-        half = len(case[name]) // 2
-        if half > 1:
-            yield {**case, name: case[name][:half]}
-            yield {**case, name: case[name][half:]}
-    for name in _LISTS:
-        # Without a node there is nothing to say.
-        fewest = 1 if name == "nodes" else 0
-        if len(case[name]) > fewest:
-            for place in range(len(case[name])):
-                yield _without(case, name, place)
-    for name in _LISTS:
-        for place, thing in enumerate(case[name]):
-            yield from _fields(case, thing, name, place)
-    yield from _fields(case, case["pod"], "pod")
-
-
-def _fields(case: Json, thing: Json, *path: str | int) -> Iterator[Json]:
-    for part in ("spec", "status", "metadata"):
-        for key, value in thing[part].items():
-            if key in ("name", "namespace", "uid"):
-                continue
-            yield _without(case, *path, part, key)
-            if isinstance(value, list):
-                for place in range(len(value)):
-                    yield _without(case, *path, part, key, place)
-            elif isinstance(value, dict):
-                for inner in value:
-                    yield _without(case, *path, part, key, inner)
-
-
-def _without(case: Json, *path: str | int) -> Json:
+def _put(case: Json, path: tuple[str | int, ...], value: Any) -> Json:
     changed = copy.deepcopy(case)
-    holder: Any = changed
-    for step in path[:-1]:
-        holder = holder[step]
-    del holder[path[-1]]
+    if not path:
+        result: Json = value
+        return result
+    _at(changed, path[:-1])[path[-1]] = value
     return changed

@@ -87,13 +87,13 @@ func (s *stream) step(asked *line) (*decision, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, gone := range asked.Delete {
+		s.cluster.remove(gone.Kind, gone.Namespace, gone.Name)
+	}
 	for _, object := range objects {
 		if err := s.cluster.set(object.kind, object.value); err != nil {
 			return nil, err
 		}
-	}
-	for _, gone := range asked.Delete {
-		s.cluster.remove(gone.Kind, gone.Namespace, gone.Name)
 	}
 	if asked.Pod == nil {
 		return &decision{}, nil
@@ -134,6 +134,10 @@ func (c *cluster) judge(ctx context.Context, pod *v1.Pod) (*decision, error) {
 		return nil, fmt.Errorf("no profile is called %q", pod.Spec.SchedulerName)
 	}
 	judged := &decision{Nodes: map[string]finding{}}
+	if len(c.nodes) == 0 {
+		// A scheduler that knows no nodes asks no plugin.
+		return judged, nil
+	}
 	state := framework.NewCycleState()
 	narrowed, status, _ := profile.RunPreFilterPlugins(ctx, state, pod)
 	if status.IsRejected() {

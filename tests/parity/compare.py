@@ -1,0 +1,102 @@
+"""Two answers to a line of `stowplan decide`, side by side.
+
+Equal means: the same nodes with the same code, plugin and reasons, the same scores of every plugin,
+the same totals, the same best nodes; and an error only where the other side has one too. Errors
+are for people and differ in their words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.parity.generate.dice import Json
+
+#: Upstream ranges over a Go map for these, so the order of its reasons is anybody's guess.
+REASONS_IN_ANY_ORDER = {"NodeResourcesFit"}
+
+#: What kind of difference it is: shrinking a case must not end at another one.
+Kind = str
+
+
+class Difference:
+    """Where two answers differ: a line of text each, and a kind to know it by."""
+
+    def __init__(self, kind: Kind, lines: list[str]) -> None:
+        self.kind = kind
+        self.lines = lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def difference(ours: Json, theirs: Json) -> Difference | None:
+    """None if the answers say the same."""
+    if "error" in ours and "error" in theirs:
+        return None
+    if "error" in ours or "error" in theirs:
+        who = "ours" if "error" in ours else "theirs"
+        return Difference(f"only {who} is an error", _pair("error", ours, theirs))
+    places = _places(_plain(ours), _plain(theirs))
+    if not places:
+        return None
+    lines = [text for place, we, they in places for text in _texts(place, we, they)]
+    return Difference(_kind(places[0]), lines)
+
+
+def _plain(answer: Json) -> Json:
+    """The answer without the liberties that its form leaves."""
+    plain: Json = {
+        "nodes": {name: _verdict(said) for name, said in (answer.get("nodes") or {}).items()},
+        "scores": answer.get("scores") or {},
+        "totals": answer.get("totals") or {},
+        "best": answer.get("best") or [],
+    }
+    if answer.get("prefilter"):
+        plain["prefilter"] = _verdict(answer["prefilter"])
+    return plain
+
+
+def _verdict(said: Json) -> Json:
+    verdict = {key: value for key, value in said.items() if value}
+    if said.get("plugin") in REASONS_IN_ANY_ORDER:
+        verdict["reasons"] = sorted(said.get("reasons", ()))
+    return verdict
+
+
+def _places(ours: Any, theirs: Any, *path: str) -> list[tuple[tuple[str, ...], Any, Any]]:
+    """Every place where two trees differ, the outermost that tells what is the matter."""
+    if ours == theirs:
+        return []
+    if isinstance(ours, dict) and isinstance(theirs, dict) and "code" not in ours:
+        return [
+            place
+            for key in sorted(ours.keys() | theirs.keys())
+            for place in _places(ours.get(key), theirs.get(key), *path, key)
+        ]
+    return [(path, ours, theirs)]
+
+
+def _kind(place: tuple[tuple[str, ...], Any, Any]) -> Kind:
+    path, ours, theirs = place
+    if path[0] == "scores":
+        return f"score of {path[-1]}"
+    if path[0] in ("nodes", "prefilter"):
+        plugins = sorted({str((said or {}).get("plugin", "")) for said in (ours, theirs)} - {""})
+        return f"{path[0]}: {' or '.join(plugins)}"
+    return path[0]
+
+
+def _texts(path: tuple[str, ...], ours: Any, theirs: Any) -> list[str]:
+    place = " ".join(path)
+    return [f"{place}: we say    {_word(ours)}", f"{place}: upstream  {_word(theirs)}"]
+
+
+def _word(said: Any) -> str:
+    if isinstance(said, dict) and "code" in said:
+        by = f" by {said['plugin']}" if "plugin" in said else ""
+        return f"{said['code']}{by} {said.get('reasons', '')}".rstrip()
+    return "nothing" if said is None else str(said)
+
+
+def _pair(key: str, ours: Json, theirs: Json) -> list[str]:
+    return _texts((key,), ours.get(key), theirs.get(key))
