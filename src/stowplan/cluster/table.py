@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.api.objects import Node, Taint
+from stowplan.cluster.affinity_terms import AffinityTermIndex
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.interning import Interner, LabelColumns
@@ -72,6 +73,8 @@ class NodeTable:
 
         #: Pods by selector and row, for affinity and spreading.
         self.counters = PodCounters(self)
+        #: Terms of affinity that pods carry, by what they speak of.
+        self.affinity_terms = AffinityTermIndex()
         #: Host ports that are taken, by row.
         self.used_ports = UsedPorts()
         #: Claims and disks that are in use, by row.
@@ -207,6 +210,8 @@ class NodeTable:
         self._account(row, info, 1)
         if self.counters.is_active:
             self.counters.add(row, info)
+        if info.pod.spec.affinity is not None:
+            self.affinity_terms.change(row, info.pod, 1)
         return row
 
     def remove_pod(self, row: int, uid: str) -> None:
@@ -214,6 +219,8 @@ class NodeTable:
         self._account(row, info, -1)
         if self.counters.is_active:
             self.counters.remove(row, info)
+        if info.pod.spec.affinity is not None:
+            self.affinity_terms.change(row, info.pod, -1)
         self._drop_if_empty(row)
 
     def replace_pod(self, row: int, info: PodInfo) -> None:
@@ -224,6 +231,8 @@ class NodeTable:
         self._account(row, info, 1)
         if self.counters.is_active:
             self.counters.replace(row, old, info)
+        if old.pod.spec.affinity != info.pod.spec.affinity:
+            self.affinity_terms.replace(row, old.pod, info.pod)
 
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
         for name, amount in info.held:

@@ -125,6 +125,17 @@ class NodeView:
         return list(pods)
 
     @property
+    def changes(self) -> list[tuple[PodInfo, int]]:
+        """What makes the node hypothetical: pods that have come (1) and that have gone (-1)."""
+        over = self._overlay
+        if over is None:
+            return []
+        return [
+            *((info, 1) for info in over.added.get(self.row, ())),
+            *((info, -1) for info in over.removed.get(self.row, ())),
+        ]
+
+    @property
     def pods(self) -> list[Pod]:
         """The pods that stand on the node."""
         return [info.pod for info in self.pod_infos]
