@@ -25,7 +25,9 @@ _LAYOUTS = {
 
 
 class Mismatch(ValueError):
-    """The text of Go's decoding error."""
+    """The text of Go's decoding error; `path` says where, which Go's text often does not."""
+
+    path = ""
 
 
 def conform(kind: Kind, obj: Json) -> tuple[Json, list[str]]:
@@ -65,7 +67,12 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
             ):
                 result[name] = _zero(field)
             continue
-        made = _field(struct, field, item, f"{path}.{name}" if path else name, unknown)
+        place = f"{path}.{name}" if path else name
+        try:
+            made = _field(struct, field, item, place, unknown)
+        except Mismatch as problem:
+            problem.path = problem.path or place
+            raise
         if field.pointer or not _is_empty(field, made):
             result[name] = made
         elif field.always:

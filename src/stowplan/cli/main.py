@@ -37,6 +37,9 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "apiserver": LazyCommand(
         "stowplan.cli.apiserver:apiserver", "Serve an in-memory Kubernetes API."
     ),
+    "decide": LazyCommand(
+        "stowplan.cli.decide:decide", "Say which nodes would take a pod, and why the others not."
+    ),
     "config": LazyCommand(
         "stowplan.cli.config:config", "Check a scheduler configuration, or print the default one."
     ),

@@ -1,0 +1,228 @@
+"""Lines in, answers out: `Judge` for questions that bring their own cluster, `Stream` for many on
+one. Whatever a line holds, there is an answer to it, and to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.errors import ConfigError, StowplanError
+from stowplan.framework.forms import describe as describe_problem
+from stowplan.framework.profile import Profile
+from stowplan.framework.registry import Registry
+from stowplan.judge.configuration import (
+    choose_profile,
+    config_refused,
+    default_registry,
+    read_config,
+)
+from stowplan.judge.lines import (
+    Parts,
+    check_members,
+    decode,
+    is_absent,
+    json_type,
+    list_of,
+    take_apart,
+)
+from stowplan.judge.objects import Key, Thing, find_key, read_objects, read_pod
+from stowplan.judge.refusal import Refused
+from stowplan.judge.verdicts import verdicts
+from stowplan.judge.world import World
+from stowplan.logs import get_logger, kv
+
+Json: TypeAlias = dict[str, Any]
+
+log = get_logger(__name__)
+
+
+def answer(line: Mapping[str, Any]) -> Json:
+    """The answer to one question; docs/decide.md has the format."""
+    return Judge().answer(line)
+
+
+class _Answering:
+    """What both kinds of lines share. Subclasses say what a line's members mean."""
+
+    def __init__(
+        self, *, defaults: bool = False, check: bool = True, registry: Registry | None = None
+    ) -> None:
+        """`defaults`: decide on objects as the API server would have completed them. `check`:
+        refuse what it would refuse. The registry has the plugins that configurations may name.
+        """
+        self._defaults = defaults
+        self._check = check
+        self._registry = registry if registry is not None else default_registry()
+        self._count = 0
+
+    def answer(self, line: Mapping[str, Any]) -> Json:
+        """The answer to a line that has been parsed."""
+        try:
+            text = msgspec.json.encode(line)
+        except (TypeError, ValueError, RecursionError) as problem:
+            self._count += 1
+            return {"id": line.get("id", self._count), "error": f"is not JSON: {problem}"}
+        said = self.answer_text(text)
+        return {**said, "id": line.get("id", said["id"])}
+
+    def answer_text(self, text: bytes) -> Json:
+        """The answer to a line of JSON; a line without an id gets its number. The id is still the
+        line's own text, for `msgspec.json.encode`.
+        """
+        self._count += 1
+        said: Json = {"id": self._count}
+        try:
+            parts = take_apart(text, self._count)
+            said["id"] = parts.pop("id", self._count)
+            return said | self._respond(parts)
+        except StowplanError as problem:
+            return said | {"error": "; ".join(str(problem).splitlines())}
+        except Exception as problem:
+            log.exception("A question broke the judge", extra=kv(line=self._count))
+            return said | {"error": f"internal error: {describe_problem(problem)}"}
+
+    def _respond(self, parts: Parts) -> Json:
+        raise NotImplementedError
+
+    def _config(self, parts: Parts) -> KubeSchedulerConfiguration | None:
+        text = parts.get("config")
+        if text is None or is_absent(text):
+            return None
+        return read_config(bytes(text))
+
+    def _make_profiles(
+        self, world: World, config: KubeSchedulerConfiguration
+    ) -> dict[str, Profile]:
+        try:
+            return world.profiles(config, self._registry)
+        except ConfigError as problem:
+            raise config_refused(problem) from None
+
+    def _pod(self, parts: Parts) -> Thing | None:
+        text = parts.get("pod")
+        if text is None or is_absent(text):
+            return None
+        return read_pod(text, "pod", defaults=self._defaults, check=self._check)
+
+    def _objects(self, parts: Parts, name: str, serial: int = 0) -> dict[Key, Thing]:
+        """The objects of a member by key, each key once; `serial` begins made-up names."""
+        found: dict[Key, Thing] = {}
+        places: dict[Key, str] = {}
+        texts = list_of(parts, name)
+        for place, thing in read_objects(texts, name, defaults=self._defaults, check=self._check):
+            if not thing.name:
+                serial += 1
+                thing = thing.named(f"{thing.prefix}{serial}")
+            first = places.setdefault(thing.key, place)
+            if first is not place:
+                raise Refused(
+                    f"{place}: {thing}: metadata.name: Duplicate value:"
+                    f' "{thing.name}": {first} has the same name'
+                )
+            found[thing.key] = thing
+        return found
+
+
+class Judge(_Answering):
+    """Answers questions that bring their cluster with them."""
+
+    _MEMBERS = ("id", "config", "objects", "pod")
+
+    def _respond(self, parts: Parts) -> Json:
+        check_members(parts, self._MEMBERS)
+        config = self._config(parts) or read_config(b"{}")
+        pod = self._pod(parts)
+        if pod is None:
+            raise Refused("pod: Required value: the pod that is to be placed")
+        world = World()
+        for thing in self._objects(parts, "objects").values():
+            world.put(thing)
+        profile = choose_profile(self._make_profiles(world, config), pod.struct)
+        return verdicts(world.judge(pod, profile))
+
+
+class Stream(_Answering):
+    """One cluster that changes from line to line. A line that fails changes nothing."""
+
+    _MEMBERS = ("id", "config", "apply", "delete", "pod")
+
+    def __init__(
+        self, *, defaults: bool = False, check: bool = True, registry: Registry | None = None
+    ) -> None:
+        super().__init__(defaults=defaults, check=check, registry=registry)
+        self._config_now = read_config(b"{}")
+        self._begin(World())
+
+    def _begin(self, world: World) -> None:
+        self._world = world
+        self._profiles = self._make_profiles(world, self._config_now)
+
+    def _respond(self, parts: Parts) -> Json:
+        check_members(parts, self._MEMBERS)
+        config = self._config(parts)
+        pod = self._pod(parts)
+        applied = self._objects(parts, "apply", self._count * 1_000_000)
+        deleted = self._deletions(parts, applied)
+        profiles = self._profiles
+        if config is not None and config is not self._config_now:
+            profiles = self._make_profiles(self._world, config)
+        profile = choose_profile(profiles, pod.struct) if pod is not None else None
+        before = {key: self._world.things.get(key) for key in (*applied, *deleted)}
+        try:
+            said = self._change_and_judge(applied, deleted, pod, profile)
+        except BaseException:
+            if before:
+                self._go_back_to(before)
+            raise
+        if config is not None:
+            self._config_now, self._profiles = config, profiles
+        return said
+
+    def _change_and_judge(
+        self,
+        applied: dict[Key, Thing],
+        deleted: list[Key],
+        pod: Thing | None,
+        profile: Profile | None,
+    ) -> Json:
+        for key in deleted:
+            self._world.remove(key)
+        for thing in applied.values():
+            self._world.put(thing)
+        if pod is None or profile is None:
+            return {}
+        return verdicts(self._world.judge(pod, profile))
+
+    def _go_back_to(self, before: dict[Key, Thing | None]) -> None:
+        """Build the cluster anew: slower than undoing what was done, and never half done."""
+        world = World()
+        for thing in (self._world.things | before).values():
+            if thing is not None:
+                world.put(thing)
+        self._begin(world)
+
+    def _deletions(self, parts: Parts, applied: dict[Key, Thing]) -> list[Key]:
+        keys: list[Key] = []
+        for index, text in enumerate(list_of(parts, "delete")):
+            key, shown = self._deletion(f"delete[{index}]", bytes(text))
+            if key in applied:
+                raise Refused(f"delete[{index}]: {shown} is applied in the same line")
+            if key in keys:
+                raise Refused(f"delete[{index}]: {shown} is there twice")
+            if key not in self._world.things:
+                raise Refused(f"delete[{index}]: {shown} not found")
+            keys.append(key)
+        return keys
+
+    def _deletion(self, place: str, text: bytes) -> tuple[Key, str]:
+        raw = decode(text)
+        if not isinstance(raw, dict):
+            raise Refused(f"{place}: expected an object, got {json_type(text)}")
+        try:
+            return find_key(raw)
+        except Refused as problem:
+            raise problem.at(place) from None

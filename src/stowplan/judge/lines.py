@@ -1,0 +1,94 @@
+"""A line of JSON taken apart into its members, each still as text.
+
+Objects repeat from line to line, so they stay text until `objects` has looked whether it knows
+them already. What must stay true: whatever the text is, either parts or `Refused` come out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stowplan.config.fields import did_you_mean
+from stowplan.judge.refusal import Refused
+
+Parts: TypeAlias = dict[str, msgspec.Raw]
+
+_UNREADABLE = (ValueError, RecursionError)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def take_apart(text: bytes, number: int) -> Parts:
+    """The members of line `number`."""
+    try:
+        return _members.decode(text)
+    except msgspec.ValidationError:
+        raise Refused(f"line {number}: expected an object, got {json_type(text)}") from None
+    except _UNREADABLE as problem:
+        raise Refused(f"line {number}, {_where(text, problem)}") from None
+
+
+def check_members(parts: Parts, known: Sequence[str]) -> None:
+    for name in parts:
+        if name not in known:
+            hint = did_you_mean(name, known) or f" (known here: {', '.join(known)})"
+            raise Refused(f"{name}: unknown key{hint}")
+
+
+def list_of(parts: Parts, name: str) -> list[msgspec.Raw]:
+    """A member that is a list; absent and null are none."""
+    text = parts.get(name)
+    if is_absent(text):
+        return []
+    assert text is not None
+    try:
+        return _items.decode(text)
+    except msgspec.ValidationError:
+        raise Refused(f"{name}: expected a list, got {json_type(bytes(text))}") from None
+
+
+def is_absent(text: msgspec.Raw | None) -> bool:
+    return text is None or bytes(text) == b"null"
+
+
+def decode(text: bytes) -> Any:
+    """Any JSON that was part of a line."""
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:
+        raise Refused("is nested too deeply") from None
+    except ValueError as problem:
+        raise Refused(f"is not JSON: {problem}") from None
+
+
+def json_type(text: bytes) -> str:
+    """What a JSON text is, in words."""
+    match text.lstrip()[:1]:
+        case b"{":
+            return "an object"
+        case b"[":
+            return "a list"
+        case b'"':
+            return "a string"
+        case b"t" | b"f":
+            return "a boolean"
+        case b"n":
+            return "null"
+    return "a number"
+
+
+def _where(text: bytes, problem: Exception) -> str:
+    """Python's own parser knows the column; it is asked only about lines that are wrong."""
+    try:
+        json.loads(text.decode())
+    except json.JSONDecodeError as error:
+        return f"column {error.colno}: {error.msg}"
+    except UnicodeDecodeError as error:
+        return f"column {len(text[: error.start].decode()) + 1}: is not UTF-8 text"
+    except RecursionError:
+        return "column 1: is nested too deeply"
+    return f"column 1: {problem}"

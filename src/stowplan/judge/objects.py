@@ -1,0 +1,267 @@
+"""One object of a line: checked as the API server would check it, and read into its struct.
+
+Checking is done on a copy with the server's defaults filled in, so that what the server adds by
+itself may be left out; the struct is of the object as it was given, or of that copy if the caller
+wants defaults. Both take a while and objects repeat from line to line, so results are kept by the
+object's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stowplan.api.objects import Pod
+from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
+from stowplan.apiserver.kinds import KINDS, Kind
+from stowplan.config.fields import did_you_mean
+from stowplan.judge.checking import as_stored, checked, conformed
+from stowplan.judge.lines import decode, json_type
+from stowplan.judge.refusal import Refused
+from stowplan.judge.vocabulary import check_kind
+
+#: Group and kind, namespace, name.
+Key: TypeAlias = tuple[str, str, str]
+Json: TypeAlias = dict[str, Any]
+
+_RESOURCES: tuple[Resource[Any], ...] = (NODES, PODS, *CATALOGED)
+_READ = {(resource.api_version, resource.kind): resource for resource in _RESOURCES}
+_SERVED: dict[tuple[str, str], Kind] = {
+    (kind.api_version, kind.kind): kind for kind in KINDS if kind.stored
+}
+_API_VERSIONS = {kind: api_version for api_version, kind in _SERVED | _READ}
+_DECODERS = {resource.plural: msgspec.json.Decoder(resource.type) for resource in _RESOURCES}
+#: How many objects are remembered.
+_MEMORY = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """An object that was read. `struct` is None for kinds that no plugin reads."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    resource: Resource[Any] | None = None
+    struct: Any = None
+    #: False: the UID is one of ours, because none was given.
+    has_uid: bool = True
+    #: Names as `generateName` begins them; only where there is no name.
+    prefix: str = ""
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.api_version, self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return describe(self.kind, self.namespace, self.name or self.prefix)
+
+    def named(self, name: str) -> Thing:
+        """With a name that was made up for it."""
+        struct = self.struct
+        if struct is not None:
+            metadata = msgspec.structs.replace(struct.metadata, name=name)
+            struct = msgspec.structs.replace(struct, metadata=metadata)
+            if self.resource is PODS and not self.has_uid:
+                struct = with_uid(struct, struct.key)
+        return replace(self, name=name, struct=struct)
+
+
+def key_of(api_version: str, kind: str, namespace: str, name: str) -> Key:
+    """Versions of one group are the same object."""
+    group, _, _ = api_version.rpartition("/")
+    return (f"{group}/{kind}" if group else kind, namespace, name)
+
+
+def find_key(raw: Json) -> tuple[Key, str]:
+    """The key that {"kind", "namespace", "name"} means, and how to name it; kinds that no plugin
+    reads need their apiVersion too.
+    """
+    unknown = raw.keys() - {"apiVersion", "kind", "namespace", "name"}
+    if unknown:
+        raise Refused(
+            f"{min(unknown)}: unknown key (known here: kind, namespace, name, apiVersion)"
+        )
+    kind, name = _type_member(raw, "kind", ""), _type_member(raw, "name", "")
+    namespace = _type_member(raw, "namespace", "default")
+    api_version = raw.get("apiVersion") or _API_VERSIONS.get(kind)
+    if not isinstance(api_version, str):
+        hint = did_you_mean(kind, _API_VERSIONS)
+        raise Refused(f'kind: Invalid value: "{kind}": no plugin reads it{hint}')
+    served = _SERVED.get((api_version, kind))
+    if served is not None and not served.namespaced:
+        namespace = ""
+    return key_of(api_version, kind, namespace, name), describe(kind, namespace, name)
+
+
+def describe(kind: str, namespace: str, name: str) -> str:
+    """`Pod default/web`: how messages name an object."""
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def with_uid(pod: Pod, uid: str) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
+
+
+def read_objects(
+    texts: list[msgspec.Raw], place: str, *, defaults: bool, check: bool
+) -> Iterator[tuple[str, Thing]]:
+    """Every object and where it stands; a List is taken apart."""
+    for index, text in enumerate(texts):
+        at = f"{place}[{index}]"
+        try:
+            yield at, _read_at(at, bytes(text), "", "", defaults, check)
+        except _IsList as found:
+            for number, item in enumerate(found.items):
+                inner = f"{at}.items[{number}]"
+                item_text = msgspec.json.encode(item)
+                try:
+                    yield (
+                        inner,
+                        _read_at(inner, item_text, found.api_version, found.kind, defaults, check),
+                    )
+                except _IsList:
+                    raise Refused(f"{inner}: is a list within a list") from None
+
+
+def read_pod(text: msgspec.Raw, place: str, *, defaults: bool, check: bool) -> Thing:
+    """The pod that a question is about; it need not say that it is one."""
+    try:
+        thing = _read_at(place, bytes(text), PODS.api_version, PODS.kind, defaults, check)
+    except _IsList:
+        raise Refused(f"{place}: kind: expected a Pod, got a list") from None
+    if thing.resource is not PODS:
+        raise Refused(f"{place}: kind: expected a Pod, got a {thing.kind}")
+    return thing if thing.name else thing.named(f"{thing.prefix}0")
+
+
+class _IsList(Exception):
+    """A list in place of an object. Raised, because what is raised is not remembered.
+
+    The list that kubectl prints names the kind in each item, one of a single kind need not.
+    """
+
+    def __init__(self, obj: Json, api_version: str, kind: str) -> None:
+        super().__init__()
+        self.items: list[Any] = obj["items"]
+        self.kind = kind.removesuffix("List")
+        self.api_version = api_version if self.kind else ""
+
+
+def _read_at(
+    place: str, text: bytes, api_version: str, kind: str, defaults: bool, check: bool
+) -> Thing:
+    try:
+        return _read(text, api_version, kind, defaults, check)
+    except Refused as problem:
+        raise problem.at(place) from None
+
+
+@lru_cache(maxsize=_MEMORY)
+def _read(text: bytes, api_version: str, kind: str, defaults: bool, check: bool) -> Thing:
+    """An object by its text; `api_version` and `kind` are what it is if it does not say."""
+    obj = decode(text)
+    if not isinstance(obj, dict):
+        raise Refused(f"expected an object, got {json_type(text)}")
+    api_version = _type_member(obj, "apiVersion", api_version)
+    kind = _type_member(obj, "kind", kind)
+    resource, served = _READ.get((api_version, kind)), _SERVED.get((api_version, kind))
+    if resource is None and served is None:
+        if kind.endswith("List") and isinstance(obj.get("items"), list):
+            raise _IsList(obj, api_version, kind)
+        check_kind(api_version, kind)
+        return _unread(obj, api_version, kind, namespaced=False)
+    assert served is not None, "the embedded server has every kind that plugins read"
+    return _Reading(text, obj, served, resource, defaults, check).thing()
+
+
+def _type_member(obj: Json, name: str, assumed: str) -> str:
+    value = obj.get(name)
+    if value is None or value == "":
+        if assumed:
+            return assumed
+        raise Refused(f"{name}: Required value")
+    if not isinstance(value, str):
+        raise Refused(f"{name}: expected a string, got {json_type(msgspec.json.encode(value))}")
+    return value
+
+
+def _unread(obj: Json, api_version: str, kind: str, *, namespaced: bool) -> Thing:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        metadata = {}
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not isinstance(namespace, str) or not namespace:
+        namespace = "default" if namespaced else ""
+    return Thing(api_version, kind, namespace, name if isinstance(name, str) else "")
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One object on its way to a struct."""
+
+    text: bytes
+    obj: Json
+    served: Kind
+    resource: Resource[Any] | None
+    defaults: bool
+    check: bool
+
+    def thing(self) -> Thing:
+        try:
+            stored = self._stored()
+            struct = self._struct(stored)
+        except Refused as problem:
+            raise problem.at(self._name()) from None
+        if struct is None:
+            return self._bare()
+        metadata = struct.metadata
+        namespace = (metadata.namespace or "default") if self.served.namespaced else ""
+        has_uid = True
+        if metadata.namespace != namespace:
+            metadata = msgspec.structs.replace(metadata, namespace=namespace)
+        if self.resource is PODS and not metadata.uid:
+            has_uid = False
+            metadata = msgspec.structs.replace(metadata, uid=f"{namespace}/{metadata.name}")
+        if metadata is not struct.metadata:
+            struct = msgspec.structs.replace(struct, metadata=metadata)
+        return Thing(
+            self.served.api_version,
+            self.served.kind,
+            namespace,
+            metadata.name,
+            self.resource,
+            struct,
+            has_uid,
+            "" if metadata.name else metadata.generate_name,
+        )
+
+    def _stored(self) -> Json | None:
+        """What the server would have made of it; None where nobody asks."""
+        if self.check:
+            return checked(self.served, self.obj)
+        return as_stored(self.served, self.obj) if self.defaults else None
+
+    def _struct(self, stored: Json | None) -> Any:
+        if self.resource is None:
+            return None
+        if self.defaults:
+            return msgspec.convert(stored, self.resource.type)
+        try:
+            return _DECODERS[self.resource.plural].decode(self.text)
+        except msgspec.ValidationError:
+            # Nulls where Go takes them for nothing, or really wrong: the server's reading decides.
+            return msgspec.convert(conformed(self.served, self.obj), self.resource.type)
+
+    def _name(self) -> str:
+        thing = self._bare()
+        return str(thing) if thing.name else thing.kind
+
+    def _bare(self) -> Thing:
+        kind = self.served
+        return _unread(self.obj, kind.api_version, kind.kind, namespaced=kind.namespaced)

@@ -1,0 +1,70 @@
+"""A decision as the answer that `stowplan decide` prints: docs/decide.md has the format."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stowplan.framework.status import Code, Status
+from stowplan.judge.refusal import Refused
+from stowplan.scheduler.decision import Decision, Diagnosis, ScoreSheet
+
+Json: TypeAlias = dict[str, Any]
+
+EXCLUDED = "ExcludedByPreFilter"
+_SUCCESS: Json = {"code": Code.SUCCESS.label}
+
+
+def verdicts(decision: Decision) -> Json:
+    """All of an answer but the id. Must be called before the table changes."""
+    if decision.diagnosis is None:
+        raise Refused(decision.message)
+    table = decision.cycle.table
+    if decision.diagnosis.candidates is None:
+        if not len(table):
+            return {"nodes": {}}
+        return {"prefilter": _rejection(decision.diagnosis.absent), "nodes": {}}
+    said: Json = {"nodes": _nodes(decision.diagnosis)}
+    if decision.scores is not None:
+        said |= _scores(decision.scores)
+    return said
+
+
+def _nodes(diagnosis: Diagnosis) -> Json:
+    table = diagnosis.cycle.table
+    assert diagnosis.candidates is not None
+    names = table.names
+    nodes: Json = {names[row]: _SUCCESS for row in table.order.tolist()}
+    for row in np.flatnonzero(table.valid & ~diagnosis.candidates).tolist():
+        nodes[names[row]] = {"code": EXCLUDED}
+    for status, rows in diagnosis.groups():
+        said = _verdict(status)
+        for row in rows.tolist():
+            nodes[names[row]] = said
+    return nodes
+
+
+def _verdict(status: Status) -> Json:
+    said: Json = {"code": status.code.label}
+    if status.plugin:
+        said["plugin"] = status.plugin
+    if status.reasons:
+        said["reasons"] = list(status.reasons)
+    return said
+
+
+def _rejection(status: Status) -> Json:
+    return {"code": status.code.label, "plugin": status.plugin, "reasons": list(status.reasons)}
+
+
+def _scores(sheet: ScoreSheet) -> Json:
+    names = [sheet.table.names[row] for row in sheet.rows.tolist()]
+    scores: dict[str, dict[str, int]] = {name: {} for name in names}
+    for plugin, weighted in sheet.by_plugin:
+        for name, score in zip(names, weighted.tolist(), strict=True):
+            scores[name][plugin] = score
+    totals = dict(zip(names, sheet.totals.tolist(), strict=True))
+    highest = max(totals.values())
+    best = sorted(name for name, total in totals.items() if total == highest)
+    return {"scores": scores, "totals": totals, "best": best}

@@ -1,0 +1,103 @@
+"""The cluster that objects build, ready to be asked about a pod.
+
+A pod with a node stands there, one that is finished takes no room, a pending one counts only if it
+is nominated to a node. Pods are known by namespace and name here, as in the API; the cache below
+knows them by UID. Nodes that are unknown but hold pods are kept as the live scheduler keeps them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from stowplan.api.objects import Pod
+from stowplan.api.resources import NODES, PODS
+from stowplan.clock import SystemClock
+from stowplan.cluster.cache import ClusterCache
+from stowplan.cluster.pod_info import compile_pod
+from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.framework.profile import Profile
+from stowplan.framework.registry import Registry
+from stowplan.judge.objects import Key, Thing, with_uid
+from stowplan.judge.refusal import Refused
+from stowplan.queue.nominator import Nominator
+from stowplan.scheduler.assembly import build_profiles
+from stowplan.scheduler.cycle import judge
+from stowplan.scheduler.decision import Decision
+
+
+class World:
+    """Nodes, pods and whatever else plugins look up."""
+
+    def __init__(self) -> None:
+        self.cache = ClusterCache()
+        self._nominated = Nominator()
+        self.things: dict[Key, Thing] = {}
+        self._by_uid: dict[str, Key] = {}
+
+    def profiles(
+        self, config: KubeSchedulerConfiguration, registry: Registry
+    ) -> dict[str, Profile]:
+        """A configuration's profiles, with plugins that look at this cluster."""
+        profiles, _ = build_profiles(
+            config, self.cache, registry=registry, clock=SystemClock(), rng=Random(0)
+        )
+        return profiles
+
+    def put(self, thing: Thing) -> None:
+        """Add an object, or replace the one of its name."""
+        old = self.things.get(thing.key)
+        if thing.resource is PODS:
+            self._put_pod(old.struct if old is not None else None, thing)
+        elif thing.resource is NODES:
+            self.cache.set_node(thing.struct)
+        elif thing.resource is not None:
+            self.cache.catalog[thing.resource].set(thing.struct)
+        self.things[thing.key] = thing
+
+    def remove(self, key: Key) -> None:
+        thing = self.things.pop(key)
+        if thing.resource is PODS:
+            self._take_away(thing.struct)
+        elif thing.resource is NODES:
+            self.cache.remove_node(thing.name)
+        elif thing.resource is not None:
+            self.cache.catalog[thing.resource].remove(thing.name, thing.namespace)
+
+    def judge(self, thing: Thing, profile: Profile) -> Decision:
+        """What every node has to say to a pending pod."""
+        pod: Pod = thing.struct
+        known = self.things.get(thing.key)
+        if known is not None:
+            if _stands(known.struct):
+                raise Refused(
+                    f"{thing} is to be placed, but an object of that name stands on node"
+                    f" {known.struct.spec.node_name} already"
+                )
+            if not thing.has_uid:
+                # The same pod: it must not stand in its own way where it is nominated.
+                pod = with_uid(pod, known.struct.uid)
+        nominated = self._nominated if len(self._nominated) else None
+        return judge(self.cache.table, compile_pod(pod), profile, nominated=nominated)
+
+    def _put_pod(self, old: Pod | None, thing: Thing) -> None:
+        pod: Pod = thing.struct
+        owner = self._by_uid.get(pod.uid, thing.key)
+        if owner != thing.key:
+            raise Refused(f"{thing}: metadata.uid: Duplicate value: also of {self.things[owner]}")
+        if old is not None and (old.uid != pod.uid or not _stands(pod)):
+            self._take_away(old)
+        self._by_uid[pod.uid] = thing.key
+        self._nominated.delete(pod)
+        if _stands(pod):
+            self.cache.add_pod(pod)
+        elif not pod.is_finished and not pod.spec.node_name:
+            self._nominated.add(pod)
+
+    def _take_away(self, pod: Pod) -> None:
+        del self._by_uid[pod.uid]
+        self._nominated.delete(pod)
+        self.cache.remove_pod(pod.uid)
+
+
+def _stands(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and not pod.is_finished
