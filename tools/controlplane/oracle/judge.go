@@ -191,10 +191,8 @@ func byName(scores fwk.NodeScoreList) map[string]int64 {
 
 // decide lets the scheduler choose, and has its framework add up the feasible nodes' scores.
 func (c *cluster) decide(ctx context.Context, pod *v1.Pod) (outcome, error) {
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		return outcome{}, err
-	}
+	// As the queue does: that a term cannot be parsed is for the plugins to say.
+	info, _ := framework.NewPodInfo(pod)
 	state := framework.NewCycleState()
 	result, err := c.scheduler.SchedulePod(ctx, c.framework, state, &framework.QueuedPodInfo{PodInfo: info})
 	decided := outcome{
