@@ -8,12 +8,12 @@ be read in the same way, into the plugin's own struct.
 from __future__ import annotations
 
 import types
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from stowplan.config.durations import Duration, parse_duration
-from stowplan.config.fields import FieldError, did_you_mean, invalid, required
+from stowplan.config.fields import FieldError, did_you_mean, invalid, not_supported, required
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -60,6 +60,9 @@ def _check(wanted: Any, value: object, path: str, errors: list[FieldError]) -> N
             return
         for index, item in enumerate(value):
             _check(get_args(wanted)[0], item, f"{path}[{index}]", errors)
+    elif get_origin(wanted) is Literal and isinstance(value, str):
+        if value not in get_args(wanted):
+            errors.append(not_supported(path, value, get_args(wanted)))
     else:
         try:
             msgspec.convert(value, wanted, dec_hook=decode_hook)

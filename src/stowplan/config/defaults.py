@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from stowplan.config.types import (
     ClientConnection,
-    Extender,
     KubeSchedulerConfiguration,
     LeaderElection,
     PluginRef,
@@ -84,14 +83,7 @@ def replace_zeros(config: KubeSchedulerConfiguration) -> KubeSchedulerConfigurat
             qps=connection.qps or unset_connection.qps,
             burst=connection.burst or unset_connection.burst,
         ),
-        extenders=tuple(
-            extender if extender.http_timeout else replace(extender, http_timeout=_EXTENDER_TIMEOUT)
-            for extender in config.extenders
-        ),
     )
-
-
-_EXTENDER_TIMEOUT: Final = Extender(url_prefix="").http_timeout
 
 
 def default_config() -> KubeSchedulerConfiguration:

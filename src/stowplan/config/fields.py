@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -42,6 +42,14 @@ def forbidden(path: str, detail: str) -> FieldError:
     return FieldError(path, f"Forbidden: {detail}")
 
 
+def not_supported(path: str, value: str, allowed: Sequence[str]) -> FieldError:
+    """A value outside a fixed list, which is told in upstream's words and then guessed at."""
+    supported = ", ".join(json.dumps(one) for one in allowed)
+    hint = did_you_mean(value, allowed)
+    text = f"Unsupported value: {_show(value)}: supported values: {supported}{hint}"
+    return FieldError(path, text)
+
+
 def did_you_mean(name: str, allowed: Collection[str]) -> str:
     """`; did you mean "x"?`, or nothing where no allowed name comes close."""
     lowered = {candidate.lower(): candidate for candidate in allowed}
@@ -62,4 +70,4 @@ def _show(value: object) -> str:
         value = str(value)
     elif isinstance(value, float) and value.is_integer():
         value = int(value)
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,14 +1,16 @@
 """Reading a configuration file: YAML or JSON text to a complete, validated configuration.
 
 Every mistake of a file is told at once, each with the file and the path of the field. The order
-is parse, decode, default, validate; a later step runs only when the one before found nothing.
+is parse, decode (plugin arguments too), default, validate; a later step runs only when the one
+before found nothing. A caller who knows the plugins has its own checks run with the validation.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import yaml
@@ -16,14 +18,18 @@ import yaml
 from stowplan.config.decode import decode, encode_hook, without_nulls
 from stowplan.config.defaults import default_config, fill_absent, replace_zeros
 from stowplan.config.fields import FieldError, duplicate, invalid, raise_errors, required
+from stowplan.config.plugin_args import read_args
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.config.validation import validate
 from stowplan.errors import ConfigError
 
 __all__ = ["default_config", "load_config", "parse_config", "parse_object", "to_object"]
 
+#: Finds more mistakes in a configuration that could be decoded.
+Check: TypeAlias = Callable[[KubeSchedulerConfiguration], Iterable[FieldError]]
 
-def load_config(path: str | Path) -> KubeSchedulerConfiguration:
+
+def load_config(path: str | Path, *, check: Check | None = None) -> KubeSchedulerConfiguration:
     """The configuration in a file; ConfigError names the file and every wrong field."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -31,33 +37,60 @@ def load_config(path: str | Path) -> KubeSchedulerConfiguration:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 text: {error.reason}", where=str(path)) from None
-    return parse_config(text, where=str(path))
+    return parse_config(text, where=str(path), check=check)
 
 
-def parse_config(text: str, *, where: str = "") -> KubeSchedulerConfiguration:
+def parse_config(
+    text: str, *, where: str = "", check: Check | None = None
+) -> KubeSchedulerConfiguration:
     """The configuration in YAML or JSON text; `where` is named in errors."""
     repeated: list[FieldError] = []
     raw = _parse(text, where, repeated)
-    return _build(raw, where, repeated)
+    return _build(raw, where, repeated, check)
 
 
-def parse_object(raw: object, *, where: str = "") -> KubeSchedulerConfiguration:
+def parse_object(
+    raw: object, *, where: str = "", check: Check | None = None
+) -> KubeSchedulerConfiguration:
     """The configuration in an already parsed tree."""
-    return _build(raw, where, [])
+    return _build(raw, where, [], check)
 
 
-def _build(raw: object, where: str, errors: list[FieldError]) -> KubeSchedulerConfiguration:
+def _build(
+    raw: object, where: str, errors: list[FieldError], check: Check | None
+) -> KubeSchedulerConfiguration:
     if not isinstance(raw, dict):
         raise ConfigError(f"expected a {KIND}, found no mapping", where=where)
     tree: dict[str, Any] = without_nulls(raw)
     config: KubeSchedulerConfiguration | None = None
     if _is_ours(tree, errors):
         config = decode(fill_absent(tree), KubeSchedulerConfiguration, errors)
+        _decode_arguments(tree, errors)
     raise_errors(errors, where=where)
     assert config is not None  # decode gives a reason for None
     config = replace_zeros(config)
-    raise_errors(validate(config), where=where)
+    errors = validate(config)
+    if check is not None:
+        # Both may find the same.
+        told = {str(error) for error in errors}
+        errors += [error for error in check(config) if str(error) not in told]
+    raise_errors(errors, where=where)
     return config
+
+
+def _decode_arguments(tree: dict[str, Any], errors: list[FieldError]) -> None:
+    """What cannot be read in plugin arguments; wrong types around them are told by `decode`."""
+    for place, profile in _mappings(tree.get("profiles"), "profiles"):
+        for at, entry in _mappings(profile.get("pluginConfig"), f"{place}.pluginConfig"):
+            name, args = entry.get("name"), entry.get("args", {})
+            if isinstance(name, str) and isinstance(args, dict):
+                read_args(name, args, errors, path=f"{at}.args")
+
+
+def _mappings(value: object, path: str) -> list[tuple[str, dict[str, Any]]]:
+    """The mappings in what should be a list of them, each with its path."""
+    items = value if isinstance(value, list) else []
+    return [(f"{path}[{i}]", item) for i, item in enumerate(items) if isinstance(item, dict)]
 
 
 def to_object(config: KubeSchedulerConfiguration) -> dict[str, Any]:
@@ -104,6 +137,7 @@ def _unique(pairs: list[tuple[str, Any]], errors: list[FieldError]) -> dict[str,
 def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:
     try:
         loader = yaml.SafeLoader(text)
+        # DIVERGES: upstream reads the first document and drops the others without a word.
         node = loader.get_single_node()
         if node is None:
             return None

@@ -56,6 +56,19 @@ def resolve_profiles(
 ) -> dict[str, PointPlugins]:
     """`resolve_points` of all profiles by scheduler name, which must agree on the queue's order."""
     errors: list[FieldError] = []
+    resolved = find_points(profiles, errors, implements=implements, known=known)
+    raise_errors(errors, where=where)
+    return resolved
+
+
+def find_points(
+    profiles: Sequence[Profile],
+    errors: list[FieldError],
+    *,
+    implements: Implements,
+    known: Collection[str],
+) -> dict[str, PointPlugins]:
+    """As `resolve_profiles`, with mistakes appended to `errors` and left out of the answer."""
     resolved: dict[str, PointPlugins] = {}
     for index, profile in enumerate(profiles):
         path = f"profiles[{index}].plugins"
@@ -67,7 +80,6 @@ def resolve_profiles(
         if sorting and first and sorting != first:
             detail = f'must be the same for all profiles, profiles[0] has "{first[0]}"'
             errors.append(invalid(f"{path}.queueSort", sorting[0], detail))
-    raise_errors(errors, where=where)
     return resolved
 
 
@@ -143,6 +155,9 @@ def _resolve(
             if point in implements(entry.ref.name) and not {ALL, entry.ref.name} & disabled
         ]
         resolved[point] = _in_order(specific, expanding, twice, errors, scoring=point == "score")
+        if point == "score":
+            scoring = [e for e in multi_point if "score" in implements(e.ref.name)]
+            _check_weights([*specific.values(), *scoring], errors)
     _check_required(resolved, path, errors)
     return resolved
 
@@ -180,6 +195,26 @@ def _in_order(
     ordered += [entry for name, entry in specific.items() if name not in again]
     # The point's own weight rules even where it says none: that is 1, not MultiPoint's weight.
     return [PluginRef(e.ref.name, (e.ref.weight or 1) if scoring else 0) for e in ordered]
+
+
+def _check_weights(entries: Sequence[_Entry], errors: list[FieldError]) -> None:
+    """kube-scheduler's test that totals cannot overflow also fails when a total below zero is to
+    be added to: a negative weight is refused unless it comes last.
+    """
+    total = 0
+    culprit: _Entry | None = None
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.ref.name in seen:
+            continue
+        seen.add(entry.ref.name)
+        if total < 0 and culprit is not None:
+            detail = "total score of Score plugins could overflow"
+            errors.append(invalid(f"{culprit.path}.weight", culprit.ref.weight, detail))
+            return
+        total += entry.ref.weight or 1
+        if entry.ref.weight < 0:
+            culprit = entry
 
 
 def _check_required(resolved: PointPlugins, path: str, errors: list[FieldError]) -> None:

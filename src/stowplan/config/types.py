@@ -1,8 +1,9 @@
 """KubeSchedulerConfiguration `kubescheduler.config.k8s.io/v1`, as typed structs.
 
 A struct's field defaults are the defaults of the API; those that depend on another field or that
-Go replaces for a zero value are in `defaults.py`. Plugin arguments stay plain dicts here: each
-plugin types its own. The structs hold what the user wrote; `merge.py` mixes it with the default
+Go replaces for a zero value are in `defaults.py`. Plugin arguments stay plain dicts here, as the
+user wrote them: `plugin_args.py` reads those of kube-scheduler's plugins, any other plugin types
+its own. The structs hold what the user wrote; `merge.py` mixes it with the default
 plugins.
 """
 
@@ -16,6 +17,10 @@ from stowplan.config.durations import Duration
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
+#: How one of several best nodes is chosen.
+TIE_BREAKS: Final = ("heap", "random")
+#: What arguments may carry besides their fields.
+TYPE_HEADER: Final = ("apiVersion", "kind")
 
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -82,7 +87,7 @@ _FIELD_OF_KEY: Final = {field.encode_name: field.name for field in msgspec.struc
 
 
 class PluginConfig(Section, frozen=True):
-    name: str
+    name: str = ""
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -91,13 +96,16 @@ class Profile(Section, frozen=True, omit_defaults=True):
     percentage_of_nodes_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
+    # DIVERGES: the next two fields are ours alone, and kube-scheduler refuses a file that has them.
+    # Its ties always go to the first in the order of its heap, which "heap", our default, repeats.
+    tie_break: str = "heap"
+    tie_break_seed: Int64 | None = None
 
     def plugin_args(self, name: str) -> dict[str, Any]:
         """What the user wrote for a plugin, without the type header that args may carry."""
         for entry in self.plugin_config:
             if entry.name == name:
-                header = ("apiVersion", "kind")
-                return {key: value for key, value in entry.args.items() if key not in header}
+                return {key: value for key, value in entry.args.items() if key not in TYPE_HEADER}
         return {}
 
 
@@ -126,7 +134,7 @@ class ClientConnection(Section, frozen=True):
 
 
 class ExtenderManagedResource(Section, frozen=True):
-    name: str
+    name: str = ""
     ignored_by_scheduler: bool = False
 
 
@@ -142,7 +150,7 @@ class ExtenderTLSConfig(Section, frozen=True, omit_defaults=True):
 
 
 class Extender(Section, frozen=True, omit_defaults=True):
-    url_prefix: str
+    url_prefix: str = ""
     filter_verb: str = ""
     preempt_verb: str = ""
     prioritize_verb: str = ""
@@ -150,7 +158,8 @@ class Extender(Section, frozen=True, omit_defaults=True):
     bind_verb: str = ""
     enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
     tls_config: ExtenderTLSConfig | None = None
-    http_timeout: Duration = Duration(5)
+    # 0 means 5 seconds to whoever calls the extender.
+    http_timeout: Duration = Duration(0)
     node_cache_capable: bool = False
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: bool = False

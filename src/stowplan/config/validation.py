@@ -1,22 +1,30 @@
 """The rules a decoded configuration must keep, in kube-scheduler's order and words.
 
 What needs the plugin registry (unknown plugins, points a plugin does not implement) is checked in
-`merge.py`; a plugin's arguments are checked by the plugin.
+`merge.py`; arguments of plugins that are not kube-scheduler's are checked by the plugin.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from stowplan.config.defaults import DEFAULT_MULTI_POINT
-from stowplan.config.fields import FieldError, duplicate, forbidden, invalid, required
+from stowplan.api.labels import label_key_errors
+from stowplan.config.fields import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from stowplan.config.plugin_args import read_args
 from stowplan.config.types import (
     API_VERSION,
     POINTS,
+    TIE_BREAKS,
     Extender,
     KubeSchedulerConfiguration,
     LeaderElection,
@@ -26,7 +34,6 @@ from stowplan.config.types import (
 # client-go refuses a renew deadline that the jittered retries could miss.
 RETRY_JITTER: Final = 1.2
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-_IN_TREE: Final = frozenset(ref.name for ref in DEFAULT_MULTI_POINT)
 
 
 def validate(config: KubeSchedulerConfiguration) -> list[FieldError]:
@@ -110,11 +117,21 @@ def _validate_profile(path: str, profile: Profile) -> Iterator[FieldError]:
     for point in (*POINTS, "multiPoint"):
         for index, ref in enumerate(profile.plugins.at(point).enabled):
             yield from _validate_not_removed(f"{path}.plugins.{point}.enabled[{index}]", ref.name)
+    # DIVERGES: kube-scheduler accepts some plugins here and never calls them, as the feature that
+    # would is off. A file that asks for something should not be told that all is well.
     for point in ("placementGenerate", "placementScore"):
         if profile.plugins.at(point).enabled:
             detail = "scheduling of pod groups by placement is not supported"
             yield forbidden(f"{path}.plugins.{point}", detail)
     yield from _validate_plugin_config(path, profile)
+    yield from _validate_tie_break(path, profile)
+
+
+def _validate_tie_break(path: str, profile: Profile) -> Iterator[FieldError]:
+    if profile.tie_break not in TIE_BREAKS:
+        yield not_supported(f"{path}.tieBreak", profile.tie_break, TIE_BREAKS)
+    elif profile.tie_break_seed is not None and profile.tie_break != "random":
+        yield forbidden(f"{path}.tieBreakSeed", 'is used only with tieBreak "random"')
 
 
 def _validate_plugin_config(path: str, profile: Profile) -> Iterator[FieldError]:
@@ -125,11 +142,11 @@ def _validate_plugin_config(path: str, profile: Profile) -> Iterator[FieldError]
             yield duplicate(entry_path, entry.name)
         seen.add(entry.name)
         yield from _validate_not_removed(entry_path, entry.name)
-        if entry.name in _IN_TREE:
-            for field, expected in (("apiVersion", API_VERSION), ("kind", f"{entry.name}Args")):
-                value = entry.args.get(field, expected)
-                if value != expected:
-                    yield invalid(f"{entry_path}.args.{field}", value, f'expected "{expected}"')
+        errors: list[FieldError] = []
+        args = read_args(entry.name, entry.args, errors, path=f"{entry_path}.args")
+        yield from errors
+        if args is not None:
+            yield from args.problems(f"{entry_path}.args")
 
 
 def _validate_not_removed(path: str, name: str) -> Iterator[FieldError]:
@@ -168,8 +185,7 @@ def _validate_extenders(extenders: tuple[Extender, ...]) -> Iterator[FieldError]
             yield invalid(f"{path}.weight", extender.weight, detail)
         for number, resource in enumerate(extender.managed_resources):
             name_path = f"{path}.managedResources[{number}].name"
-            if not _is_extended_resource(resource.name):
-                yield invalid(name_path, resource.name, "is an invalid extended resource name")
+            yield from _validate_extended_resource(name_path, resource.name)
             if resource.name in managed:
                 yield invalid(name_path, resource.name, "duplicate extender managed resource name")
             managed.add(resource.name)
@@ -177,21 +193,15 @@ def _validate_extenders(extenders: tuple[Extender, ...]) -> Iterator[FieldError]
     if binders > 1:
         shown = f"found {binders} extenders implementing bind"
         yield invalid("extenders", shown, "only one extender can implement bind")
-    if extenders:
-        # Ignoring them would place pods where an extender would have said no.
-        yield forbidden("extenders", "extenders are not called yet; remove them to start without")
 
 
-_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-
-
-def _is_extended_resource(name: str) -> bool:
+def _validate_extended_resource(path: str, name: str) -> Iterator[FieldError]:
     """A qualified name outside Kubernetes' own domain, such as example.com/gpu."""
-    domain, slash, rest = name.partition("/")
-    if not slash or "kubernetes.io/" in name or name.startswith("requests."):
-        return False
+    reasons = label_key_errors(name)
+    for reason in reasons:
+        yield invalid(path, name, reason)
+    is_native = "/" not in name or "kubernetes.io/" in name
     # As a quota the name gets the prefix "requests.", which must still fit into the domain.
-    fits = len("requests.") + len(domain) <= 253 and len(rest) <= 63
-    return fits and bool(_DOMAIN.fullmatch(domain)) and bool(_NAME.fullmatch(rest))
+    is_quota = name.startswith("requests.") or bool(label_key_errors(f"requests.{name}"))
+    if not reasons and (is_native or is_quota):
+        yield invalid(path, name, "is an invalid extended resource name")

@@ -11,6 +11,7 @@ from typing import Any
 
 from stowplan.config.decode import decode, without_nulls
 from stowplan.config.fields import FieldError, raise_errors
+from stowplan.config.plugin_args import PluginArgs
 from stowplan.config.types import POINTS, PluginRef
 from stowplan.errors import ConfigError
 from stowplan.framework.columns import ColumnCache
@@ -32,9 +33,12 @@ class Profile:
         points: Mapping[str, Sequence[tuple[Plugin, int]]],
         *,
         percentage_of_nodes_to_score: int = DEFAULT_PERCENTAGE,
+        tie_break_seed: int | None = None,
         columns: ColumnCache | None = None,
     ) -> None:
         self.name = name
+        #: None: ties go by the order of upstream's heap; else they are drawn at random from it.
+        self.tie_break_seed = tie_break_seed
         #: Upstream's meaning: 100 is all nodes, 0 a share that shrinks as the cluster grows.
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.columns = columns if columns is not None else ColumnCache()
@@ -60,23 +64,33 @@ def build_profile(
     arg_paths: Mapping[str, str] | None = None,
     file: str = "",
     percentage_of_nodes_to_score: int = DEFAULT_PERCENTAGE,
+    tie_break_seed: int | None = None,
 ) -> Profile:
-    """Instantiate a profile's plugins. ConfigError names the field.
+    """Instantiate a profile's plugins. ConfigError names every wrong field.
 
     `arg_paths` are the paths of the plugins' arguments in `file`, for messages.
     """
     instances: dict[str, Plugin] = {}
-    built: dict[str, list[tuple[Plugin, int]]] = {}
-    for point, refs in points.items():
-        for ref in refs:
-            if ref.name not in instances:
-                raw = (args or {}).get(ref.name, {})
-                path = (arg_paths or {}).get(ref.name, "")
-                instances[ref.name] = make_plugin(
-                    registry.get(ref.name), raw, handle, path=path, file=file
-                )
-            built.setdefault(point, []).append((instances[ref.name], ref.weight))
-    return Profile(name, built, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
+    problems: list[str] = []
+    for plugin in dict.fromkeys(ref.name for refs in points.values() for ref in refs):
+        raw = (args or {}).get(plugin, {})
+        path = (arg_paths or {}).get(plugin, "")
+        try:
+            instances[plugin] = make_plugin(registry.get(plugin), raw, handle, path=path, file=file)
+        except ConfigError as problem:
+            # The next plugin's mistakes are wanted as well.
+            problems += str(problem).split("\n")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    built = {
+        point: [(instances[ref.name], ref.weight) for ref in refs] for point, refs in points.items()
+    }
+    return Profile(
+        name,
+        built,
+        percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+        tie_break_seed=tie_break_seed,
+    )
 
 
 def make_plugin(
@@ -100,6 +114,9 @@ def make_plugin(
         return plugin(None, handle)
     errors: list[FieldError] = []
     args = decode(without_nulls(dict(raw_args)), plugin.Args, errors, path=path)
+    if isinstance(args, PluginArgs):
+        args = args.defaulted()
+        errors += args.problems(path)
     raise_errors(errors, where=file)
     try:
         return plugin(args, handle)

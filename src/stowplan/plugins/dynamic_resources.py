@@ -14,6 +14,7 @@ from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
+from stowplan.config.plugin_args import DynamicResourcesArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.plugin import Plugin, Reads
@@ -31,6 +32,8 @@ _NEVER_ASKED = error("not found")
 
 class DynamicResources(Plugin):
     name = "DynamicResources"
+    # Its timeouts are for allocating devices; they are checked, and wait for that.
+    Args = DynamicResourcesArgs
     reads = Reads.NODE
     overlays = True
     verdicts = (_UNSUPPORTED,)

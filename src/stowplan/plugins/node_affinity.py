@@ -33,7 +33,8 @@ from stowplan.cluster.node_masks import (
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
-from stowplan.errors import ConfigError, PluginError
+from stowplan.config.plugin_args import NodeAffinityArgs
+from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
@@ -42,15 +43,10 @@ from stowplan.framework.plugin import Plugin, PreFilterResult, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
-_ADDED_PATH = "pluginConfig[NodeAffinity].args.addedAffinity"
 _POD_MISMATCH = unresolvable("node(s) didn't match Pod's node affinity/selector")
 _ENFORCED_MISMATCH = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 _CONFLICT = unresolvable("pod affinity terms conflict")
 _POD_MISMATCH_ID, _ENFORCED_MISMATCH_ID = 1, 2
-
-
-class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    added_affinity: objects.NodeAffinity | None = None
 
 
 class Preferences(msgspec.Struct, frozen=True, gc=False):
@@ -80,7 +76,6 @@ class NodeAffinity(Plugin):
         if added.required is not None:
             self._added = compile_node_selector(added.required)
         self._added_preferences = _compile_preferred(added.preferred or ())
-        _check_added(self._added, self._added_preferences)
         self._adds_preferences = bool(added.preferred)
 
     def sign(self, info: PodInfo) -> Hashable:
@@ -202,15 +197,3 @@ def _compile_preferred(preferred: _PreferredTerms) -> Preferences:
         terms=tuple((weight, term) for weight, term in terms if not term.nothing),
         errors=tuple(message for _, term in terms for message in term.errors),
     )
-
-
-def _check_added(required: CompiledNodeSelector | None, preferences: Preferences) -> None:
-    """Unlike a pod's, the profile's own terms must all be valid."""
-    selector, terms = (
-        f"{_ADDED_PATH}.{kind}DuringSchedulingIgnoredDuringExecution"
-        for kind in ("required", "preferred")
-    )
-    errors = [f"{selector}.{message}" for message in (required.errors if required else ())]
-    errors += [f"{terms}{message}" for message in preferences.errors]
-    if errors:
-        raise ConfigError("\n".join(dict.fromkeys(errors)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from math import sqrt
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,17 +16,12 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.table import Int64Array
 from stowplan.cluster.views import NodeView
-from stowplan.errors import ConfigError
+from stowplan.config.plugin_args import CPU_AND_MEMORY, NodeResourcesBalancedAllocationArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin, Reads
-from stowplan.framework.resource_spec import ResourceSpec, check_weights, with_defaults
 from stowplan.framework.status import SKIP, Status
-
-
-class NodeResourcesBalancedAllocationArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    resources: tuple[ResourceSpec, ...] | None = None
 
 
 class NodeResourcesBalancedAllocation(Plugin):
@@ -41,10 +35,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         handle: Handle | None = None,
     ) -> None:
         super().__init__(args, handle)
-        self._resources = with_defaults(args.resources if args is not None else None)
-        where = f"pluginConfig[{self.name}].args.resources"
-        check_weights(self._resources, where=where, highest=1)
-        _check_distinct(self._resources, where)
+        self._resources = args.resources if args is not None else CPU_AND_MEMORY
 
     def sign(self, info: PodInfo) -> Hashable:
         return info.held
@@ -91,13 +82,6 @@ class NodeResourcesBalancedAllocation(Plugin):
             for r in self._resources
             if r.name in (CPU, MEMORY, EPHEMERAL_STORAGE) or amounts.get(r.name)
         ]
-
-
-def _check_distinct(resources: Sequence[ResourceSpec], where: str) -> None:
-    names = [resource.name for resource in resources]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise ConfigError(f'Duplicate value: "{name}"', where=f"{where}[{index}].name")
 
 
 def _balance(fractions: Sequence[float]) -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
 from stowplan.cluster.cache import ClusterCache
-from stowplan.config.merge import merge_defaults, resolve_profiles
+from stowplan.config import types as config_types
+from stowplan.config.advice import WITHOUT_ARGS, advice
+from stowplan.config.fields import FieldError, forbidden, raise_errors
+from stowplan.config.merge import find_points, merge_defaults
 from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.errors import ConfigError
 from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile, build_profile
 from stowplan.framework.registry import Registry
@@ -42,17 +46,17 @@ def build_engine(
     profiles, handles = build_profiles(
         config, cache, registry=registry, clock=clock, rng=rng, client=client, where=where
     )
+    for warning in advice(config, registry.names):
+        log.warning(
+            "A part of the configuration has no effect",
+            extra=kv(field=warning.path, problem=warning.message),
+        )
     for profile in config.profiles:
-        left_out = [
-            ref.name
-            for ref in merge_defaults(profile.plugins).multi_point.enabled
-            if ref.name not in registry.names
-        ]
-        if left_out:
-            log.warning(
-                "Pods are placed without these default plugins: they do not exist yet",
-                extra=kv(profile=profile.scheduler_name, plugins=left_out),
-            )
+        _tell_what_is_missing(profile, registry)
+        seed = profiles[profile.scheduler_name].tie_break_seed
+        if seed is not None:
+            extra = kv(profile=profile.scheduler_name, seed=seed)
+            log.info("One of several best nodes is drawn at random", extra=extra)
     engine = Engine(
         profiles,
         cache=cache,
@@ -78,37 +82,97 @@ def build_profiles(
     client: Any = None,
     where: str = "",
 ) -> tuple[dict[str, Profile], dict[str, Handle]]:
-    """The configuration's profiles and their plugins' handles, by scheduler name."""
-    points = resolve_profiles(
-        config.profiles, implements=registry.points, known=registry.names, where=where
-    )
-    profiles: dict[str, Profile] = {}
-    handles: dict[str, Handle] = {}
-    for index, profile in enumerate(config.profiles):
-        name = profile.scheduler_name
-        handle = Handle(
-            profile=name,
+    """Profiles by scheduler name, with plugins that look at this cluster, and their handles."""
+    handles = {
+        profile.scheduler_name: Handle(
+            profile=profile.scheduler_name,
             table=cache.table,
             catalog=cache.catalog,
             clock=clock,
             rng=rng,
             client=client,
         )
+        for profile in config.profiles
+    }
+    errors: list[FieldError] = []
+    profiles = _make_profiles(config, registry, handles, errors)
+    raise_errors(errors, where=where)
+    return profiles, handles
+
+
+def plugin_errors(config: KubeSchedulerConfiguration, registry: Registry) -> list[FieldError]:
+    """What `build_engine` would refuse, for who wants to see it with all other mistakes."""
+    errors: list[FieldError] = []
+    names = [profile.scheduler_name for profile in config.profiles]
+    handles = {name: Handle(profile=name) for name in names}
+    _make_profiles(config, registry, handles, errors)
+    return errors
+
+
+def _make_profiles(
+    config: KubeSchedulerConfiguration,
+    registry: Registry,
+    handles: Mapping[str, Handle],
+    errors: list[FieldError],
+) -> dict[str, Profile]:
+    """Every profile that could be made, by scheduler name; the rest is in `errors`."""
+    points = find_points(config.profiles, errors, implements=registry.points, known=registry.names)
+    profiles: dict[str, Profile] = {}
+    for index, profile in enumerate(config.profiles):
+        name = profile.scheduler_name
         percentage = profile.percentage_of_nodes_to_score
         if percentage is None:
             percentage = config.percentage_of_nodes_to_score
-        profiles[name] = build_profile(
-            name,
-            points[name],
-            registry=registry,
-            handle=handle,
-            args={entry.name: profile.plugin_args(entry.name) for entry in profile.plugin_config},
-            arg_paths={
-                entry.name: f"profiles[{index}].pluginConfig[{place}].args"
-                for place, entry in enumerate(profile.plugin_config)
-            },
-            file=where,
-            percentage_of_nodes_to_score=percentage,
+        try:
+            profiles[name] = build_profile(
+                name,
+                points[name],
+                registry=registry,
+                handle=handles[name],
+                args=_arguments(profile),
+                arg_paths={
+                    entry.name: f"profiles[{index}].pluginConfig[{place}].args"
+                    for place, entry in enumerate(profile.plugin_config)
+                },
+                percentage_of_nodes_to_score=percentage,
+                tie_break_seed=_tie_break_seed(profile, handles[name].rng),
+            )
+        except ConfigError as problem:
+            errors += [FieldError("", line) for line in str(problem).split("\n")]
+    if config.extenders:
+        # Ignoring them would place pods where an extender would have said no.
+        detail = "extenders are not called yet; remove them to start without"
+        errors.append(forbidden("extenders", detail))
+    return profiles
+
+
+def _arguments(profile: config_types.Profile) -> dict[str, dict[str, Any]]:
+    """Raw arguments by plugin. Those of a plugin of kube-scheduler's that takes none are ignored,
+    as there; `advice` tells.
+    """
+    return {
+        entry.name: profile.plugin_args(entry.name)
+        for entry in profile.plugin_config
+        if entry.name not in WITHOUT_ARGS
+    }
+
+
+def _tie_break_seed(profile: config_types.Profile, rng: Random) -> int | None:
+    if profile.tie_break != "random":
+        return None
+    if profile.tie_break_seed is not None:
+        return profile.tie_break_seed
+    return rng.getrandbits(63)
+
+
+def _tell_what_is_missing(profile: config_types.Profile, registry: Registry) -> None:
+    left_out = [
+        ref.name
+        for ref in merge_defaults(profile.plugins).multi_point.enabled
+        if ref.name not in registry.names
+    ]
+    if left_out:
+        log.warning(
+            "Pods are placed without these default plugins: they do not exist yet",
+            extra=kv(profile=profile.scheduler_name, plugins=left_out),
         )
-        handles[name] = handle
-    return profiles, handles

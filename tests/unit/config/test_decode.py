@@ -66,11 +66,11 @@ def test_every_mistake_has_its_path() -> None:
             "zebra": 1,
         }
     ) == [
-        "args.strategyType: Invalid value: \"C\": Invalid enum value 'C'",
+        'args.strategyType: Unsupported value: "C": supported values: "A", "B"',
         'args.shape[0].x: Invalid value: "1": Expected `int`, got `str`',
         "args.shape[1].x: Required value",
         "args.either: Invalid value: []: Expected `int | str | null`, got `array`",
-        'args.weights: Invalid value: {"a": "b"}: Expected `int`, got `str`',
+        'args.weights: Invalid value: {"a":"b"}: Expected `int`, got `str`',
         "args.start.z: unknown field (known here: x, y)",
         "args.zebra: unknown field (known here: strategyType, shape, wait, either, weights, start)",
     ]

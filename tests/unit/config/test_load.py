@@ -161,7 +161,8 @@ extenders: {}
         "profiles[0].plugins.filter.enabled[0].name: Required value",
         "profiles[0].plugins.score: expected a mapping, got a list",
         "profiles[0].zebra: unknown field "
-        "(known here: schedulerName, percentageOfNodesToScore, plugins, pluginConfig)",
+        "(known here: schedulerName, percentageOfNodesToScore, plugins, pluginConfig, "
+        "tieBreak, tieBreakSeed)",
         "profiles[1]: expected a mapping, got a number",
         "extenders: expected a list, got a mapping",
     ]

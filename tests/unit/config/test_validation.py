@@ -72,8 +72,6 @@ extenders:
         "duplicate extender managed resource name",
         'extenders: Invalid value: "found 2 extenders implementing bind": '
         "only one extender can implement bind",
-        # Ours.
-        "extenders: Forbidden: extenders are not called yet; remove them to start without",
     ]
 
 
@@ -89,33 +87,36 @@ def test_the_renew_deadline_must_leave_room_for_a_jittered_retry() -> None:
     parse_config(HEADER + "leaderElection: {renewDeadline: 3001ms, retryPeriod: 2500ms}\n")
 
 
-def test_good_extenders_are_still_refused() -> None:
-    assert errors_of("extenders: [{urlPrefix: 'http://x', enableHTTPS: false}]\n") == [
-        "extenders: Forbidden: extenders are not called yet; remove them to start without"
-    ]
+def test_good_extenders_are_read() -> None:
+    text = "extenders: [{urlPrefix: 'http://x', enableHTTPS: false, filterVerb: f}]\n"
+    (extender,) = parse_config(HEADER + text).extenders
+    assert (extender.url_prefix, extender.filter_verb) == ("http://x", "f")
 
 
 @pytest.mark.parametrize(
-    ("name", "good"),
+    ("name", "reason"),
     [
-        ("example.com/gpu", True),
-        ("gpu", False),
-        ("kubernetes.io/gpu", False),
-        ("sub.kubernetes.io/gpu", False),
-        ("requests.example.com/gpu", False),
-        ("a/b/c", False),
-        ("/gpu", False),
-        ("example.com/", False),
-        ("Example.com/gpu", False),
-        ("example.com/" + "a" * 63, True),
-        ("example.com/" + "a" * 64, False),
-        ("example.com/-a", False),
+        ("example.com/gpu", ""),
+        ("gpu", "is an invalid extended resource name"),
+        ("kubernetes.io/gpu", "is an invalid extended resource name"),
+        ("sub.kubernetes.io/gpu", "is an invalid extended resource name"),
+        ("requests.example.com/gpu", "is an invalid extended resource name"),
+        ("a/b/c", "a valid label key must consist of"),
+        ("/gpu", "prefix part must be non-empty"),
+        ("example.com/", "name part must be non-empty"),
+        ("Example.com/gpu", "prefix part a lowercase RFC 1123 subdomain"),
+        ("example.com/" + "a" * 63, ""),
+        ("example.com/" + "a" * 64, "name part must be no more than 63 bytes"),
+        ("example.com/-a", "name part must consist of"),
     ],
 )
-def test_managed_resource_names(name: str, good: bool) -> None:
-    errors = errors_of(f"extenders: [{{urlPrefix: x, managedResources: [{{name: '{name}'}}]}}]\n")
-    complaints = [error for error in errors if "invalid extended resource name" in error]
-    assert len(complaints) == (0 if good else 1)
+def test_managed_resource_names(name: str, reason: str) -> None:
+    text = f"extenders: [{{urlPrefix: x, managedResources: [{{name: '{name}'}}]}}]\n"
+    if not reason:
+        assert parse_config(HEADER + text).extenders[0].managed_resources[0].name == name
+    else:
+        path = "extenders[0].managedResources[0].name"
+        assert errors_of(text)[0].startswith(f'{path}: Invalid value: "{name}": {reason}')
 
 
 def test_several_profiles_each_need_a_name() -> None:
@@ -135,7 +136,7 @@ def test_one_queue_sort_for_all() -> None:
     ) == [
         "profiles[0].plugins.queueSort.Enabled: Invalid value: 2: "
         "only one queue sort plugin can be enabled",
-        'profiles[1].plugins.queueSort: Invalid value: {"enabled": [{"name": "B"}]}: '
+        'profiles[1].plugins.queueSort: Invalid value: {"enabled":[{"name":"B"}]}: '
         "must be the same for all profiles",
     ]
     assert errors_of(
@@ -144,7 +145,7 @@ def test_one_queue_sort_for_all() -> None:
         "  plugins: &same {queueSort: {enabled: [{name: A}], disabled: [{name: '*'}]}}\n"
         "- {schedulerName: b, plugins: *same, pluginConfig: [{name: A, args: {x: 1}}]}\n"
     ) == [
-        'profiles[1].pluginConfig.args: Invalid value: {"x": 1}: '
+        'profiles[1].pluginConfig.args: Invalid value: {"x":1}: '
         "queueSort must be the same for all profiles"
     ]
 

@@ -274,7 +274,7 @@ def test_hint_when_nodes_come_or_grow(
     [
         ({"ignoredResources": ["a b"]}, "args.ignoredResources[0]: Invalid value"),
         ({"ignoredResourceGroups": ["a/b"]}, "resource group name can't contain '/'"),
-        ({"scoringStrategy": {"type": "Most"}}, "Invalid enum value 'Most'"),
+        ({"scoringStrategy": {"type": "Most"}}, 'scoringStrategy.type: Unsupported value: "Most"'),
         (
             {"scoringStrategy": {"resources": [{"name": "cpu", "weight": -1}]}},
             "scoringStrategy.resources[0].weight: Invalid value: -1: resource weight of cpu "
@@ -293,7 +293,12 @@ def test_hint_when_nodes_come_or_grow(
             "requestedToCapacityRatio: Required value: must be specified when type is",
         ),
         (
-            {"scoringStrategy": {"requestedToCapacityRatio": {"shape": []}}},
+            {
+                "scoringStrategy": {
+                    "type": "MostAllocated",
+                    "requestedToCapacityRatio": {"shape": []},
+                }
+            },
             "requestedToCapacityRatio: Forbidden: must be nil when type is not",
         ),
         ({"unknown": 1}, ".args.unknown: unknown field"),
@@ -325,7 +330,12 @@ def test_wrong_shapes(shape: list[tuple[int, int]], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [{}, {"scoringStrategy": None, "ignoredResources": None}, {"scoringStrategy": {}}]
+    "args",
+    [
+        {},
+        {"scoringStrategy": None, "ignoredResources": None},
+        {"scoringStrategy": {"type": "MostAllocated"}},
+    ],
 )
 def test_left_out_arguments_have_defaults(args: dict[str, Any]) -> None:
     assert on_node({}, wants(container(1, 1)), args) == SUCCESS

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from stowplan.api.objects import Node, Pod
-from stowplan.plugins.node_resources_fit.strategies import RequestedToCapacityRatio, ShapePoint
+from stowplan.config.plugin_args import UtilizationShapePoint
+from stowplan.plugins.node_resources_fit.strategies import RequestedToCapacityRatio
 from stowplan.testing import node, pod
 from tests.unit.plugins.plugin_kit import in_place, made, run_scores
 
@@ -357,6 +358,6 @@ def test_packing_two_extended_resources(
     ],
 )
 def test_broken_lines(shape: list[tuple[int, int]], line: dict[int, int]) -> None:
-    resources = ()
-    strategy = RequestedToCapacityRatio(resources, tuple(ShapePoint(x, y) for x, y in shape))
+    points = tuple(UtilizationShapePoint(utilization=x, score=y) for x, y in shape)
+    strategy = RequestedToCapacityRatio((), points)
     assert {u: int(strategy._by_utilization[u]) for u in line} == line

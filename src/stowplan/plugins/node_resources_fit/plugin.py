@@ -7,12 +7,9 @@ enough (then evicting pods does not help). The id becomes reasons only when some
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Literal
 
-import msgspec
 import numpy as np
 
-from stowplan.api.labels import label_key_errors
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.cluster.requests import (
@@ -27,17 +24,15 @@ from stowplan.cluster.requests import (
 )
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
-from stowplan.errors import ConfigError
+from stowplan.config.plugin_args import NodeResourcesFitArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin, Reads
-from stowplan.framework.resource_spec import ResourceSpec, check_weights, with_defaults
 from stowplan.framework.status import Status, unresolvable, unschedulable
-from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, ShapePoint, Strategy
+from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, Strategy
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
-_ARGS_PATH = "pluginConfig[NodeResourcesFit].args"
 _TOO_MANY_PODS = "Too many pods"
 # Verdict bits: 0 the pod count, 1 "never fits", then one for each requested resource in order.
 _POD_COUNT_BIT = 1
@@ -45,26 +40,6 @@ _NEVER_BIT = 2
 _FIRST_RESOURCE_BIT = 4
 #: int32 has room for this many; further resources (nobody asks for so many) share the last bit.
 _RESOURCE_BITS = 28
-
-
-class _Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the argument structs."""
-
-
-class RequestedToCapacityRatio(_Config, frozen=True):
-    shape: tuple[ShapePoint, ...] = ()
-
-
-class ScoringStrategy(_Config, frozen=True):
-    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
-    resources: tuple[ResourceSpec, ...] | None = None
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
-
-
-class NodeResourcesFitArgs(_Config, frozen=True):
-    ignored_resources: tuple[str, ...] | None = None
-    ignored_resource_groups: tuple[str, ...] | None = None
-    scoring_strategy: ScoringStrategy | None = None
 
 
 class NodeResourcesFit(Plugin):
@@ -78,10 +53,12 @@ class NodeResourcesFit(Plugin):
     ) -> None:
         super().__init__(args, handle)
         args = args or NodeResourcesFitArgs()
-        self._ignored = frozenset(args.ignored_resources or ())
-        self._ignored_groups = frozenset(args.ignored_resource_groups or ())
-        _check_ignored(args)
-        self._strategy = _make_strategy(args.scoring_strategy or ScoringStrategy())
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        chosen = args.scoring_strategy
+        ratio = chosen.requested_to_capacity_ratio
+        shape = ratio.shape if ratio is not None else ()
+        self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
 
     # Filter
 
@@ -224,34 +201,3 @@ def _room_was_made(pod: Pod, old: object, new: object) -> Hint:
 def _offers(node: Node) -> dict[str, int]:
     amounts = parse_amounts(node.status.allocatable)
     return {**canonical(amounts), PODS: whole_units(amounts.get(PODS, 0))}
-
-
-def _check_ignored(args: NodeResourcesFitArgs) -> None:
-    for field, names in (
-        ("ignoredResources", args.ignored_resources),
-        ("ignoredResourceGroups", args.ignored_resource_groups),
-    ):
-        for index, name in enumerate(names or ()):
-            errors = label_key_errors(name)
-            if field == "ignoredResourceGroups" and "/" in name:
-                errors.insert(0, "resource group name can't contain '/'")
-            if errors:
-                raise ConfigError(
-                    f'Invalid value: "{name}": {"; ".join(errors)}',
-                    where=f"{_ARGS_PATH}.{field}[{index}]",
-                )
-
-
-def _make_strategy(config: ScoringStrategy) -> Strategy:
-    where = f"{_ARGS_PATH}.scoringStrategy"
-    resources = with_defaults(config.resources)
-    check_weights(resources, where=f"{where}.resources", highest=100)
-    ratio = config.requested_to_capacity_ratio
-    if (config.type == "RequestedToCapacityRatio") != (ratio is not None):
-        raise ConfigError(
-            "Forbidden: must be nil when type is not RequestedToCapacityRatio"
-            if ratio is not None
-            else "Required value: must be specified when type is RequestedToCapacityRatio",
-            where=f"{where}.requestedToCapacityRatio",
-        )
-    return STRATEGIES[config.type](resources, ratio.shape if ratio is not None else ())

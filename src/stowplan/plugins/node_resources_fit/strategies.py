@@ -9,22 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
 import numpy as np
 
 from stowplan.cluster.table import Int64Array
-from stowplan.errors import ConfigError
+from stowplan.config.plugin_args import ResourceSpec, UtilizationShapePoint
 from stowplan.framework.integers import divide_towards_zero, percent_of, round_half_away
-from stowplan.framework.resource_spec import ResourceSpec
-
-_SHAPE_PATH = "pluginConfig[NodeResourcesFit].args.scoringStrategy.requestedToCapacityRatio.shape"
-
-
-class ShapePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Score (0 to 10) at a utilization (0 to 100)."""
-
-    utilization: int
-    score: int
 
 
 class Strategy(Protocol):
@@ -41,7 +30,7 @@ class _WeightedAverage:
     """LeastAllocated and MostAllocated: the mean of each resource's percentage."""
 
     def __init__(
-        self, resources: tuple[ResourceSpec, ...], _shape: tuple[ShapePoint, ...] = ()
+        self, resources: tuple[ResourceSpec, ...], _shape: tuple[UtilizationShapePoint, ...] = ()
     ) -> None:
         self.resources = resources
 
@@ -94,8 +83,9 @@ class MostAllocated(_WeightedAverage):
 class RequestedToCapacityRatio:
     """Scores utilization by a broken line; resources that score 0 drop out with their weight."""
 
-    def __init__(self, resources: tuple[ResourceSpec, ...], shape: tuple[ShapePoint, ...]) -> None:
-        _check_shape(shape)
+    def __init__(
+        self, resources: tuple[ResourceSpec, ...], shape: tuple[UtilizationShapePoint, ...]
+    ) -> None:
         self.resources = resources
         # Configured scores go to 10, node scores to 100.
         self._points = [(point.utilization, point.score * 10) for point in shape]
@@ -147,24 +137,3 @@ STRATEGIES: dict[str, type[LeastAllocated | MostAllocated | RequestedToCapacityR
     "MostAllocated": MostAllocated,
     "RequestedToCapacityRatio": RequestedToCapacityRatio,
 }
-
-
-def _check_shape(shape: tuple[ShapePoint, ...]) -> None:
-    if not shape:
-        raise ConfigError("Required value: at least one point must be specified", where=_SHAPE_PATH)
-    for index, point in enumerate(shape):
-        where = f"{_SHAPE_PATH}[{index}]"
-        if not 0 <= point.utilization <= 100:
-            raise ConfigError(
-                f"Invalid value: {point.utilization}: not in valid range [0, 100]",
-                where=f"{where}.utilization",
-            )
-        if not 0 <= point.score <= 10:
-            raise ConfigError(
-                f"Invalid value: {point.score}: not in valid range [0, 10]", where=f"{where}.score"
-            )
-        if index and point.utilization <= shape[index - 1].utilization:
-            raise ConfigError(
-                f"Invalid value: {point.utilization}: values must be sorted in increasing order",
-                where=f"{where}.utilization",
-            )
