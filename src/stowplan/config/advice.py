@@ -1,0 +1,52 @@
+"""What is allowed but hardly meant: accepted as kube-scheduler accepts it, and told as a warning.
+
+A misspelt name in `disabled` or in `pluginConfig` changes nothing without a word, in
+kube-scheduler too. Refusing such a file would break what works there, so it is only pointed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from stowplan.config.defaults import DEFAULT_MULTI_POINT
+from stowplan.config.fields import FieldError, did_you_mean
+from stowplan.config.merge import ALL
+from stowplan.config.plugin_args import PLUGIN_ARGS
+from stowplan.config.types import POINTS, KubeSchedulerConfiguration, Profile
+
+_DEFAULTS: Final = frozenset(ref.name for ref in DEFAULT_MULTI_POINT)
+#: Plugins of kube-scheduler's that ignore whatever arguments they are given.
+WITHOUT_ARGS: Final = _DEFAULTS - PLUGIN_ARGS.keys()
+
+
+def advice(config: KubeSchedulerConfiguration, known: Collection[str]) -> list[FieldError]:
+    """Warnings about a valid configuration; `known` are the plugins that exist."""
+    names = {*known, *_DEFAULTS}
+    return [
+        warning
+        for index, profile in enumerate(config.profiles)
+        for warning in (
+            *_of_arguments(f"profiles[{index}]", profile, names),
+            *_of_disabled(f"profiles[{index}]", profile, names),
+        )
+    ]
+
+
+def _of_arguments(path: str, profile: Profile, names: Collection[str]) -> Iterator[FieldError]:
+    for index, entry in enumerate(profile.plugin_config):
+        at = f"{path}.pluginConfig[{index}]"
+        if entry.name not in names:
+            hint = did_you_mean(entry.name, names)
+            yield FieldError(f"{at}.name", f'there is no plugin "{entry.name}"{hint}')
+        elif entry.name in WITHOUT_ARGS and entry.args:
+            yield FieldError(f"{at}.args", f"ignored, {entry.name} takes no arguments")
+
+
+def _of_disabled(path: str, profile: Profile, names: Collection[str]) -> Iterator[FieldError]:
+    for point in (*POINTS, "multiPoint"):
+        for index, ref in enumerate(profile.plugins.at(point).disabled):
+            if ref.name != ALL and ref.name not in names:
+                at = f"{path}.plugins.{point}.disabled[{index}].name"
+                hint = did_you_mean(ref.name, names)
+                yield FieldError(at, f'there is no plugin "{ref.name}" to disable{hint}')
