@@ -90,7 +90,8 @@ def config(shared: list[Json], tmp_path: Path) -> KubeSchedulerConfiguration:
 
 def default_rights() -> list[Right]:
     config = KubeSchedulerConfiguration(profiles=(Profile(scheduler_name="stowplan"),))
-    return rights_for(build_engine(config).looked_up())
+    engine = build_engine(config)
+    return rights_for(engine.looked_up(), engine.patched())
 
 
 def test_the_cluster_roles_are_the_table() -> None:

@@ -226,6 +226,10 @@ class VsphereVolume(Wire, frozen=True):
     volume_path: str = ""
 
 
+class InlineCsi(Wire, frozen=True):
+    driver: str = ""
+
+
 class Volume(Wire, frozen=True):
     """A pod's volume, with the sources that scheduling reads."""
 
@@ -242,6 +246,7 @@ class Volume(Wire, frozen=True):
     cinder: DiskWithId | None = None
     vsphere_volume: VsphereVolume | None = None
     portworx_volume: DiskWithId | None = None
+    csi: InlineCsi | None = None
 
 
 class PodResourceClaim(Wire, frozen=True):

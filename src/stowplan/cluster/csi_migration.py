@@ -67,7 +67,8 @@ _ZONE_KEYS = {
     VSPHERE: "topology.csi.vmware.com/zone",
 }
 _VSPHERE_REGION_KEY = "topology.csi.vmware.com/region"
-_MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
+#: On a CSINode: the in-tree plugins, with commas between, that its kubelet serves by CSI drivers.
+MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -96,7 +97,7 @@ def is_migrated_on(csi_node: CSINode | None, plugin: str) -> bool:
     """Whether a node's kubelet says that it serves the plugin's volumes by the CSI driver."""
     if csi_node is None:
         return False
-    plugins = (csi_node.metadata.annotations or {}).get(_MIGRATED_ANNOTATION, "")
+    plugins = (csi_node.metadata.annotations or {}).get(MIGRATED_ANNOTATION, "")
     return plugin in plugins.split(",")
 
 

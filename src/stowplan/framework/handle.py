@@ -9,13 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.table import NodeTable
 from stowplan.framework.waiting import WaitingPods
+
+
+class Wakeup(Protocol):
+    """What a binding point waits on."""
+
+    def ring(self) -> None:
+        """End the wait, or the next one if nobody waits now."""
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Until it is rung or the time is over. False: the scheduler stops, and so must you."""
+
+
+def _no_wakeup() -> Wakeup:
+    raise RuntimeError("whoever made this handle cannot wait: only a running scheduler can")
 
 
 def _ignore(*_: Any, **__: Any) -> None:
@@ -41,5 +55,7 @@ class Handle:
     activate: Callable[[Iterable[Pod]], None] = _ignore
     #: Run a function on the scheduler's loop after some seconds.
     call_later: Callable[[float, Callable[[], None]], Any] = _ignore
+    #: Something new for a binding point to wait on without keeping others from working.
+    wakeup: Callable[[], Wakeup] = _no_wakeup
     #: Write an Event: record(pod, type=, reason=, action=, note=).
     record: Callable[..., None] = _ignore

@@ -80,6 +80,8 @@ class Plugin:
     reads: ClassVar[Reads] = Reads.ANYTHING
     #: Kinds besides nodes and pods that it finds in `handle.catalog`: only those are watched.
     looks_up: ClassVar[tuple[Resource[Any], ...]] = ()
+    #: Kinds that it patches at its binding points: the scheduler must be allowed to.
+    patches: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Whether `filter_columns` understands an Overlay; if not, what-if rows use the per-node form.
     overlays: ClassVar[bool] = False
     #: What the verdict ids 1, 2, ... of `filter_columns` mean.

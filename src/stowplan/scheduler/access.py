@@ -52,20 +52,24 @@ def is_cluster_wide(resource: Resource[Any]) -> bool:
     return not resource.namespaced or resource is CSI_STORAGE_CAPACITIES
 
 
-def rights_for(looked_up: Iterable[Resource[Any]]) -> list[Right]:
-    """What a scheduler needs whose plugins look up these kinds; its lease comes on top."""
+def rights_for(
+    looked_up: Iterable[Resource[Any]], patched: Iterable[Resource[Any]] = ()
+) -> list[Right]:
+    """What a scheduler needs whose plugins look up and patch these kinds; a lease comes on top."""
     return [
         *RIGHTS,
-        *(
-            Right(
-                ("list", "watch"),
-                resource.plural,
-                group=resource.group,
-                cluster_wide=is_cluster_wide(resource),
-            )
-            for resource in looked_up
-        ),
+        *(_right(("list", "watch"), resource) for resource in looked_up),
+        *(_right(("patch",), resource) for resource in patched),
     ]
+
+
+def _right(verbs: tuple[str, ...], resource: Resource[Any]) -> Right:
+    return Right(
+        verbs,
+        resource.plural,
+        group=resource.group,
+        cluster_wide=is_cluster_wide(resource),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +94,12 @@ async def missing_rights(
     namespace: str = "",
     lease: tuple[str, str] | None = None,
     looked_up: Iterable[Resource[Any]] = (),
+    patched: Iterable[Resource[Any]] = (),
 ) -> list[MissingRight]:
     """Ask the API server what we may not do. `lease` is (namespace, name); None: no election."""
     wanted = [
         MissingRight(right, verb, "" if right.cluster_wide else namespace)
-        for right in rights_for(looked_up)
+        for right in rights_for(looked_up, patched)
         for verb in right.verbs
     ]
     names = [""] * len(wanted)

@@ -120,6 +120,11 @@ class Engine:
         plugins = (plugin for each in self.profiles.values() for plugin in each.plugins.values())
         return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.looks_up))
 
+    def patched(self) -> list[Resource[Any]]:
+        """The kinds that some plugin writes to when it binds."""
+        plugins = (plugin for each in self.profiles.values() for plugin in each.plugins.values())
+        return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.patches))
+
     def serves(self, pod: Pod) -> bool:
         """Whether a pod asks for one of our profiles."""
         return pod.spec.scheduler_name in self.profiles

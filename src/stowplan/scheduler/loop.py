@@ -14,12 +14,14 @@ from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.reporter import Reporter
+from stowplan.scheduler.wakeups import Wakeups
 
 log = get_logger(__name__)
 
 #: How long decisions may keep the event loop from doing I/O.
 _SLICE_S = 0.002
-#: Binding cycles under way, those that Permit holds not counted, before decisions wait.
+#: Binding cycles under way before decisions wait; those that wait for Permit or for volumes, which
+#: may take minutes, are not counted.
 _MAX_BINDS = 512
 #: Queues are looked after at least this often.
 _TICK_S = 1.0
@@ -44,6 +46,8 @@ class SchedulingLoop:
         self._ready = asyncio.Event()
         self._bind_ended = asyncio.Event()
         self._binds: set[asyncio.Task[None]] = set()
+        #: What plugins wait on in the middle of a binding cycle.
+        self.wakeups = Wakeups(on_wait=self._bind_ended.set)
         engine.queue.on_ready = self._ready.set
 
     @property
@@ -67,6 +71,7 @@ class SchedulingLoop:
         for handle in self._engine.handles.values():
             for waiting in handle.waiting:
                 waiting.reject("", "the scheduler is shutting down")
+        self.wakeups.close()
         if not self._binds:
             return True
         _, left = await asyncio.wait(self._binds, timeout=timeout_s)
@@ -117,7 +122,7 @@ class SchedulingLoop:
 
     def _busy_binds(self) -> int:
         held = sum(len(handle.waiting) for handle in self._engine.handles.values())
-        return len(self._binds) - held
+        return len(self._binds) - held - self.wakeups.waiting
 
     async def _look_after_queue(self) -> None:
         """Free pods whose backoff is over, and those that waited too long for an event."""

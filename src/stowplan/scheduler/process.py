@@ -140,6 +140,7 @@ class SchedulerProcess:
         for handle in engine.handles.values():
             handle.client = client
             handle.call_later = _call_later
+            handle.wakeup = self.loop.wakeups.new
             handle.record = self.recorder.event
         self._expose(engine.metrics)
 

@@ -13,12 +13,10 @@ import signal
 import socket
 import uuid
 from dataclasses import dataclass
-from typing import Any
 
 from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.api.resources import Resource
 from stowplan.config.load import to_object
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import Forbidden
@@ -26,6 +24,7 @@ from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.http import HttpServer
 
@@ -99,7 +98,7 @@ async def serve(options: ServeOptions) -> None:
         settling = asyncio.create_task(_spare_the_collector(process), name="gc")
         try:
             # Only now: with an API server that does not answer, health must be served already.
-            await _check_rights(client, options, engine.looked_up())
+            await _check_rights(client, options, engine)
             await process.run(stop)
         finally:
             settling.cancel()
@@ -114,14 +113,16 @@ async def _spare_the_collector(process: SchedulerProcess) -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-async def _check_rights(
-    client: ApiClient, options: ServeOptions, looked_up: list[Resource[Any]]
-) -> None:
+async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine) -> None:
     """Say in one go what the credentials lack, instead of failing request by request."""
     election = options.config.leader_election
     lease = (election.resource_namespace, election.resource_name) if election.leader_elect else None
     missing = await missing_rights(
-        client, namespace=options.namespace, lease=lease, looked_up=looked_up
+        client,
+        namespace=options.namespace,
+        lease=lease,
+        looked_up=engine.looked_up(),
+        patched=engine.patched(),
     )
     for right in missing:
         if right.is_optional:
