@@ -73,6 +73,14 @@ def named_claims(pod: Pod) -> tuple[str, ...]:
     )
 
 
+def names_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Whether one of a pod's volumes names a claim."""
+    return (
+        claim.metadata.namespace == pod.metadata.namespace
+        and claim.metadata.name in named_claims(pod)
+    )
+
+
 def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     """Why a claim does not serve a pod's ephemeral volume; None: it was made for the pod."""
     pod_meta, meta = pod.metadata, claim.metadata
