@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from stowplan.api.labels import parse_int64
-from stowplan.api.objects import NodeSelector, Pod
+from stowplan.api.objects import NodeSelector, Pod, Toleration
 from stowplan.api.selectors import (
     CompiledNodeSelector,
     CompiledNodeSelectorTerm,
@@ -24,8 +25,11 @@ from stowplan.api.selectors import (
     compile_label_set,
     compile_node_selector,
 )
+from stowplan.api.tolerations import HARD_EFFECTS, find_untolerated
 from stowplan.cluster.journal import Rows
-from stowplan.cluster.table import BoolArray, NodeTable
+
+if TYPE_CHECKING:
+    from stowplan.cluster.table import BoolArray, NodeTable
 
 NODE_NAME_FIELD = "metadata.name"
 
@@ -94,6 +98,20 @@ def labels_mask(
     for requirement in requirements:
         column = table.labels.column(requirement.key)[rows]
         mask &= _by_value(table, requirement)[column]
+    return mask
+
+
+def tolerated_mask(
+    table: NodeTable, tolerations: tuple[Toleration, ...], rows: Rows | slice
+) -> BoolArray:
+    """Which of `rows` have no taint that keeps off a pod with these tolerations."""
+    by_class = np.array(
+        [
+            find_untolerated(taints, tolerations, HARD_EFFECTS) is None
+            for taints in table.taint_classes.values
+        ]
+    )
+    mask: BoolArray = by_class[table.taint_class[rows]]
     return mask
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stowplan.api.objects import Node, Taint
 from stowplan.cluster.affinity_terms import AffinityTermIndex
 from stowplan.cluster.counters import PodCounters
+from stowplan.cluster.domains import Domains
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.interning import Interner, LabelColumns
 from stowplan.cluster.journal import Journal, Rows
@@ -73,6 +74,8 @@ class NodeTable:
 
         #: Pods by selector and row, for affinity and spreading.
         self.counters = PodCounters(self)
+        #: The same, added up by topology domain, for spreading.
+        self.domains = Domains(self)
         #: Terms of affinity that pods carry, by what they speak of.
         self.affinity_terms = AffinityTermIndex()
         #: Host ports that are taken, by row.
@@ -86,6 +89,8 @@ class NodeTable:
         self.node_journal = Journal()
         #: Counts every coming and going of a node.
         self.nodeset_version = 0
+        #: Counts what topology domains depend on: the nodes there are, their labels and taints.
+        self.layout_version = 0
         self._tree = NodeTree()
         self._order: Rows | None = None
         self._live: Rows | None = None
@@ -152,6 +157,9 @@ class NodeTable:
             self._nodeset_changed()
             self._write_node(row, node)
         elif self._facts_differ(row, node):
+            old = self.node(row)
+            if (old.metadata.labels, old.spec.taints) != (node.metadata.labels, node.spec.taints):
+                self.layout_version += 1
             self._tree.move(node)
             self._write_node(row, node)
         # Even if nothing differs: reporting an image again may settle its size.
@@ -290,5 +298,6 @@ class NodeTable:
 
     def _nodeset_changed(self) -> None:
         self.nodeset_version += 1
+        self.layout_version += 1
         self._order = None
         self._live = None
