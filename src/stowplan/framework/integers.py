@@ -67,8 +67,10 @@ def round_half_away(values: NDArray[np.float64]) -> Int64Array:
     """Go's math.Round."""
     whole = np.trunc(values)
     # Adding a half and truncating would round 0.49999999999999994 up.
-    away = np.where(np.abs(values - whole) >= 0.5, np.copysign(1.0, values), 0.0)
-    return (whole + away).astype(np.int64)
+    rest = values - whole
+    whole += rest >= 0.5
+    whole -= rest <= -0.5
+    return whole.astype(np.int64)
 
 
 def default_normalize(scores: Int64Array, *, reverse: bool) -> Int64Array:
