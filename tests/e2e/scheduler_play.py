@@ -15,7 +15,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 
@@ -44,6 +44,9 @@ class Step:
 
 class Stage:
     """The API server, watched, and the pods as they are now."""
+
+    #: The pods that are watched; no two of them may have the same name.
+    watched: ClassVar = PODS
 
     def __init__(self, session: aiohttp.ClientSession, scheduler_name: str) -> None:
         self._session = session
@@ -86,29 +89,28 @@ class Stage:
             "resources": {"requests": {resource: "1"}, "limits": {resource: "1"}},
         }
         await self._create("probe", {"containers": [container], "tolerations": [{**BEACON_TAINT}]})
-        await self._until("probe", _node_of)
+        await self.until("probe", node_of)
         await self.delete_pod("probe", {})
 
     async def pod(self, name: str, body: Json) -> Json:
         """Create a pod; as it is once the scheduler (or admission) has spoken."""
         await self._create(name, body)
-        return _masked_pod(await self._until(name, _is_settled))
+        return _masked_pod(await self.until(name, is_settled))
 
     async def bound(self, name: str, _: Json) -> Json:
         """Wait until a pod that was refused has found its node."""
-        return _masked_pod(await self._until(name, _node_of))
+        return _masked_pod(await self.until(name, node_of))
 
     async def change_pod(self, name: str, body: Json) -> None:
         await self.send("PATCH", f"{PODS}/{name}", body)
 
     async def delete_pod(self, name: str, _: Json) -> None:
         await self.send("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-        async with asyncio.timeout(_PATIENCE_S), self._changed:
-            await self._changed.wait_for(lambda: name not in self.pods)
+        await self.gone(name)
 
     async def forget_pending(self, name: str, _: Json) -> None:
         """Delete a pod that was refused, so that nobody tries it again."""
-        if not _node_of(self.pods[name]):
+        if not node_of(self.pods[name]):
             await self.delete_pod(name, {})
 
     async def delete_if_there(self, name: str, _: Json) -> None:
@@ -149,7 +151,11 @@ class Stage:
         created = await self.send("POST", PODS, {"metadata": {"name": name}, "spec": spec})
         self._uids.add(created["metadata"]["uid"])
 
-    async def _until(self, name: str, condition: Callable[[Json], Any]) -> Json:
+    async def gone(self, name: str) -> None:
+        async with asyncio.timeout(_PATIENCE_S), self._changed:
+            await self._changed.wait_for(lambda: name not in self.pods)
+
+    async def until(self, name: str, condition: Callable[[Json], Any]) -> Json:
         async with asyncio.timeout(_PATIENCE_S), self._changed:
             await self._changed.wait_for(lambda: name in self.pods and condition(self.pods[name]))
             return self.pods[name]
@@ -164,7 +170,7 @@ class Stage:
     async def watch(self) -> None:
         """Follow the pods; an ended stream is a failed test."""
         async with self._session.get(
-            PODS, params={"watch": "1"}, timeout=aiohttp.ClientTimeout(total=None)
+            self.watched, params={"watch": "1"}, timeout=aiohttp.ClientTimeout(total=None)
         ) as stream:
             async for line in stream.content:
                 event = json.loads(line)
@@ -178,16 +184,20 @@ class Stage:
         raise AssertionError("the watch of the test ended")
 
 
+def session_with(url: str, ca_file: str, token: str) -> aiohttp.ClientSession:
+    """Requests to an API server, and watches with long lines."""
+    return aiohttp.ClientSession(
+        url,
+        connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ca_file)),
+        headers={"Authorization": f"Bearer {token}"},
+        read_bufsize=1 << 22,
+    )
+
+
 @asynccontextmanager
 async def stage(url: str, ca_file: str, token: str, scheduler_name: str) -> AsyncIterator[Stage]:
     """An empty stage with its beacon; cleaned when the play is over."""
-    tls = ssl.create_default_context(cafile=ca_file)
-    async with aiohttp.ClientSession(
-        url,
-        connector=aiohttp.TCPConnector(ssl=tls),
-        headers={"Authorization": f"Bearer {token}"},
-        read_bufsize=1 << 22,
-    ) as session:
+    async with session_with(url, ca_file, token) as session:
         play = Stage(session, scheduler_name)
         watching = asyncio.create_task(play.watch())
         try:
@@ -201,7 +211,7 @@ async def stage(url: str, ca_file: str, token: str, scheduler_name: str) -> Asyn
             watching.cancel()
 
 
-def _node_of(pod: Json) -> str:
+def node_of(pod: Json) -> str:
     node: str = pod["spec"].get("nodeName", "")
     return node
 
@@ -211,8 +221,8 @@ def condition_of(pod: Json) -> Json | None:
     return next((c for c in conditions if c["type"] == "PodScheduled"), None)
 
 
-def _is_settled(pod: Json) -> bool:
-    return bool(_node_of(pod)) or condition_of(pod) is not None
+def is_settled(pod: Json) -> bool:
+    return bool(node_of(pod)) or condition_of(pod) is not None
 
 
 def _masked_pod(pod: Json) -> Json:

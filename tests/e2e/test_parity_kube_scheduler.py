@@ -6,10 +6,7 @@ after the other on one real API server; everything that either of them wrote mus
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -19,7 +16,7 @@ from tests.e2e.node_fact_scenarios import features, host_ports, images
 from tests.e2e.parity import differences
 from tests.e2e.scheduler_play import Json, Step, condition_of, stage
 from tests.e2e.scheduler_scenarios import GPU, NIC, PRIORITY_CLASSES, Scenarist, waking
-from tests.integration.target import wait_for
+from tests.e2e.schedulers import kube_scheduler, stowplan
 from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
@@ -128,32 +125,6 @@ _SCENARIOS: dict[str, Callable[[], tuple[str, list[Step]]]] = {
 }
 
 
-@contextmanager
-def kube_scheduler(plane: ControlPlane) -> Iterator[None]:
-    # Opportunistic batching does nothing in the default profile, but would in one without
-    # PodTopologySpread: there it saves work by not looking at all nodes.
-    process = plane.start_scheduler(_CONFIG, "--feature-gates=OpportunisticBatching=false")
-    try:
-        yield
-    finally:
-        process.stop()
-
-
-@contextmanager
-def stowplan(plane: ControlPlane) -> Iterator[None]:
-    config, log = plane.directory / "stowplan.yaml", plane.directory / "stowplan.log"
-    config.write_text(_CONFIG.replace("{kubeconfig}", str(plane.kubeconfig)))
-    command = [sys.executable, "-m", "stowplan", "run", f"--config={config}", "--port=0", "-v=4"]
-    with log.open("w") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=stream)
-    try:
-        wait_for("stowplan to start", lambda: '"Scheduling"' in log.read_text())
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 async def play(plane: ControlPlane) -> dict[str, Json]:
     """What came of every scenario."""
     results: dict[str, Json] = {}
@@ -199,9 +170,11 @@ def priority_classes(control_plane: ControlPlane) -> Iterator[None]:
 @pytest.mark.usefixtures("priority_classes")
 async def test_every_decision_is_kube_schedulers(control_plane: ControlPlane) -> None:
     require_binaries("kube-scheduler")
-    with kube_scheduler(control_plane):
+    # Opportunistic batching does nothing in the default profile, but would in one without
+    # PodTopologySpread: there it saves work by not looking at all nodes.
+    with kube_scheduler(control_plane, _CONFIG, "--feature-gates=OpportunisticBatching=false"):
         theirs = await play(control_plane)
-    with stowplan(control_plane):
+    with stowplan(control_plane, _CONFIG, "-v=4"):
         ours = await play(control_plane)
     found = [
         line for title in _SCENARIOS for line in differences(theirs[title], ours[title], title)

@@ -204,10 +204,14 @@ class ControlPlane:
 
     # -- the other servers --------------------------------------------------------------------
 
-    def start_controller_manager(self, *flags: str) -> ServerProcess:
+    def start_controller_manager(
+        self, *flags: str, controllers: str = components.CONTROLLERS
+    ) -> ServerProcess:
         """Start kube-controller-manager, with the admin's rights."""
         port = free_port()
-        command = components.kube_controller_manager(self.directory, self.kubeconfig, port)
+        command = components.kube_controller_manager(
+            self.directory, self.kubeconfig, port, controllers
+        )
         url = f"https://{HOST}:{port}"
         process = self._run("kube-controller-manager", [*command, *flags], url)
         return self._when_healthy(process, unverified_access(url))

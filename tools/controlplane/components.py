@@ -88,12 +88,14 @@ def kube_apiserver(
     ]
 
 
-def kube_controller_manager(directory: Path, kubeconfig: Path, port: int) -> list[str]:
+def kube_controller_manager(
+    directory: Path, kubeconfig: Path, port: int, controllers: str
+) -> list[str]:
     return [
         f"--kubeconfig={kubeconfig}",
         f"--bind-address={HOST}",
         f"--secure-port={port}",
-        f"--controllers={CONTROLLERS}",
+        f"--controllers={controllers}",
         "--leader-elect=false",
         f"--service-account-private-key-file={directory / 'service-account.key'}",
         # The default of 20 requests a second makes a test wait for its own pods.

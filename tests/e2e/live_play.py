@@ -1,0 +1,270 @@
+"""Plays a mixture to one scheduler on a fresh control plane, and records what became of each pod.
+
+The order of decisions is fixed: what plugins look up is there before the scheduler starts, then
+nodes come one by one, then pods, each when the one before is bound, or refused and deleted again.
+kube-controller-manager's persistent volume controller completes what volume plugins begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from stowplan.config.defaults import DEFAULT_MULTI_POINT
+from stowplan.plugins.registry import IN_TREE
+from tests.e2e.live_mixture import Mixture
+from tests.e2e.live_nodes import LAST_NEWS
+from tests.e2e.scheduler_play import Stage, condition_of, is_settled, node_of, session_with
+from tests.e2e.schedulers import kube_scheduler, stowplan
+from tools.controlplane import ControlPlane
+
+Json = dict[str, Any]
+
+KUBE_SCHEDULER, STOWPLAN = "kube-scheduler", "stowplan"
+_OURS = {plugin.name for plugin in IN_TREE}
+#: Plugins of kube-scheduler's default profile that Stowplan has too; it grows by itself.
+SHARED = [ref.name for ref in DEFAULT_MULTI_POINT if ref.name in _OURS]
+_EVENTS = "/apis/events.k8s.io/v1/events"
+_PATIENCE_S = 60.0
+_SCORED = re.compile(
+    r'"Plugin scored node for pod" pod="[^"]*/([^"]+)" plugin="([^"]+)" node="([^"]+)" score=(\d+)'
+)
+
+
+@dataclass
+class Outcome:
+    """What a scheduler did with one pod."""
+
+    node: str
+    status: str
+    reason: str
+    message: str
+    #: Pods that had to go for it.
+    evicted: tuple[str, ...]
+    #: (type, reason, action, note) of each event, the first of each reason.
+    events: list[tuple[str, str, str, str]] = field(default_factory=list)
+
+    @property
+    def is_gated(self) -> bool:
+        return self.reason == "SchedulingGated"
+
+
+@dataclass
+class Play:
+    """Everything that is compared, and the scores where a scheduler tells them."""
+
+    pods: dict[str, Outcome] = field(default_factory=dict)
+    #: By claim, the volume it was bound to in the end.
+    claims: dict[str, str] = field(default_factory=dict)
+    #: By pod, plugin and node.
+    scores: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+
+
+def configuration(*, preemption: bool) -> str:
+    """The default profile, without plugins that only kube-scheduler has, and without PostFilter."""
+    plugins: Json = {
+        "multiPoint": {
+            "disabled": [
+                {"name": ref.name} for ref in DEFAULT_MULTI_POINT if ref.name not in SHARED
+            ]
+        }
+    }
+    if not preemption:
+        plugins["postFilter"] = {"disabled": [{"name": "*"}]}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "parallelism": 1,
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": "{kubeconfig}", "qps": 5000, "burst": 5000},
+            "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}],
+        }
+    )
+
+
+async def play(
+    scheduler: str,
+    mixture: Mixture,
+    *,
+    preemption: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Play:
+    """The mixture, played to kube-scheduler or to Stowplan."""
+    with ControlPlane() as plane:
+        plane.start_controller_manager(controllers="persistentvolume-binder-controller")
+        async with _stage(plane) as stage:
+            await stage.prepare(mixture)
+            tell(f"{scheduler}: {len(mixture.preparations)} objects are there")
+            with _running(scheduler, plane, configuration(preemption=preemption)) as log:
+                await stage.bring_nodes(mixture.nodes)
+                tell(f"{scheduler}: {len(mixture.nodes)} nodes are known")
+                result = Play()
+                for number, pod in enumerate(mixture.pods, 1):
+                    result.pods[pod["metadata"]["name"]] = await stage.place(pod)
+                    if number % 100 == 0 or number == len(mixture.pods):
+                        tell(f"{scheduler}: {number} pods")
+                await stage.collect_events(result.pods)
+                result.claims = await stage.claims()
+                result.scores = _scores(log)
+    return result
+
+
+def _running(scheduler: str, plane: ControlPlane, config: str) -> AbstractContextManager[Path]:
+    if scheduler == STOWPLAN:
+        return stowplan(plane, config)
+    gates = "WatchListClient=false"
+    if "PodTopologySpread" not in SHARED:
+        # Opportunistic batching does nothing in the default profile, but would in one without
+        # PodTopologySpread: there it saves work by not looking at all nodes.
+        gates += ",OpportunisticBatching=false"
+    return kube_scheduler(plane, config, f"--feature-gates={gates}", "--vmodule=schedule_one=10")
+
+
+@asynccontextmanager
+async def _stage(plane: ControlPlane) -> AsyncIterator[_LiveStage]:
+    ca_file = str(plane.certificate_authority)
+    async with session_with(plane.url, ca_file, plane.admin_token) as session:
+        stage = _LiveStage(session, "default-scheduler")
+        watching = asyncio.create_task(stage.watch())
+        try:
+            yield stage
+        finally:
+            watching.cancel()
+
+
+class _LiveStage(Stage):
+    """A whole cluster as the stage; pods of all namespaces are watched."""
+
+    watched: ClassVar = "/api/v1/pods"
+
+    async def prepare(self, mixture: Mixture) -> None:
+        """Create what plugins look up, and wait until claims are what they are to be."""
+        creating = [request for request in mixture.preparations if request.method == "POST"]
+        namespaces = [request for request in creating if request.path == "/api/v1/namespaces"]
+        others = [request for request in mixture.preparations if request not in creating]
+        rest = [request for request in creating if request not in namespaces]
+        for wave in (namespaces, rest, others):
+            await asyncio.gather(
+                *(self.send(request.method, request.path, request.body) for request in wave)
+            )
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                if await self._are_ready(mixture.phases):
+                    return
+                await asyncio.sleep(0.1)
+
+    async def _are_ready(self, phases: dict[str, str]) -> bool:
+        """Whether the controller has looked at every volume and claim."""
+        volumes = (await self.send("GET", "/api/v1/persistentvolumes"))["items"]
+        claims = (await self.send("GET", "/api/v1/persistentvolumeclaims"))["items"]
+        return all(
+            volume["status"].get("phase") in ("Available", "Bound") for volume in volumes
+        ) and all(claim["status"].get("phase") == phases[_key(claim)] for claim in claims)
+
+    async def bring_nodes(self, nodes: list[Json]) -> None:
+        """One by one; then each is told of again.
+
+        kube-scheduler's view of a node keeps how many others had an image when the node itself
+        last changed. With the second round it is the same for all.
+        """
+        for node in nodes:
+            await self.send("POST", "/api/v1/nodes", node)
+        for node in nodes:
+            body = {"metadata": {"annotations": {"seen": "twice"}, "labels": {"seen": "twice"}}}
+            await self.send("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body)
+        last = nodes[-1]
+        offers = last["status"]["capacity"] | {LAST_NEWS: "1"}
+        status = {"capacity": offers, "allocatable": offers}
+        name = last["metadata"]["name"]
+        await self.change_node(name, {"status": status})
+        await self._wait_for_news(name)
+
+    async def _wait_for_news(self, node: str) -> None:
+        """Until the scheduler knows the newest version of the last node, hence all of them."""
+        amounts = {LAST_NEWS: "1"}
+        container = {
+            "name": "main",
+            "image": "main",
+            "resources": {"requests": amounts, "limits": amounts},
+        }
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        probe = {
+            "containers": [container],
+            "tolerations": [{"operator": "Exists"}],
+            "terminationGracePeriodSeconds": 0,
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+            },
+        }
+        await self.pod("probe", probe)
+        await self.bound("probe", {})
+        await self.delete_pod("probe", {})
+
+    async def place(self, pod: Json) -> Outcome:
+        """Create a pod and wait for the scheduler's word; a refused pod is deleted at once."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        before = set(self.pods)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        await self.send("POST", path, pod)
+        shown = await self.until(name, _is_final)
+        condition = condition_of(shown) or {}
+        if not node_of(shown):
+            await self.send("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+            await self.gone(name)
+        return Outcome(
+            node=node_of(shown),
+            status=condition.get("status", ""),
+            reason=condition.get("reason", ""),
+            message=condition.get("message", ""),
+            evicted=tuple(sorted(before - set(self.pods))),
+        )
+
+    async def collect_events(self, outcomes: dict[str, Outcome]) -> None:
+        """Every pod's events, once there is one for each pod that must have one."""
+        wanted = {
+            (name, "Scheduled" if outcome.node else "FailedScheduling")
+            for name, outcome in outcomes.items()
+            if not outcome.is_gated
+        }
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                found: dict[tuple[str, str], Json] = {}
+                for event in (await self.send("GET", _EVENTS))["items"]:
+                    found.setdefault((event["regarding"].get("name", ""), event["reason"]), event)
+                if wanted <= found.keys():
+                    break
+                await asyncio.sleep(0.1)
+        for (name, reason), event in sorted(found.items(), key=lambda item: item[0]):
+            if name in outcomes:
+                what = (event["type"], reason, event["action"], event.get("note", ""))
+                outcomes[name].events.append(what)
+
+    async def claims(self) -> dict[str, str]:
+        items = (await self.send("GET", "/api/v1/persistentvolumeclaims"))["items"]
+        return {_key(claim): claim["spec"].get("volumeName", "") for claim in items}
+
+
+def _key(thing: Json) -> str:
+    return f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
+
+
+def _is_final(pod: Json) -> bool:
+    """Bound, or refused without a promise."""
+    return is_settled(pod) and bool(node_of(pod) or not pod["status"].get("nominatedNodeName"))
+
+
+def _scores(log: Path) -> dict[str, dict[str, dict[str, int]]]:
+    """From kube-scheduler's log; Stowplan's has no such lines."""
+    scores: dict[str, dict[str, dict[str, int]]] = {}
+    for pod, plugin, node, score in _SCORED.findall(log.read_text(errors="replace")):
+        scores.setdefault(pod, {}).setdefault(plugin, {})[node] = int(score)
+    return scores

@@ -1,0 +1,124 @@
+"""What two plays have in common and where they differ, for people to read."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.e2e.live_play import KUBE_SCHEDULER, STOWPLAN, Outcome, Play
+
+_COLUMN = 60
+#: What a plugin says when it refuses a node or a pod.
+_SAYINGS = {
+    "SchedulingGates": "non-empty scheduling gates",
+    "NodeUnschedulable": "node(s) were unschedulable",
+    "TaintToleration": "node(s) had untolerated taint(s)",
+    "NodeAffinity": "node(s) didn't match Pod's node affinity/selector",
+    "NodePorts": "node(s) didn't have free ports",
+    "NodeResourcesFit": "Insufficient cpu",
+    "VolumeRestrictions": "node(s) had no available disk",
+    "NodeVolumeLimits": "node(s) exceed max volume count",
+    "VolumeBinding": "node(s) didn't find available persistent volumes to bind",
+    "VolumeZone": "node(s) had no available volume zone",
+    "PodTopologySpread": "node(s) didn't match pod topology spread constraints",
+    "InterPodAffinity": "node(s) didn't match pod affinity rules",
+    "NodeDeclaredFeatures": "node(s) didn't match Pod's required features",
+}
+#: Default plugins whose work cannot be seen here, and why.
+UNSEEN = {
+    "PrioritySort": "pods that come one at a time are in no order",
+    "NodeName": "a pod with a node name is never scheduled",
+    "DynamicResources": "Stowplan refuses pods with claims",
+    "DefaultPreemption": "PostFilter plugins are off, unless preemption is asked for",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing about one pod (or claim) that the two schedulers did differently."""
+
+    subject: str
+    what: str
+    theirs: str
+    ours: str
+
+
+def differences(theirs: Play, ours: Play) -> list[Difference]:
+    """In the order of the play: later ones may follow from the first."""
+    found = [
+        difference
+        for name in theirs.pods
+        for difference in _of_pod(name, theirs.pods[name], ours.pods[name])
+    ]
+    for claim in sorted(theirs.claims.keys() | ours.claims.keys()):
+        left, right = theirs.claims.get(claim, ""), ours.claims.get(claim, "")
+        if left != right:
+            found.append(Difference(claim, "volume", left, right))
+    return found
+
+
+def _of_pod(name: str, theirs: Outcome, ours: Outcome) -> Iterable[Difference]:
+    for what in ("node", "status", "reason", "message", "evicted", "events"):
+        left, right = getattr(theirs, what), getattr(ours, what)
+        if left != right:
+            yield Difference(name, what, str(left or "-"), str(right or "-"))
+
+
+def table(found: list[Difference], theirs: Play, *, most: int = 25) -> str:
+    """The differences side by side, and kube-scheduler's scores where two nodes were chosen."""
+    lines = [
+        f"{len(found)} differences; all after the first may be its consequences.",
+        _row("", "", KUBE_SCHEDULER, STOWPLAN),
+    ]
+    for difference in found[:most]:
+        columns = [
+            textwrap.wrap(text, _COLUMN) or [""] for text in (difference.theirs, difference.ours)
+        ]
+        height = max(map(len, columns))
+        left, right = (column + [""] * (height - len(column)) for column in columns)
+        lines.append(_row(difference.subject, difference.what, left[0], right[0]))
+        lines += [_row("", "", *more) for more in zip(left[1:], right[1:], strict=True)]
+        if difference.what == "node":
+            lines += _score_rows(theirs, difference)
+    if len(found) > most:
+        lines.append(f"... and {len(found) - most} more")
+    return "\n".join(lines)
+
+
+def _score_rows(theirs: Play, difference: Difference) -> Iterable[str]:
+    """kube-scheduler's own scores of the two nodes, plugin by plugin."""
+    for plugin, scores in theirs.scores.get(difference.subject, {}).items():
+        left, right = (scores.get(node) for node in (difference.theirs, difference.ours))
+        yield _row("", f"  {plugin}", str(left), f"{right} (as {KUBE_SCHEDULER} scores it)")
+
+
+def _row(subject: str, what: str, left: str, right: str) -> str:
+    return f"{subject:12} {what:34} {left:{_COLUMN}}  {right}".rstrip()
+
+
+def seen_plugins(play: Play) -> set[str]:
+    """Plugins that refused something, or whose scores told two nodes apart."""
+    messages = "\n".join(messages_of(play))
+    seen = {plugin for plugin, saying in _SAYINGS.items() if saying in messages}
+    for scores in play.scores.values():
+        seen |= {plugin for plugin, given in scores.items() if len(set(given.values())) > 1}
+    if any(outcome.node for outcome in play.pods.values()):
+        seen.add("DefaultBinder")
+    if any(outcome.evicted for outcome in play.pods.values()):
+        seen.add("DefaultPreemption")
+    return seen
+
+
+def messages_of(play: Play) -> set[str]:
+    """The distinct texts of refusal."""
+    return {outcome.message for outcome in play.pods.values() if not outcome.node}
+
+
+def summary(play: Play, found: list[Difference]) -> str:
+    placed = [outcome for outcome in play.pods.values() if outcome.node]
+    nodes = {outcome.node for outcome in placed}
+    return (
+        f"{len(placed)} pods placed on {len(nodes)} nodes, {len(play.pods) - len(placed)} refused "
+        f"with {len(messages_of(play))} distinct messages, {len(found)} differences"
+    )
