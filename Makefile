@@ -64,6 +64,10 @@ types: $(READY) ## mypy, strict
 bench: controlplane ## Pods per second beside kube-scheduler and bare binding requests, in one run
 	@$(BIN)/python -m tools.bench $(BENCH_ARGS)
 
+.PHONY: live-parity
+live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1
+	@$(BIN)/python -m tests.e2e.live_parity $(if $(N),--pods $(N)) $(if $(SEED),--seed $(SEED)) $(LIVE_ARGS)
+
 .PHONY: requirements
 requirements: $(READY) ## Pin the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv
