@@ -15,6 +15,7 @@ from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import Kind
 from stowplan.clock import parse_rfc3339, rfc3339, rfc3339_micro
 
+_INDEX = re.compile(r"\[\d+\]")
 _NANOS_IN_MILLI = 10**6
 _INT_BOUNDS = {"int32": 2**31, "int64": 2**63}
 _ZEROS: dict[str, Any] = {"bool": False, "int32": 0, "int64": 0, "Time": None, "MicroTime": None}
@@ -55,16 +56,13 @@ def zero_status(kind: Kind) -> Json:
 
 def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
     result: Json = {}
-    known = 0
-    for name, field in struct.fields.items():
-        item = value.get(name)
-        known += name in value
+    fields = struct.fields
+    if not value.keys() <= fields.keys():
+        unknown += [f"{path}.{name}" if path else name for name in value if name not in fields]
+    for name in struct.in_order(value):
+        field, item = fields[name], value.get(name)
         if item is None:
-            if field.always or (
-                not field.pointer
-                and not field.container
-                and (field.is_struct or field.type in ("Time", "MicroTime"))
-            ):
+            if name in struct.shown:
                 result[name] = _zero(field)
             continue
         place = f"{path}.{name}" if path else name
@@ -73,14 +71,11 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
         except Mismatch as problem:
             problem.path = problem.path or place
             raise
-        if field.pointer or not _is_empty(field, made):
+        # Go's omitempty: never for a struct, else for zero values and for what has no members.
+        if made or field.pointer or not (field.container or not field.is_struct):
             result[name] = made
         elif field.always:
             result[name] = _zero(field)
-    if known != len(value):
-        unknown += [
-            f"{path}.{name}" if path else name for name in value if name not in struct.fields
-        ]
     return result
 
 
@@ -94,77 +89,94 @@ def _zero(field: Field) -> Any:
     return _ZEROS.get(field.type, "")
 
 
-def _is_empty(field: Field, value: Any) -> bool:
-    """Go's omitempty: never for a struct, else for zero values and for what has no members."""
-    return not value and (bool(field.container) or not field.is_struct)
-
-
 def _field(struct: Struct, field: Field, value: Any, path: str, unknown: list[str]) -> Any:
-    place = f"{struct.name.rpartition('.')[2]}.{path}"
     match field.container:
         case "":
-            return _element(field, value, place, path, unknown)
+            return _element(struct, field, value, path, unknown)
         case "list":
             if not isinstance(value, list):
-                raise _wrong(value, place, field.go_type)
+                raise _wrong(value, struct, path, field.go_type)
             return [
-                _element(field, item, place, f"{path}[{index}]", unknown)
+                _element(struct, field, item, f"{path}[{index}]", unknown)
                 for index, item in enumerate(value)
             ]
         case "map":
             if not isinstance(value, dict):
-                raise _wrong(value, place, field.go_type)
-            return {
-                key: _element(field, item, place, f"{path}.{key}", unknown)
-                for key, item in value.items()
-            }
+                raise _wrong(value, struct, path, field.go_type)
+            return _map(struct, field, value, path, unknown)
     if not isinstance(value, dict):
-        raise _wrong(value, place, field.go_type)
+        raise _wrong(value, struct, path, field.go_type)
     return value
 
 
-def _element(field: Field, value: Any, place: str, path: str, unknown: list[str]) -> Any:
+def _map(struct: Struct, field: Field, value: Json, path: str, unknown: list[str]) -> Json:
+    result = {}
+    for key, item in value.items():
+        try:
+            result[key] = _element(struct, field, item, path, unknown)
+        except Mismatch as problem:
+            # Go's text does not name the key.
+            problem.path = f"{path}[{key}]"
+            raise
+    return result
+
+
+def _element(struct: Struct, field: Field, value: Any, path: str, unknown: list[str]) -> Any:
     if field.is_struct:
         if value is None:
             value = {}
         if not isinstance(value, dict):
-            raise _wrong(value, place, field.go_element)
+            raise _wrong(value, struct, path, field.go_element)
         return _struct(structs()[field.type], value, path, unknown)
     match field.type:
+        case "string":
+            if type(value) is str:
+                return value
         case "bool":
             if not isinstance(value, bool):
-                raise _wrong(value, place, "bool")
+                raise _wrong(value, struct, path, "bool")
             return value
         case "int32" | "int64":
-            return _integer(field.type, value, place)
+            return _integer(field.type, value, struct, path)
         case "Quantity":
             return _quantity(value)
         case "Quantities":
             if not isinstance(value, dict):
-                raise _wrong(value, place, field.go_type)
-            return {key: _whole_millis(_quantity(item)) for key, item in value.items()}
+                raise _wrong(value, struct, path, field.go_type)
+            return _quantities(value, path)
         case "Time" | "MicroTime":
             return _time(field.type, value)
         case "any":
             return value
         case "IntOrString":
             if isinstance(value, bool) or not isinstance(value, (int, str)):
-                raise _wrong(value, place, "intstr.IntOrString")
+                raise _wrong(value, struct, path, "intstr.IntOrString")
             return value
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _wrong(value, place, field.go_element)
+        raise _wrong(value, struct, path, field.go_element)
     return value
 
 
-def _integer(type_: str, value: Any, place: str) -> int:
+def _integer(type_: str, value: Any, struct: Struct, path: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _wrong(value, place, type_)
+        raise _wrong(value, struct, path, type_)
     bound = _INT_BOUNDS[type_]
     if isinstance(value, float) or not -bound <= value < bound:
-        raise _wrong(value, place, type_, f"number {value}")
+        raise _wrong(value, struct, path, type_, f"number {value}")
     return value
+
+
+def _quantities(amounts: Json, path: str) -> dict[str, str]:
+    result = {}
+    for name, amount in amounts.items():
+        try:
+            result[name] = _whole_millis(_quantity(amount))
+        except Mismatch as problem:
+            problem.path = f"{path}[{name}]"
+            raise
+    return result
 
 
 def _quantity(value: Any) -> str:
@@ -204,13 +216,15 @@ def _time(type_: str, value: Any) -> str | None:
     return rfc3339(seconds) if type_ == "Time" else rfc3339_micro(seconds)
 
 
-def _wrong(value: Any, place: str, go_type: str, shown: str = "") -> Mismatch:
+def _wrong(value: Any, struct: Struct, path: str, go_type: str, shown: str = "") -> Mismatch:
     """Go's path has no indexes: spec.containers.ports, not spec.containers[0].ports."""
-    place = re.sub(r"\[\d+\]", "", place)
+    place = f"{struct.name.rpartition('.')[2]}.{_INDEX.sub('', path)}"
     shown = shown or _json_type(value)
-    return Mismatch(
+    problem = Mismatch(
         f"json: cannot unmarshal {shown} into Go struct field {place} of type {go_type}"
     )
+    problem.path = path
+    return problem
 
 
 def _json_type(value: Any) -> str:

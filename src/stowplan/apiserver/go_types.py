@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Literal
 
@@ -62,10 +62,33 @@ class Field:
         return _go_name(self.type, self.is_struct)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Struct:
     name: str
     fields: dict[str, Field]
+
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """Fields that Go writes although nobody set them."""
+        return frozenset(
+            name
+            for name, field in self.fields.items()
+            if field.always
+            or (
+                not field.pointer
+                and not field.container
+                and (field.is_struct or field.type in ("Time", "MicroTime"))
+            )
+        )
+
+    def in_order(self, value: dict[str, object]) -> list[str]:
+        """Fields that are to be shown or have a value, in Go's order; few structs are full."""
+        wanted = self.shown | (value.keys() & self.fields.keys()) if value else self.shown
+        return sorted(wanted, key=self._places.__getitem__)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.fields)}
 
 
 def _go_name(name: str, is_struct: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -218,6 +219,12 @@ def _row_form(plugin: Plugin, method: str) -> _RowAnswer | None:
 
 
 def _positional_count(function: Callable[..., Any]) -> int:
+    plain = getattr(function, "__func__", None)
+    return _count(function) if plain is None else _count(plain) - 1
+
+
+@lru_cache(maxsize=1024)
+def _count(function: Callable[..., Any]) -> int:
     return sum(
         parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         for parameter in inspect.signature(function).parameters.values()

@@ -9,17 +9,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stowplan.config.types import KubeSchedulerConfiguration
-from stowplan.errors import ConfigError, StowplanError
+from stowplan.errors import StowplanError
 from stowplan.framework.forms import describe as describe_problem
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
-from stowplan.judge.configuration import (
-    choose_profile,
-    config_refused,
-    default_registry,
-    read_config,
-)
+from stowplan.judge.configuration import Configuration, default_registry, read_config
 from stowplan.judge.lines import (
     Parts,
     check_members,
@@ -38,6 +32,9 @@ from stowplan.logs import get_logger, kv
 Json: TypeAlias = dict[str, Any]
 
 log = get_logger(__name__)
+
+#: How many profiles a stream keeps warm.
+_MOST_PROFILES = 16
 
 
 def answer(line: Mapping[str, Any]) -> Json:
@@ -88,19 +85,11 @@ class _Answering:
     def _respond(self, parts: Parts) -> Json:
         raise NotImplementedError
 
-    def _config(self, parts: Parts) -> KubeSchedulerConfiguration | None:
+    def _config(self, parts: Parts) -> Configuration | None:
         text = parts.get("config")
         if text is None or is_absent(text):
             return None
-        return read_config(bytes(text))
-
-    def _make_profiles(
-        self, world: World, config: KubeSchedulerConfiguration
-    ) -> dict[str, Profile]:
-        try:
-            return world.profiles(config, self._registry)
-        except ConfigError as problem:
-            raise config_refused(problem) from None
+        return read_config(bytes(text), self._registry)
 
     def _pod(self, parts: Parts) -> Thing | None:
         text = parts.get("pod")
@@ -134,15 +123,14 @@ class Judge(_Answering):
 
     def _respond(self, parts: Parts) -> Json:
         check_members(parts, self._MEMBERS)
-        config = self._config(parts) or read_config(b"{}")
+        config = self._config(parts) or read_config(b"{}", self._registry)
         pod = self._pod(parts)
         if pod is None:
             raise Refused("pod: Required value: the pod that is to be placed")
         world = World()
         for thing in self._objects(parts, "objects").values():
             world.put(thing)
-        profile = choose_profile(self._make_profiles(world, config), pod.struct)
-        return verdicts(world.judge(pod, profile))
+        return verdicts(world.judge(pod, world.settle(config.profile_for(pod.struct))))
 
 
 class Stream(_Answering):
@@ -154,23 +142,29 @@ class Stream(_Answering):
         self, *, defaults: bool = False, check: bool = True, registry: Registry | None = None
     ) -> None:
         super().__init__(defaults=defaults, check=check, registry=registry)
-        self._config_now = read_config(b"{}")
+        self._config_now = read_config(b"{}", self._registry)
         self._begin(World())
 
     def _begin(self, world: World) -> None:
         self._world = world
-        self._profiles = self._make_profiles(world, self._config_now)
+        #: Profiles by their pattern: who comes back to one finds it warm.
+        self._profiles: dict[Profile, Profile] = {}
+
+    def _settled(self, pattern: Profile) -> Profile:
+        profile = self._profiles.get(pattern)
+        if profile is None:
+            if len(self._profiles) >= _MOST_PROFILES:
+                self._profiles.clear()
+            profile = self._profiles[pattern] = self._world.settle(pattern)
+        return profile
 
     def _respond(self, parts: Parts) -> Json:
         check_members(parts, self._MEMBERS)
-        config = self._config(parts)
+        config = self._config(parts) or self._config_now
         pod = self._pod(parts)
         applied = self._objects(parts, "apply", self._count * 1_000_000)
         deleted = self._deletions(parts, applied)
-        profiles = self._profiles
-        if config is not None and config is not self._config_now:
-            profiles = self._make_profiles(self._world, config)
-        profile = choose_profile(profiles, pod.struct) if pod is not None else None
+        profile = self._settled(config.profile_for(pod.struct)) if pod is not None else None
         before = {key: self._world.things.get(key) for key in (*applied, *deleted)}
         try:
             said = self._change_and_judge(applied, deleted, pod, profile)
@@ -178,8 +172,7 @@ class Stream(_Answering):
             if before:
                 self._go_back_to(before)
             raise
-        if config is not None:
-            self._config_now, self._profiles = config, profiles
+        self._config_now = config
         return said
 
     def _change_and_judge(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, lru_cache
+from random import Random
 
 from stowplan.api.objects import Pod
+from stowplan.clock import SystemClock
+from stowplan.cluster.cache import ClusterCache
 from stowplan.config.load import parse_object
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.judge.lines import decode, json_type
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import Refused, listed
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.assembly import build_profiles
 
 
 @cache
@@ -24,8 +27,32 @@ def default_registry() -> Registry:
     return registry
 
 
+class Configuration:
+    """A line's configuration: its profiles, made once as patterns for the clusters to come."""
+
+    def __init__(self, config: KubeSchedulerConfiguration, registry: Registry) -> None:
+        self._patterns, _ = build_profiles(
+            config, ClusterCache(), registry=registry, clock=SystemClock(), rng=Random(0)
+        )
+
+    def profile_for(self, pod: Pod) -> Profile:
+        """The profile that a pod asks for; where there is no choice, or it says nothing, the
+        first. A pattern: a cluster makes its own of it (`World.settle`).
+        """
+        name = pod.spec.scheduler_name
+        if len(self._patterns) == 1 or not name:
+            return next(iter(self._patterns.values()))
+        profile = self._patterns.get(name)
+        if profile is None:
+            raise Refused(
+                f'pod: spec.schedulerName: Invalid value: "{name}": no profile has that name'
+                f" (there are {', '.join(self._patterns)})"
+            )
+        return profile
+
+
 @lru_cache(maxsize=256)
-def read_config(text: bytes) -> KubeSchedulerConfiguration:
+def read_config(text: bytes, registry: Registry) -> Configuration:
     """A line's `config`; what it is need not be said."""
     raw = decode(text)
     if not isinstance(raw, dict):
@@ -35,31 +62,13 @@ def read_config(text: bytes) -> KubeSchedulerConfiguration:
             raw[name] = value
     try:
         config = parse_object(raw)
+        if config.extenders:
+            raise ConfigError(
+                "Forbidden: no extender is asked here; leave them out to see what the plugins"
+                " decide",
+                where="extenders",
+            )
+        return Configuration(config, registry)
     except ConfigError as problem:
-        raise config_refused(problem) from None
-    if config.extenders:
-        raise Refused(
-            "config: extenders: Forbidden: no extender is asked here; leave them out to see what"
-            " the plugins decide"
-        )
-    return config
-
-
-def config_refused(problem: ConfigError) -> Refused:
-    """Every mistake of a configuration, each with its path."""
-    return Refused("; ".join(f"config: {line}" for line in str(problem).splitlines()))
-
-
-def choose_profile(profiles: Mapping[str, Profile], pod: Pod) -> Profile:
-    """The profile that a pod asks for; where there is no choice, or it says nothing, the first."""
-    name = pod.spec.scheduler_name
-    if len(profiles) == 1 or not name:
-        return next(iter(profiles.values()))
-    profile = profiles.get(name)
-    if profile is None:
-        known = ", ".join(profiles)
-        raise Refused(
-            f'pod: spec.schedulerName: Invalid value: "{name}": no profile has that name (there'
-            f" are {known})"
-        )
-    return profile
+        lines = str(problem).splitlines()
+        raise Refused(listed([f"config: {line}" for line in lines])) from None

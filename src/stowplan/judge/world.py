@@ -14,15 +14,16 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.clock import SystemClock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
-from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile
-from stowplan.framework.registry import Registry
 from stowplan.judge.objects import Key, Thing, with_uid
 from stowplan.judge.refusal import Refused
 from stowplan.queue.nominator import Nominator
-from stowplan.scheduler.assembly import build_profiles
 from stowplan.scheduler.cycle import judge
 from stowplan.scheduler.decision import Decision
+
+#: The extension points that a judgement passes.
+_POINTS = ("preFilter", "filter", "preScore", "score")
 
 
 class World:
@@ -34,14 +35,26 @@ class World:
         self.things: dict[Key, Thing] = {}
         self._by_uid: dict[str, Key] = {}
 
-    def profiles(
-        self, config: KubeSchedulerConfiguration, registry: Registry
-    ) -> dict[str, Profile]:
-        """A configuration's profiles, with plugins that look at this cluster."""
-        profiles, _ = build_profiles(
-            config, self.cache, registry=registry, clock=SystemClock(), rng=Random(0)
+    def settle(self, profile: Profile) -> Profile:
+        """The same profile with plugins that look at this cluster."""
+        handle = Handle(
+            profile=profile.name,
+            table=self.cache.table,
+            catalog=self.cache.catalog,
+            clock=SystemClock(),
+            rng=Random(0),
         )
-        return profiles
+        plugins = {name: type(each)(each.args, handle) for name, each in profile.plugins.items()}
+        weights = {step.name: step.weight for step in profile.scores}
+        return Profile(
+            profile.name,
+            {
+                point: [
+                    (plugins[each.name], weights.get(each.name, 0)) for each in profile.at(point)
+                ]
+                for point in _POINTS
+            },
+        )
 
     def put(self, thing: Thing) -> None:
         """Add an object, or replace the one of its name."""
