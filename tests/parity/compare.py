@@ -45,14 +45,14 @@ def difference(ours: Json, theirs: Json) -> Difference | None:
 
 def _plain(answer: Json) -> Json:
     """The answer without the liberties that its form leaves."""
-    plain: Json = {
+    # In the order in which one thing leads to the other.
+    plain: Json = {"prefilter": _verdict(answer.get("prefilter") or {})}
+    plain |= {
         "nodes": {name: _verdict(said) for name, said in (answer.get("nodes") or {}).items()},
         "scores": answer.get("scores") or {},
         "totals": answer.get("totals") or {},
         "best": answer.get("best") or [],
     }
-    if answer.get("prefilter"):
-        plain["prefilter"] = _verdict(answer["prefilter"])
     return plain
 
 
@@ -70,7 +70,7 @@ def _places(ours: Any, theirs: Any, *path: str) -> list[tuple[tuple[str, ...], A
     if isinstance(ours, dict) and isinstance(theirs, dict) and "code" not in ours:
         return [
             place
-            for key in sorted(ours.keys() | theirs.keys())
+            for key in {**theirs, **ours}
             for place in _places(ours.get(key), theirs.get(key), *path, key)
         ]
     return [(path, ours, theirs)]

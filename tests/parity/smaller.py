@@ -15,7 +15,7 @@ from tests.parity.generate.dice import Json
 #: What makes an object the one that it is; without them nothing could be asked.
 _IDENTITY = {"apiVersion", "kind", "name", "namespace", "uid", "id", "schedulerName"}
 #: A question keeps its parts, however empty.
-_PARTS = {"nodes", "pods", "nominated", "objects", "pod", "config", "profiles", "steps", "spec"}
+_PARTS = {"nodes", "pods", "nominated", "objects", "config", "profiles", "steps", "spec"}
 _PARTS |= {"metadata", "status", "scoreAll", "multiPoint", "disabled"}
 _MOST_TRIES = 4000
 

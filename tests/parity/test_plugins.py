@@ -62,6 +62,8 @@ def _report(case: Json, oracle: Oracle, compare: Compare) -> None:
     """Fail with the smallest question that brings about a difference."""
 
     def differs(smaller: Json) -> bool:
+        if "pod" not in smaller:
+            return False
         try:
             ours, theirs = _pair(compare, World(smaller), oracle.ask(smaller))
         except OracleError:

@@ -17,14 +17,15 @@ from tests.parity.generate.configurations import (
 from tests.parity.generate.dice import NODES, Dice, Json
 from tests.parity.generate.nodes import node
 from tests.parity.generate.pods import pod, promised, standing
+from tests.parity.generate.themes import some_themes
 
 
-def random_case(seed: int, *, plain: bool = False) -> Json:
+def random_case(seed: int | str, *, plain: bool = False) -> Json:
     """A question; the same for the same seed. A plain one has one profile with every plugin."""
     return Scene(seed).case(plain=plain)
 
 
-def large_case(seed: int) -> Json:
+def large_case(seed: int | str) -> Json:
     """A question about so many nodes that kube-scheduler looks at a part of them only."""
     return Scene(seed).large_case()
 
@@ -42,17 +43,18 @@ def line(case: Json, number: int | str = 0) -> Json:
 class Scene:
     """Draws the parts of one case; `serial` numbers the pods."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         self.dice = Dice(seed)
+        self.themes = some_themes(self.dice)
         self.serial = 0
 
     def case(self, *, plain: bool) -> Json:
         dice = self.dice
         names = dice.sample(NODES, dice.randint(1, 8))
         if plain:
-            config = configuration(arguments=random_arguments(dice))
+            config = configuration(arguments=random_arguments(dice, self.themes))
         else:
-            config = random_configuration(dice)
+            config = random_configuration(dice, self.themes)
         # A third are about placing a pod that is easily placed, so that scores decide.
         easy = dice.often(0.33)
         case: Json = {
@@ -61,7 +63,7 @@ class Scene:
             "nominated": [],
             "pod": self.pod(easy=easy),
             "config": config,
-            "objects": self.objects(names),
+            "objects": self.objects(),
         }
         if dice.often(0.2):
             case["nominated"] = [self.promised(dice.choice(names)) for _ in range(3)]
@@ -81,7 +83,7 @@ class Scene:
             "nominated": [self.promised(dice.choice(names)) for _ in range(5)],
             "pod": self.pod(easy=easy),
             "config": configuration(percentage=dice.choice([0, 5, 30, 60, 100])),
-            "objects": self.objects(names),
+            "objects": self.objects(),
         }
 
     def place(self, names: list[str]) -> str:
@@ -90,7 +92,12 @@ class Scene:
 
     def pod(self, *, easy: bool = False) -> Json:
         self.serial += 1
-        return pod(self.dice, f"p{self.serial}", easy=easy)
+        made = pod(self.dice, f"p{self.serial}", easy=easy)
+        for theme in self.themes:
+            for dress in theme.dress:
+                if self.dice.often(0.5):
+                    dress(self.dice, made)
+        return made
 
     def standing(self, where: str) -> Json:
         return standing(self.dice, self.pod(easy=True), where)
@@ -98,6 +105,6 @@ class Scene:
     def promised(self, where: str) -> Json:
         return promised(self.pod(easy=True), where)
 
-    def objects(self, names: list[str]) -> list[Json]:
+    def objects(self) -> list[Json]:
         """Everything that is neither node nor pod."""
-        return []
+        return [thing for theme in self.themes for thing in theme.objects(self.dice)]

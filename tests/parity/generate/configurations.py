@@ -5,10 +5,13 @@ All are cut down to the plugins that we have, on both sides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
 from stowplan.plugins.registry import IN_TREE
 from tests.parity.generate.dice import Dice, Json
 from tests.parity.generate.nodes import GPU, STORAGE
+from tests.parity.generate.themes import Theme
 
 VERSION = "kubescheduler.config.k8s.io/v1"
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -141,7 +144,7 @@ def _named(names: list[str]) -> list[Json]:
     return [{"name": name} for name in names]
 
 
-def random_configuration(dice: Dice) -> Json:
+def random_configuration(dice: Dice, themes: Sequence[Theme]) -> Json:
     """One profile or two, with arguments and arrangements of their own."""
     names = [DEFAULT_SCHEDULER]
     if dice.often(0.15):
@@ -149,7 +152,7 @@ def random_configuration(dice: Dice) -> Json:
     return configuration(
         [
             profile(
-                random_arguments(dice),
+                random_arguments(dice, themes),
                 dice.choice(_ARRANGEMENTS) if dice.often(0.3) else None,
                 name=name,
             )
@@ -158,6 +161,10 @@ def random_configuration(dice: Dice) -> Json:
     )
 
 
-def random_arguments(dice: Dice) -> Json:
+def random_arguments(dice: Dice, themes: Sequence[Theme]) -> Json:
     """Arguments by plugin; more often than not there are none."""
-    return dice.choice(ARGUMENTS) if dice.often(0.5) else {}
+    arguments: Json = dict(dice.choice(ARGUMENTS)) if dice.often(0.5) else {}
+    for theme in themes:
+        if theme.arguments and dice.often(0.4):
+            arguments |= dice.choice(theme.arguments)
+    return arguments

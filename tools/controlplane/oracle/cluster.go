@@ -141,12 +141,15 @@ func (c *cluster) instantiate(ctx context.Context) error {
 	return nil
 }
 
-// look takes the snapshot that plugins look at.
+// look takes the snapshot that plugins look at. It is taken anew each time: the scheduler would copy
+// changed nodes only, and so believe in what it once knew of the others' images, depending on when
+// it happened to look.
 func (c *cluster) look(ctx context.Context) error {
 	snapshot, ok := c.framework.SnapshotSharedLister().(*internalcache.Snapshot)
 	if !ok {
 		return fmt.Errorf("the framework's snapshot is a %T", c.framework.SnapshotSharedLister())
 	}
+	*snapshot = *internalcache.NewEmptySnapshot()
 	if err := c.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot); err != nil {
 		return err
 	}

@@ -1,0 +1,75 @@
+"""The long way to a cluster: the same objects in the end, after others have come and gone.
+
+Whatever we keep from step to step must not show in the answer. A few things do show upstream as
+well (an image's size is that of the node which reported it first); so where an answer differs, the
+oracle is asked to go the same way.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from tests.parity.generate.case import random_case
+from tests.parity.generate.dice import Dice, Json
+from tests.parity.generate.sequence import key_of, reference
+
+
+def long_way(line: Json) -> Json:
+    """A sequence that ends with the cluster and the question of `line`."""
+    dice = Dice(str(line["id"]))
+    others = _others(dice, line)
+    first = [_earlier(dice, thing) for thing in line["objects"] if dice.often(0.6)]
+    steps: list[Json] = [
+        {"apply": [*_shuffled(dice, others, first)], "pod": line["pod"]},
+        {"delete": [reference(key_of(thing)) for thing in first if dice.often(0.2)]},
+        {"apply": [thing for thing in line["objects"] if dice.often(0.5)], "pod": line["pod"]},
+        {"delete": [reference(key_of(thing)) for thing in others]},
+        {"apply": line["objects"], "pod": line["pod"]},
+    ]
+    for number, step in enumerate(steps):
+        step["id"] = f"{line['id']}/{number}"
+    return {"config": line["config"], "steps": steps}
+
+
+def _shuffled(dice: Dice, *lists: list[Json]) -> list[Json]:
+    things = [thing for each in lists for thing in each]
+    dice.shuffle(things)
+    return things
+
+
+def _others(dice: Dice, line: Json) -> list[Json]:
+    """Objects of another case that are not in this one."""
+    case = random_case(f"others {line['id']}")
+    taken = {key_of(thing) for thing in line["objects"]} | {key_of(line["pod"])}
+    found: dict[object, Json] = {}
+    for thing in [*case["nodes"], *case["pods"], *case["nominated"], *case["objects"]]:
+        thing = copy.deepcopy(thing)
+        if thing["kind"] == "Pod":
+            # Of a uid of their own, too.
+            thing["metadata"]["uid"] = f"other-{thing['metadata']['uid']}"
+            thing["metadata"]["name"] = f"other-{thing['metadata']['name']}"
+        if key_of(thing) not in taken and dice.often(0.7):
+            found[key_of(thing)] = thing
+    return list(found.values())
+
+
+def _earlier(dice: Dice, thing: Json) -> Json:
+    """What the object may have looked like before."""
+    earlier = copy.deepcopy(thing)
+    metadata = earlier["metadata"]
+    if dice.often(0.3):
+        return earlier
+    if thing["kind"] == "Pod":
+        metadata["labels"] = dice.pod_labels()
+        metadata.pop("deletionTimestamp", None)
+        earlier["status"].pop("containerStatuses", None)
+        if dice.often(0.3):
+            earlier["spec"].pop("nodeName", None)
+            earlier["status"]["nominatedNodeName"] = thing["spec"].get("nodeName", "n0")
+    elif thing["kind"] == "Node":
+        metadata["labels"] = {"disk": "ssd"}
+        earlier["spec"] = {"taints": [{"key": "a", "value": "", "effect": "NoSchedule"}]}
+        earlier["status"]["allocatable"] = {"cpu": "1", "memory": "1Gi", "pods": "5"}
+    else:
+        metadata.pop("labels", None)
+    return earlier

@@ -1,0 +1,107 @@
+"""Asks ourselves and the oracle the same, and says where the answers differ.
+
+A case is asked cold, of a judge that knows nothing yet, and warm, of a stream that came to the same
+cluster by detours. A sequence is asked at every step. What must stay true: a finding can be shown
+again from its `question` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stowplan.judge import Judge, Stream
+from tests.parity.branches import Hits, observe
+from tests.parity.compare import Difference, difference
+from tests.parity.detours import long_way
+from tests.parity.generate.dice import Json
+from tests.parity.oracle import Oracle
+from tests.parity.smaller import shrink
+
+
+@dataclass
+class Finding:
+    """A question that is answered differently: a line, or a sequence."""
+
+    question: Json
+    difference: Difference
+    #: Where it comes from, such as the seed.
+    origin: str = ""
+
+
+@dataclass
+class Examiner:
+    """Asks; `hits` counts what the oracle's answers have shown of the plugins."""
+
+    oracle: Oracle
+    hits: Hits = field(default_factory=Hits)
+    judge: Judge = field(default_factory=lambda: Judge(check=False))
+
+    def case(self, line: Json) -> Finding | None:
+        """A line with its own cluster, asked cold and then the long way round."""
+        self.oracle.send(line)
+        ours = self.judge.answer(line)
+        theirs = self.oracle.receive()
+        self.hits.update(observe(line["config"], line["pod"], theirs))
+        found = difference(ours, theirs)
+        if found is not None:
+            return Finding(line, found)
+        detour = long_way(line)
+        stream = Stream(check=False)
+        warm = [stream.answer(step) for step in _lines(detour)][-1]
+        if difference(warm, ours) is None:
+            return None
+        # Upstream remembers a few things too; or else we should not.
+        return self.sequence(detour)
+
+    def sequence(self, story: Json, *, count: bool = True) -> Finding | None:
+        """A stream, asked at every step."""
+        for number, (step, ours, theirs) in enumerate(self._answers(story)):
+            if "pod" not in step:
+                if "error" in ours or "error" in theirs:
+                    return Finding(story, Difference("step", [f"{ours} {theirs}"]))
+                continue
+            if count:
+                self.hits.update(observe(story["config"], step["pod"], theirs))
+            found = difference(ours, theirs)
+            if found is not None:
+                return Finding({**story, "steps": story["steps"][: number + 1]}, found)
+        return None
+
+    def _answers(self, story: Json) -> Iterator[tuple[Json, Json, Json]]:
+        stream = Stream(check=False)
+        for number, step in enumerate(_lines(story)):
+            self.oracle.send({**step, "fresh": True} if number == 0 else step)
+            ours = stream.answer(step)
+            yield step, ours, self.oracle.receive()
+
+    def again(self, question: Json) -> Difference | None:
+        """The difference in the answers to a finding's question, if there still is one."""
+        if "steps" in question:
+            found = self.sequence(question, count=False)
+            return found.difference if found else None
+        return difference(self.judge.answer(question), self.oracle.answer(question))
+
+    def shrink(self, finding: Finding) -> Finding:
+        """The same finding with a question as small as can be."""
+
+        def fails(question: Json) -> bool:
+            found = self.again(question)
+            return found is not None and found.kind == finding.difference.kind
+
+        question = shrink(finding.question, fails)
+        found = self.again(question)
+        assert found is not None, "what was shrunk still fails"
+        return Finding(question, found, finding.origin)
+
+    def answers(self, question: Json) -> list[Json]:
+        """What the oracle says to a question, or to every step of it that has a pod."""
+        if "steps" not in question:
+            return [self.oracle.answer(question)]
+        return [theirs for step, _, theirs in self._answers(question) if "pod" in step]
+
+
+def _lines(story: Json) -> list[Json]:
+    """A sequence as lines of a stream, the first of which has the configuration."""
+    first, *rest = story["steps"] or [{"id": 0}]
+    return [{**first, "config": story["config"]}, *rest]

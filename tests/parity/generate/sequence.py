@@ -1,0 +1,236 @@
+"""Seeded random streams: one cluster that changes step by step, asked about pods on the way.
+
+A sequence is a configuration and the lines of `stowplan decide --stream` as `steps`. Pods to place
+come from a few templates, so that whatever is kept from one decision to the next is used again
+after the cluster has changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tests.parity.generate.case import Scene
+from tests.parity.generate.configurations import SECOND_SCHEDULER, random_configuration
+from tests.parity.generate.dice import NODES, Json
+from tests.parity.generate.nodes import node
+from tests.parity.generate.pods import promised, requests, standing
+
+Key: TypeAlias = tuple[str, str, str]
+STEPS = 60
+
+
+def sequence(seed: int | str, steps: int = STEPS) -> Json:
+    """A configuration and steps; the same for the same seed."""
+    return _Stream(seed).story(steps)
+
+
+def key_of(thing: Json) -> Key:
+    metadata = thing["metadata"]
+    return thing["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def reference(key: Key) -> Json:
+    """What a line's `delete` names an object by."""
+    kind, namespace, name = key
+    return {"kind": kind, "name": name, **({"namespace": namespace} if namespace else {})}
+
+
+def _containers(pod: Json) -> list[Json]:
+    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+
+
+def _port(port: Json) -> tuple[str, int] | None:
+    return (port["protocol"], port["hostPort"]) if port.get("hostPort") else None
+
+
+class _Stream(Scene):
+    """A cluster as it is at a step, and the changes that make the next one of it."""
+
+    def __init__(self, seed: int | str) -> None:
+        super().__init__(seed)
+        self.easy = self.dice.often(0.4)
+        self.there: dict[Key, Json] = {}
+        self.line: Json = {}
+
+    def story(self, steps: int) -> Json:
+        dice = self.dice
+        config = random_configuration(dice, self.themes)
+        names = dice.sample(NODES, dice.randint(2, 6))
+        self.templates = [self.pod(easy=self.easy or dice.often(0.5)) for _ in range(4)]
+        if len(config["profiles"]) > 1:
+            self.templates[0]["spec"]["schedulerName"] = SECOND_SCHEDULER
+        self.line = {"id": 0, "apply": [], "delete": []}
+        for thing in [*self.objects(), *(node(dice, name, easy=self.easy) for name in names)]:
+            self.put(thing)
+        made = [self.line]
+        for number in range(1, steps):
+            self.line = {"id": number, "apply": [], "delete": []}
+            for _ in range(dice.randint(0, 3)):
+                self.change()
+            if dice.often(0.75):
+                self.ask()
+            made.append(self.line)
+        return {"config": config, "steps": made}
+
+    # What is there
+
+    def put(self, thing: Json) -> None:
+        key = key_of(thing)
+        if not self.is_touched(key):
+            if thing["kind"] == "Pod":
+                self.leave_taken_ports(thing)
+            self.there[key] = thing
+            self.line["apply"].append(copy.deepcopy(thing))
+
+    def remove(self, key: Key) -> None:
+        if not self.is_touched(key):
+            del self.there[key]
+            self.line["delete"].append(reference(key))
+
+    def is_touched(self, key: Key) -> bool:
+        """One line says one thing about an object."""
+        return reference(key) in self.line["delete"] or key in map(key_of, self.line["apply"])
+
+    def leave_taken_ports(self, pod: Json) -> None:
+        """No two pods on a node ask for one port.
+
+        Upstream keeps a set of a node's ports: when one of the two goes, it believes the port to be
+        free, although the other still has it. We count.
+        """
+        where = pod["spec"].get("nodeName")
+        neighbours = [
+            other
+            for key, other in self.there.items()
+            if key[0] == "Pod" and key != key_of(pod) and other["spec"].get("nodeName") == where
+        ]
+        taken = {
+            _port(port)
+            for other in neighbours
+            for container in _containers(other)
+            for port in container.get("ports", ())
+        } - {None}
+        if not where:
+            return
+        for container in _containers(pod):
+            for port in container.get("ports", ()):
+                if _port(port) in taken:
+                    del port["hostPort"]
+
+    def known(self, *kinds: str) -> list[Key]:
+        return [key for key in self.there if key[0] in kinds]
+
+    def some_pod(self) -> Json | None:
+        pods = self.known("Pod")
+        return copy.deepcopy(self.there[self.dice.choice(pods)]) if pods else None
+
+    def node_names(self) -> list[str]:
+        return [name for _, _, name in self.known("Node")] or NODES[:1]
+
+    # Changes
+
+    def change(self) -> None:
+        changes: list[tuple[Callable[[], None], int]] = [
+            (self.add_pod, 8),
+            (self.bind_pod, 3),
+            (self.change_pod, 4),
+            (self.remove_pod, 4),
+            (self.add_node, 2),
+            (self.change_node, 4),
+            (self.remove_node, 1),
+            (self.change_object, 3),
+            (self.remove_object, 1),
+        ]
+        whats, weights = zip(*changes, strict=True)
+        self.dice.choices(whats, weights)[0]()
+
+    def add_pod(self) -> None:
+        dice = self.dice
+        made = self.copy_of_template() if dice.often(0.5) else self.pod(easy=True)
+        made["spec"].pop("nodeName", None)
+        if dice.often(0.75):
+            self.put(standing(dice, made, self.place(self.node_names())))
+        elif dice.often(0.6):
+            self.put(promised(made, self.place(self.node_names())))
+        else:
+            self.put(made)
+
+    def bind_pod(self) -> None:
+        waiting = [
+            key
+            for key in self.known("Pod")
+            if not self.there[key]["spec"].get("nodeName") and not self.is_touched(key)
+        ]
+        if waiting:
+            made = copy.deepcopy(self.there[self.dice.choice(waiting)])
+            made["spec"]["nodeName"] = self.place(self.node_names())
+            self.put(made)
+
+    def change_pod(self) -> None:
+        dice = self.dice
+        made = self.some_pod()
+        if made is None:
+            return
+        match dice.choice(["labels", "ending", "over", "resize", "promise", "size"]):
+            case "labels":
+                made["metadata"]["labels"] = dice.pod_labels()
+            case "ending":
+                made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            case "over":
+                made["status"]["phase"] = dice.choice(["Succeeded", "Failed", "Running"])
+            case "resize" if made["spec"].get("nodeName"):
+                standing(dice, made, made["spec"]["nodeName"])
+            case "promise" if not made["spec"].get("nodeName"):
+                made["status"]["nominatedNodeName"] = dice.choice(["", self.place(NODES)])
+            case _:
+                made["spec"]["containers"][0]["resources"] = {"requests": requests(dice)}
+        self.put(made)
+
+    def remove_pod(self) -> None:
+        if pods := self.known("Pod"):
+            self.remove(self.dice.choice(pods))
+
+    def add_node(self) -> None:
+        missing = [name for name in NODES if ("Node", "", name) not in self.there]
+        if missing:
+            self.put(node(self.dice, self.dice.choice(missing), easy=self.easy))
+
+    def change_node(self) -> None:
+        name = self.dice.choice(self.node_names())
+        if ("Node", "", name) not in self.there:
+            return
+        made = copy.deepcopy(self.there["Node", "", name])
+        other = node(self.dice, name, easy=self.easy)
+        match self.dice.choice(["metadata", "spec", "status", "all"]):
+            case "all":
+                made = other
+            case part:
+                made[part] = other[part]
+        self.put(made)
+
+    def remove_node(self) -> None:
+        nodes = self.known("Node")
+        if len(nodes) > 1 or self.dice.often(0.2):
+            for key in nodes[:1]:
+                self.remove(key)
+
+    def change_object(self) -> None:
+        if found := self.objects():
+            self.put(self.dice.choice(found))
+
+    def remove_object(self) -> None:
+        if others := [key for key in self.there if key[0] not in ("Node", "Pod")]:
+            self.remove(self.dice.choice(others))
+
+    # Questions
+
+    def copy_of_template(self) -> Json:
+        self.serial += 1
+        made = copy.deepcopy(self.dice.choice(self.templates))
+        made["metadata"] |= {"name": f"p{self.serial}", "uid": f"uid-p{self.serial}"}
+        return made
+
+    def ask(self) -> None:
+        asked = self.copy_of_template() if self.dice.often(0.75) else self.pod(easy=self.easy)
+        self.line["pod"] = asked
