@@ -7,6 +7,7 @@ their canonical form; fields that Go always writes are there. The result is a ne
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from stowplan.api.quantity import format_quantity, milli_value, nanos
@@ -56,13 +57,13 @@ def zero_status(kind: Kind) -> Json:
 
 def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
     result: Json = {}
-    fields = struct.fields
-    if not value.keys() <= fields.keys():
-        unknown += [f"{path}.{name}" if path else name for name in value if name not in fields]
-    for name in struct.in_order(value):
-        field, item = fields[name], value.get(name)
+    steps, strange = struct.plan(tuple(value))
+    if strange:
+        unknown += [f"{path}.{name}" if path else name for name in strange]
+    for name, field, is_shown in steps:
+        item = value.get(name)
         if item is None:
-            if name in struct.shown:
+            if is_shown:
                 result[name] = _zero(field)
             continue
         place = f"{path}.{name}" if path else name
@@ -172,11 +173,19 @@ def _quantities(amounts: Json, path: str) -> dict[str, str]:
     result = {}
     for name, amount in amounts.items():
         try:
-            result[name] = _whole_millis(_quantity(amount))
+            result[name] = (
+                _amount(amount) if type(amount) is str else _whole_millis(_quantity(amount))
+            )
         except Mismatch as problem:
             problem.path = f"{path}[{name}]"
             raise
     return result
+
+
+@lru_cache(maxsize=4096)
+def _amount(text: str) -> str:
+    """The same few amounts are written over and over."""
+    return _whole_millis(_quantity(text))
 
 
 def _quantity(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -88,8 +89,14 @@ def name_causes(field: str, text: str, check: NameCheck) -> list[Cause]:
     return [wrong(field, text, problem) for problem in check(text)]
 
 
+@lru_cache(maxsize=4096)
+def key_problems(key: str) -> tuple[str, ...]:
+    """Of a label key, or of anything else that is formed like one; the same few come again."""
+    return tuple(label_key_errors(key))
+
+
 def label_key_causes(field: str, key: str) -> list[Cause]:
-    return [wrong(field, key, problem) for problem in label_key_errors(key)]
+    return [wrong(field, key, problem) for problem in key_problems(key)]
 
 
 def labels_causes(field: str, labels: Mapping[str, str]) -> list[Cause]:
@@ -103,7 +110,7 @@ def labels_causes(field: str, labels: Mapping[str, str]) -> list[Cause]:
 def annotations_causes(field: str, annotations: Mapping[str, str]) -> list[Cause]:
     causes = []
     for key in sorted(annotations):
-        causes += [wrong(field, key, problem) for problem in label_key_errors(key.lower())]
+        causes += [wrong(field, key, problem) for problem in key_problems(key.lower())]
     size = sum(len(key.encode()) + len(text.encode()) for key, text in annotations.items())
     if size > _ANNOTATIONS_LIMIT:
         text = f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes"

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from stowplan.apiserver.kinds import Kind
 
@@ -81,14 +81,32 @@ class Struct:
             )
         )
 
-    def in_order(self, value: dict[str, object]) -> list[str]:
-        """Fields that are to be shown or have a value, in Go's order; few structs are full."""
-        wanted = self.shown | (value.keys() & self.fields.keys()) if value else self.shown
-        return sorted(wanted, key=self._places.__getitem__)
+    def plan(self, names: tuple[str, ...]) -> tuple[Plan, list[str]]:
+        """For an object with these fields: whatever is to be looked at or shown, in Go's order,
+        and the names that are no fields. Objects have few shapes, so plans are kept.
+        """
+        known = self._plans.get(names)
+        if known is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            wanted = self.shown.union(names)
+            steps = [
+                (name, field, name in self.shown)
+                for name, field in self.fields.items()
+                if name in wanted
+            ]
+            strange = [name for name in names if name not in self.fields]
+            known = self._plans[names] = (steps, strange)
+        return known
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(self.fields)}
+    def _plans(self) -> dict[tuple[str, ...], tuple[Plan, list[str]]]:
+        return {}
+
+
+#: Name, field, and whether it is shown when it has no value.
+Plan: TypeAlias = list[tuple[str, Field, bool]]
+_MOST_PLANS = 1000
 
 
 def _go_name(name: str, is_struct: bool) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from stowplan.api.labels import label_key_errors
 from stowplan.api.quantity import nanos
-from stowplan.apiserver.field_errors import not_allowed, required, unsupported, wrong
+from stowplan.apiserver.field_errors import key_problems, not_allowed, required, unsupported, wrong
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.statuses import Cause
 
@@ -57,7 +56,7 @@ def _overcommitted(name: str) -> bool:
 
 
 def _name(name: str, field: str, pod_level: bool) -> list[Cause]:
-    causes = [wrong(field, name, problem) for problem in label_key_errors(name)]
+    causes = [wrong(field, name, problem) for problem in key_problems(name)]
     if causes:
         return causes
     if name in _NATIVE or name.startswith("hugepages-"):
