@@ -1,0 +1,157 @@
+"""The plugin: PreFilter sorts the claims, Filter searches, Reserve assumes, PreBind binds.
+
+All refusals are unresolvable: evicting pods frees no volumes. Pods without claims skip all of it.
+What is believed of volumes is shared by all profiles (`BelievedVolumes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stowplan.api.objects import Pod
+from stowplan.api.resources import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+)
+from stowplan.cluster.pod_volumes import claims_of
+from stowplan.cluster.table import Int32Array
+from stowplan.cluster.views import NodeView, Overlay
+from stowplan.config.plugin_args import VolumeBindingArgs
+from stowplan.errors import PluginError
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import RowSet
+from stowplan.framework.handle import Handle
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.status import SKIP, Status, error, unresolvable
+from stowplan.plugins.volume_binding import hints
+from stowplan.plugins.volume_binding.assumed import BelievedVolumes
+from stowplan.plugins.volume_binding.claims import claim_problem, sort_claims
+from stowplan.plugins.volume_binding.prebind import BindingProblem, assume, bind_volumes, revert
+from stowplan.plugins.volume_binding.provisioning import Provisioning
+from stowplan.plugins.volume_binding.reach import MigratedRows
+from stowplan.plugins.volume_binding.search import REASONS, NodeVolumes, Search
+from stowplan.queue.events import EventHint
+
+
+def _refusal(bits: int) -> Status:
+    return unresolvable(*(reason for bit, reason in REASONS.items() if bits & bit))
+
+
+class VolumeBinding(Plugin):
+    name = "VolumeBinding"
+    Args = VolumeBindingArgs
+    looks_up = (
+        PERSISTENT_VOLUME_CLAIMS,
+        PERSISTENT_VOLUMES,
+        STORAGE_CLASSES,
+        CSI_NODES,
+        CSI_DRIVERS,
+        CSI_STORAGE_CAPACITIES,
+    )
+    patches = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
+    #: Nominated pods and victims take no volumes with them: every row is as the table has it.
+    overlays = True
+    verdicts = tuple(_refusal(bits) for bits in range(1, 2 * max(REASONS)))
+
+    def __init__(self, args: VolumeBindingArgs | None = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        self._handle = handle or Handle()
+        catalog = self._handle.catalog
+        self._timeout_s = (args or VolumeBindingArgs()).bind_timeout_seconds
+        self._believed = catalog.shared(BelievedVolumes)
+        self._provisioning = Provisioning(catalog)
+        self._migrated = MigratedRows(catalog)
+
+    # Filter
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        pod = cycle.pod
+        used = claims_of(pod)
+        if not used:
+            return SKIP
+        catalog = self._handle.catalog
+        problem = claim_problem(pod, catalog[PERSISTENT_VOLUME_CLAIMS])
+        if problem is not None:
+            return problem
+        namespace = pod.metadata.namespace
+        claims = [self._believed.claims.get(claim.name, namespace) for claim in used]
+        sorted_claims = sort_claims(
+            [claim for claim in claims if claim is not None], catalog[STORAGE_CLASSES]
+        )
+        if isinstance(sorted_claims, Status):
+            return sorted_claims
+        cycle.write(
+            Search,
+            Search(sorted_claims, self._believed, self._provisioning, self._migrated, catalog),
+        )
+        return None
+
+    def filter_columns(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
+    ) -> None:
+        search: Search = cycle.read(Search)
+        chosen = cycle.table.live_rows if isinstance(rows, slice) else rows
+        try:
+            out[chosen] = search.on_rows(cycle.table, chosen)
+        except ValueError as problem:
+            raise PluginError(self.name, "Filter", str(problem)) from problem
+
+    def filter(self, pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
+        search: Search = cycle.read(Search)
+        try:
+            _, bits = search.on_node(node.name, node.labels)
+        except ValueError as problem:
+            return error(str(problem))
+        return self.verdicts[bits - 1] if bits else None
+
+    # Score: upstream scores by capacity only behind an alpha feature gate.
+
+    def pre_score(self, cycle: Cycle, rows: object) -> Status:
+        return SKIP
+
+    def score(self, pod: Pod, node: NodeView) -> int:
+        return 0
+
+    # From decision to fact
+
+    def reserve(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
+        """Search once more, in case an extender had the time to let things change."""
+        search = cycle.get(Search)
+        if search is None or not search.claims.delayed:
+            return None
+        row = cycle.table.live_row(node)
+        if row is None:
+            return error(f'node "{node}" not found')
+        labels = cycle.table.node(row).metadata.labels or {}
+        try:
+            volumes, bits = search.on_node(node, labels)
+        except ValueError as problem:
+            return error(str(problem))
+        if bits:
+            return self.verdicts[bits - 1]
+        cycle.write(NodeVolumes, assume(self._believed, volumes, node))
+        return None
+
+    def unreserve(self, cycle: Cycle, pod: Pod, node: str) -> None:
+        volumes = cycle.get(NodeVolumes)
+        if volumes is not None:
+            revert(self._believed, volumes)
+
+    async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
+        volumes = cycle.get(NodeVolumes)
+        if volumes is None:
+            return None
+        try:
+            await bind_volumes(self._handle, self._believed, pod, node, volumes, self._timeout_s)
+        except BindingProblem as problem:
+            return error(str(problem))
+        return None
+
+    # Coming back
+
+    def events(self) -> Sequence[EventHint]:
+        return hints.EVENTS
