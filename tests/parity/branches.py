@@ -83,8 +83,12 @@ MUST: dict[str, list[str]] = {
         f"{UAU}: node(s) didn't find available persistent volumes to bind",
         f"{UAU}: node(s) did not have enough free storage",
         f"{UAU}: node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+        SKIPPED,
     ],
-    "VolumeZone": [f"{UAU}: node(s) had no available volume zone"],
+    "VolumeZone": [
+        f'PreFilter {UAU}: persistentvolume "..." not found',
+        f"{UAU}: node(s) had no available volume zone",
+    ],
     "PodTopologySpread": [
         f"{U}: node(s) didn't match pod topology spread constraints",
         f"{UAU}: node(s) didn't match pod topology spread constraints (missing required label)",
@@ -92,6 +96,7 @@ MUST: dict[str, list[str]] = {
         SKIPPED,
     ],
     "InterPodAffinity": [
+        f"PreFilter {UAU}: parsing pod",
         f"{UAU}: node(s) didn't match pod affinity rules",
         f"{U}: node(s) didn't match pod anti-affinity rules",
         f"{U}: node(s) didn't satisfy existing pods anti-affinity rules",
@@ -108,6 +113,8 @@ _SCORERS = {plugin.name for plugin in IN_TREE if "score" in points_of(plugin)} &
     ref.name for ref in DEFAULT_MULTI_POINT
 }
 _NAMED = re.compile(r'"[^"]*"')
+#: What follows is upstream's explanation of what a label may look like.
+_EXPLAINED = re.compile(r"(parsing pod): .*")
 
 
 def missing(hits: Hits) -> list[Hit]:
@@ -167,7 +174,7 @@ def _reasons(said: Json, point: str = "") -> Iterator[Hit]:
 
 def _generalised(reason: str) -> str:
     """Without the names of this case."""
-    return _NAMED.sub('"..."', reason)
+    return _EXPLAINED.sub(r"\1", _NAMED.sub('"..."', reason))
 
 
 def _profile(config: Json, pod: Json) -> Json:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import copy
 
-from tests.parity.generate.case import random_case
+from tests.parity.generate.case import key_of, random_case
 from tests.parity.generate.dice import Dice, Json
-from tests.parity.generate.sequence import key_of, reference
+from tests.parity.generate.sequence import reference
 
 
 def long_way(line: Json) -> Json:

@@ -8,6 +8,8 @@ sets, so that things often nearly match. A case is in the form of the oracle's d
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from tests.parity.generate.configurations import (
     SECOND_SCHEDULER,
     configuration,
@@ -18,6 +20,8 @@ from tests.parity.generate.dice import NODES, Dice, Json
 from tests.parity.generate.nodes import node
 from tests.parity.generate.pods import pod, promised, standing
 from tests.parity.generate.themes import some_themes
+
+Key: TypeAlias = tuple[str, str, str]
 
 
 def random_case(seed: int | str, *, plain: bool = False) -> Json:
@@ -40,6 +44,12 @@ def line(case: Json, number: int | str = 0) -> Json:
     }
 
 
+def key_of(thing: Json) -> Key:
+    """Kind, namespace and name."""
+    metadata = thing["metadata"]
+    return thing["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
 class Scene:
     """Draws the parts of one case; `serial` numbers the pods."""
 
@@ -58,12 +68,12 @@ class Scene:
         # A third are about placing a pod that is easily placed, so that scores decide.
         easy = dice.often(0.33)
         case: Json = {
-            "nodes": [node(dice, name, easy=easy) for name in names],
+            "nodes": [self.node(name, easy=easy) for name in names],
             "pods": [self.standing(self.place(names)) for _ in range(dice.randint(0, 8))],
             "nominated": [],
             "pod": self.pod(easy=easy),
             "config": config,
-            "objects": self.objects(),
+            "objects": self.objects(names),
         }
         if dice.often(0.2):
             case["nominated"] = [self.promised(dice.choice(names)) for _ in range(3)]
@@ -78,12 +88,12 @@ class Scene:
         names = [f"n{number}" for number in range(dice.randint(99, 400))]
         easy = dice.often(0.7)
         return {
-            "nodes": [node(dice, name, easy=easy) for name in names],
+            "nodes": [self.node(name, easy=easy) for name in names],
             "pods": [self.standing(dice.choice(names)) for _ in range(60)],
             "nominated": [self.promised(dice.choice(names)) for _ in range(5)],
             "pod": self.pod(easy=easy),
             "config": configuration(percentage=dice.choice([0, 5, 30, 60, 100])),
-            "objects": self.objects(),
+            "objects": self.objects(names),
         }
 
     def place(self, names: list[str]) -> str:
@@ -94,9 +104,19 @@ class Scene:
         self.serial += 1
         made = pod(self.dice, f"p{self.serial}", easy=easy)
         for theme in self.themes:
-            for dress in theme.dress:
+            for dress in theme.pod:
                 if self.dice.often(0.5):
                     dress(self.dice, made)
+        for number, volume in enumerate(made["spec"].get("volumes") or ()):
+            # Several themes may have brought some.
+            volume["name"] = f"v{number}"
+        return made
+
+    def node(self, name: str, *, easy: bool) -> Json:
+        made = node(self.dice, name, easy=easy)
+        for theme in self.themes:
+            for dress in theme.node:
+                dress(self.dice, made)
         return made
 
     def standing(self, where: str) -> Json:
@@ -105,6 +125,7 @@ class Scene:
     def promised(self, where: str) -> Json:
         return promised(self.pod(easy=True), where)
 
-    def objects(self) -> list[Json]:
-        """Everything that is neither node nor pod."""
-        return [thing for theme in self.themes for thing in theme.objects(self.dice)]
+    def objects(self, names: list[str]) -> list[Json]:
+        """Everything that is neither node nor pod; a later theme has the last word."""
+        made = [thing for theme in self.themes for thing in theme.objects(self.dice, names)]
+        return list({key_of(thing): thing for thing in made}.values())

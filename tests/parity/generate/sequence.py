@@ -9,26 +9,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TypeAlias
 
-from tests.parity.generate.case import Scene
+from tests.parity.generate.case import Key, Scene, key_of
 from tests.parity.generate.configurations import SECOND_SCHEDULER, random_configuration
 from tests.parity.generate.dice import NODES, Json
-from tests.parity.generate.nodes import node
 from tests.parity.generate.pods import promised, requests, standing
 
-Key: TypeAlias = tuple[str, str, str]
 STEPS = 60
 
 
 def sequence(seed: int | str, steps: int = STEPS) -> Json:
     """A configuration and steps; the same for the same seed."""
     return _Stream(seed).story(steps)
-
-
-def key_of(thing: Json) -> Key:
-    metadata = thing["metadata"]
-    return thing["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 def reference(key: Key) -> Json:
@@ -62,7 +54,7 @@ class _Stream(Scene):
         if len(config["profiles"]) > 1:
             self.templates[0]["spec"]["schedulerName"] = SECOND_SCHEDULER
         self.line = {"id": 0, "apply": [], "delete": []}
-        for thing in [*self.objects(), *(node(dice, name, easy=self.easy) for name in names)]:
+        for thing in [*self.objects(names), *(self.node(name, easy=self.easy) for name in names)]:
             self.put(thing)
         made = [self.line]
         for number in range(1, steps):
@@ -194,14 +186,14 @@ class _Stream(Scene):
     def add_node(self) -> None:
         missing = [name for name in NODES if ("Node", "", name) not in self.there]
         if missing:
-            self.put(node(self.dice, self.dice.choice(missing), easy=self.easy))
+            self.put(self.node(self.dice.choice(missing), easy=self.easy))
 
     def change_node(self) -> None:
         name = self.dice.choice(self.node_names())
         if ("Node", "", name) not in self.there:
             return
         made = copy.deepcopy(self.there["Node", "", name])
-        other = node(self.dice, name, easy=self.easy)
+        other = self.node(name, easy=self.easy)
         match self.dice.choice(["metadata", "spec", "status", "all"]):
             case "all":
                 made = other
@@ -216,7 +208,7 @@ class _Stream(Scene):
                 self.remove(key)
 
     def change_object(self) -> None:
-        if found := self.objects():
+        if found := self.objects(self.node_names()):
             self.put(self.dice.choice(found))
 
     def remove_object(self) -> None:

@@ -9,24 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.parity.generate.affinity import AFFINITY_ARGUMENTS, affinity_objects, pod_affinity
 from tests.parity.generate.dice import Dice, Json
 from tests.parity.generate.spread import SPREAD_ARGUMENTS, own, spread_objects, spreading
+from tests.parity.generate.volume_use import volume_use, volume_use_objects
+from tests.parity.generate.volumes import VOLUME_ARGUMENTS, claims, driver_labels, volume_objects
 
 
 @dataclass(frozen=True)
 class Theme:
-    """`dress` are ways to change a pod, each of which is used or not."""
+    """`pod` and `node` are ways to dress one, each of which is used or not."""
 
-    dress: Sequence[Callable[[Dice, Json], None]]
-    objects: Callable[[Dice], list[Json]]
+    pod: Sequence[Callable[[Dice, Json], None]]
+    #: Given the names of the nodes.
+    objects: Callable[[Dice, list[str]], list[Json]]
+    node: Sequence[Callable[[Dice, Json], None]] = ()
     #: Arguments of plugins to try, besides none.
     arguments: Sequence[Json] = ()
 
 
-THEMES = (Theme((spreading, own), spread_objects, SPREAD_ARGUMENTS),)
+THEMES = (
+    Theme((spreading, own), lambda dice, _: spread_objects(dice), arguments=SPREAD_ARGUMENTS),
+    Theme((pod_affinity,), lambda dice, _: affinity_objects(dice), arguments=AFFINITY_ARGUMENTS),
+    Theme((claims,), volume_objects, (driver_labels,), VOLUME_ARGUMENTS),
+    Theme((volume_use,), volume_use_objects),
+)
 
 
 def some_themes(dice: Dice) -> list[Theme]:
     """Most cases have one."""
-    wanted = dice.choice([0, 1, 1, 1, 1, 2, 2, len(THEMES)])
-    return dice.sample(THEMES, min(wanted, len(THEMES)))
+    wanted = dice.choice([0, 1, 1, 1, 1, 1, 2, len(THEMES)])
+    return dice.sample(THEMES, wanted)
