@@ -331,6 +331,35 @@ class ApiClient:
             timeout_s=timeout_s,
         )
 
+    async def amend(
+        self,
+        resource: Resource[T],
+        name: str,
+        changes: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        resource_version: str,
+        lane: Lane = Lane.BIND,
+        timeout_s: float = 30.0,
+    ) -> T:
+        """Merge changes into the version of an object that the caller knows, and show the result.
+
+        Conflict where there is a newer version.
+        """
+        metadata = {**changes.get("metadata", {}), "resourceVersion": resource_version}
+        path = resource.path(namespace=namespace, name=name)
+        body = await self._transport.request(
+            "PATCH",
+            path,
+            body=_encode({**changes, "metadata": metadata}),
+            content_type=PatchKind.MERGE.value,
+            lane=lane,
+            timeout_s=timeout_s,
+        )
+        return decode_answer(
+            self.decoder(resource).decode, body, request=f"PATCH {path}", kind=f"a {resource.kind}"
+        )
+
     async def delete(
         self,
         resource: Resource[Any],

@@ -165,6 +165,22 @@ async def test_bind_sends_uid_and_takes_a_status_as_success() -> None:
     }
 
 
+async def test_amending_names_the_version_it_means_and_shows_the_result() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return reply(pod("a", spec={"nodeName": "n1"}))
+
+    changes = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}}
+    async with scripted_server(handler) as server, ApiClient(server.config) as client:
+        found = await client.amend(PODS, "a", changes, namespace="ns", resource_version="7")
+    assert found.spec.node_name == "n1"
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("PATCH", "/api/v1/namespaces/ns/pods/a")
+    assert seen.headers["Content-Type"] == PatchKind.MERGE.value
+    metadata = {"labels": {"a": "b"}, "resourceVersion": "7"}
+    assert seen.body == {"metadata": metadata, "spec": {"x": 1}}
+    assert "resourceVersion" not in changes["metadata"]
+
+
 async def test_create_replace_patch_delete() -> None:
     lease = Lease(metadata=ObjectMeta(name="l"), spec=LeaseSpec(holder_identity="me"))
     async with scripted_server(echo_empty) as server, ApiClient(server.config) as client:

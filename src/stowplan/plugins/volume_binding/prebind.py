@@ -11,7 +11,6 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.api.client import Lane, PatchKind
 from stowplan.api.objects import ObjectReference, Pod
 from stowplan.api.resources import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim
@@ -116,38 +115,26 @@ async def _write(handle: Handle, volumes: NodeVolumes) -> None:
     """Patch volumes and claims; what was written stands in `volumes` from then on."""
     client = handle.client
     for place, (volume, claim) in enumerate(volumes.bindings):
-        body = await client.patch(
+        written = await client.amend(
             PERSISTENT_VOLUMES,
             volume.metadata.name,
             {
-                "metadata": {
-                    "resourceVersion": volume.metadata.resource_version,
-                    "annotations": volume.metadata.annotations,
-                },
+                "metadata": {"annotations": volume.metadata.annotations},
                 "spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)},
             },
-            kind=PatchKind.MERGE,
-            lane=Lane.BIND,
+            resource_version=volume.metadata.resource_version,
         )
-        written = client.decoder(PERSISTENT_VOLUMES).decode(body)
         volumes.bindings[place] = (written, claim)
         log.log(V4, "Promised volume to claim", extra=kv(volume=written.metadata.name))
     for place, claim in enumerate(volumes.provisions):
         meta = claim.metadata
-        body = await client.patch(
+        volumes.provisions[place] = await client.amend(
             PERSISTENT_VOLUME_CLAIMS,
             meta.name,
-            {
-                "metadata": {
-                    "resourceVersion": meta.resource_version,
-                    "annotations": {SELECTED_NODE: selected_node(claim)},
-                }
-            },
+            {"metadata": {"annotations": {SELECTED_NODE: selected_node(claim)}}},
             namespace=meta.namespace,
-            kind=PatchKind.MERGE,
-            lane=Lane.BIND,
+            resource_version=meta.resource_version,
         )
-        volumes.provisions[place] = client.decoder(PERSISTENT_VOLUME_CLAIMS).decode(body)
         log.log(V4, "Asked for a volume", extra=kv(claim=f"{meta.namespace}/{meta.name}"))
 
 
