@@ -1,0 +1,163 @@
+"""Terms that standing pods carry, found by the pod that they speak of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.affinity_terms import TermFamily
+from stowplan.cluster.cache import ClusterCache
+from stowplan.testing import node, pod
+
+Json = dict[str, Any]
+
+
+def term(selector: Json | None, key: str = "zone", **more: Any) -> Json:
+    return {"labelSelector": selector, "topologyKey": key, **more}
+
+
+def hating(*terms: Json) -> Json:
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def app(name: str) -> Json:
+    return {"matchLabels": {"app": name}}
+
+
+def cluster(*pods: Pod) -> ClusterCache:
+    cache = ClusterCache()
+    for index in range(3):
+        cache.set_node(node(f"n{index}"))
+    for each in pods:
+        cache.add_pod(each)
+    return cache
+
+
+def counts(cache: ClusterCache, family: TermFamily, about: Pod) -> list[dict[str, int]]:
+    """Of each group that speaks of a pod, how many carry its term on which node."""
+    return [
+        {cache.table.names[row]: count for row, count in group.counts.items()}
+        for group in family.speaking_of(about, {})
+    ]
+
+
+def test_pods_with_the_same_term_are_one_group() -> None:
+    cache = cluster(
+        pod(node="n0", affinity=hating(term(app("web")))),
+        pod(node="n0", affinity=hating(term(app("web")))),
+        pod(node="n1", affinity=hating(term(app("web")), term(app("db")))),
+        pod(node="n2"),
+    )
+    family = cache.table.affinity_terms.required_anti
+    assert len(family) == 2
+    assert counts(cache, family, pod(labels={"app": "web"})) == [{"n0": 2, "n1": 1}]
+    assert counts(cache, family, pod(labels={"app": "db", "x": "y"})) == [{"n1": 1}]
+    assert counts(cache, family, pod(labels={"app": "other"})) == []
+    assert counts(cache, family, pod()) == []
+
+
+def test_a_term_that_a_pod_has_twice_counts_twice() -> None:
+    cache = cluster(pod(node="n0", affinity=hating(term(app("web")), term(app("web")))))
+    family = cache.table.affinity_terms.required_anti
+    assert counts(cache, family, pod(labels={"app": "web"})) == [{"n0": 2}]
+
+
+def test_groups_end_with_their_last_pod() -> None:
+    cache = cluster(
+        pod(uid="a", node="n0", affinity=hating(term(app("web")))),
+        pod(uid="b", node="gone", affinity=hating(term(app("web")))),
+    )
+    family = cache.table.affinity_terms.required_anti
+    assert counts(cache, family, pod(labels={"app": "web"})) == [{"n0": 1, "gone": 1}]
+    cache.remove_pod("a")
+    assert counts(cache, family, pod(labels={"app": "web"})) == [{"gone": 1}]
+    cache.remove_pod("b")
+    assert len(family) == 0
+    assert not family._files
+
+
+def test_kinds_are_kept_apart() -> None:
+    wish = term(app("web"))
+    both: Json = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [wish],
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 4, "podAffinityTerm": wish}
+            ],
+        },
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 4, "podAffinityTerm": wish},
+                {"weight": 9, "podAffinityTerm": wish},
+            ],
+        },
+    }
+    index = cluster(pod(node="n0", affinity=both)).table.affinity_terms
+    assert (len(index.required), len(index.required_anti)) == (1, 0)
+    assert sorted(group.weight for group in index.preferred) == [-9, -4, 4]
+
+
+def test_terms_are_filed_under_the_label_that_tells_most() -> None:
+    family = TermFamily()
+    cache = cluster()
+    cache.table.affinity_terms.required_anti = family
+    for number in range(5):
+        selector = {"matchLabels": {"env": "prod", "app": f"a{number}"}}
+        cache.add_pod(pod(node="n0", affinity=hating(term(selector))))
+    filed = [group.filed_under for group in family]
+    # The first has no choice to learn from.
+    assert filed[1:] == [(("app", f"a{number}"),) for number in range(1, 5)]
+    several = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x", "y"]}]}
+    cache.add_pod(pod(node="n0", affinity=hating(term(several))))
+    for value in ("x", "y"):
+        assert counts(cache, family, pod(labels={"app": value})) == [{"n0": 1}]
+
+
+def test_terms_that_require_no_value_are_always_looked_at() -> None:
+    exists = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    cache = cluster(
+        pod(node="n0", affinity=hating(term(exists), term({}, "zone"), term(None, "rack")))
+    )
+    family = cache.table.affinity_terms.required_anti
+    assert len(family) == 3
+    assert len(family.speaking_of(pod(labels={"app": "web"}), {})) == 2
+    assert len(family.speaking_of(pod(), {})) == 1
+
+
+def test_namespaces() -> None:
+    selector = {"matchLabels": {"stage": "prod"}}
+    cache = cluster(
+        pod(node="n0", namespace="a", affinity=hating(term(app("web")))),
+        pod(node="n1", namespace="b", affinity=hating(term(app("web"), namespaces=["a", "b"]))),
+        pod(
+            node="n2", namespace="c", affinity=hating(term(app("web"), namespaceSelector=selector))
+        ),
+    )
+    family = cache.table.affinity_terms.required_anti
+
+    def carriers(namespace: str, labels: dict[str, str] | None) -> set[str]:
+        about = pod(namespace=namespace, labels={"app": "web"})
+        return {
+            cache.table.names[row]
+            for group in family.speaking_of(about, labels)
+            for row in group.counts
+        }
+
+    assert carriers("a", {}) == {"n0", "n1"}
+    assert carriers("b", {"stage": "prod"}) == {"n1", "n2"}
+    assert carriers("c", None) == set()
+
+
+def test_a_pod_that_changes_in_place() -> None:
+    cache = cluster(pod("p", uid="p", node="n0", affinity=hating(term(app("web")))))
+    family = cache.table.affinity_terms.required_anti
+    (group,) = family
+    cache.update_pod(
+        pod("p", uid="p", node="n0", labels={"x": "y"}, affinity=hating(term(app("web"))))
+    )
+    assert list(family) == [group]
+    assert group.position == 1, "only the labels changed: nobody is told"
+    cache.update_pod(pod("p", uid="p", node="n0", affinity=hating(term(app("db")))))
+    assert counts(cache, family, pod(labels={"app": "db"})) == [{"n0": 1}]
+    cache.update_pod(pod("p", uid="p", node="n0"))
+    assert len(family) == 0
