@@ -135,10 +135,10 @@ def node_selector_causes(selector: Json | None, path: str) -> list[Cause]:
     return causes
 
 
-def _node_term(term: Json, path: str) -> list[Cause]:
+def _node_term(term: Json, path: str, *, any_value: bool = False) -> list[Cause]:
     causes: list[Cause] = []
     for index, rule in enumerate(term.get("matchExpressions") or ()):
-        causes += _node_rule(rule, f"{path}.matchExpressions[{index}]")
+        causes += _node_rule(rule, f"{path}.matchExpressions[{index}]", any_value=any_value)
     for index, rule in enumerate(term.get("matchFields") or ()):
         at, values = f"{path}.matchFields[{index}]", rule.get("values") or ()
         if rule["operator"] not in ("In", "NotIn"):
@@ -158,7 +158,7 @@ def _node_term(term: Json, path: str) -> list[Cause]:
     return causes
 
 
-def _node_rule(rule: Json, at: str) -> list[Cause]:
+def _node_rule(rule: Json, at: str, *, any_value: bool) -> list[Cause]:
     causes: list[Cause] = []
     values = rule.get("values") or ()
     match rule["operator"]:
@@ -177,7 +177,7 @@ def _node_rule(rule: Json, at: str) -> list[Cause]:
         case operator:
             causes.append(wrong(f"{at}.operator", operator, "not a valid selector operator"))
     causes += label_key_causes(f"{at}.key", rule["key"])
-    for place, value in enumerate(values):
+    for place, value in enumerate(() if any_value else values):
         for problem in label_value_errors(value):
             causes.append(wrong(f"{at}.values[{place}]", value, problem))
     return causes
@@ -191,7 +191,8 @@ def _affinity(affinity: Json, path: str) -> list[Cause]:
     for index, weighted in enumerate(node.get(_PREFERRED) or ()):
         here = f"{at}.{_PREFERRED}[{index}]"
         causes += _weight(weighted["weight"], here)
-        causes += _node_term(weighted["preference"], f"{here}.preference")
+        # Values that no label can have are let through here, as upstream does.
+        causes += _node_term(weighted["preference"], f"{here}.preference", any_value=True)
     for name in ("podAffinity", "podAntiAffinity"):
         rules, at = affinity.get(name) or {}, f"{path}.{name}"
         for index, term in enumerate(rules.get(_REQUIRED) or ()):

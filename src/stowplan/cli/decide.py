@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
-from typing import IO, Final
+from typing import BinaryIO, Final
 
 import click
 import msgspec
@@ -16,6 +17,10 @@ from stowplan.judge import Judge, Stream
 
 EXIT_SOME_FAILED: Final = 1
 _BOM: Final = b"\xef\xbb\xbf"
+#: So many warnings are shown, each once; more would hide the answers.
+_MOST_WARNINGS: Final = 20
+_PROGRESS_AFTER_S: Final = 1.0
+_PROGRESS_EVERY_S: Final = 0.2
 
 
 @click.command()
@@ -28,40 +33,93 @@ _BOM: Final = b"\xef\xbb\xbf"
 @click.option(
     "--defaults",
     is_flag=True,
-    help="Complete objects as the API server would before deciding; else they are taken as given.",
+    help="Complete objects as the API server would; else they are decided on as given.",
 )
 def decide(file: str, stream: bool, defaults: bool) -> int:
     """Say which nodes would take a pod, and why the others not.
 
-    Reads a JSON object a line from FILE (- is standard input) and prints one for each:
+    Reads a JSON object a line from FILE (- is standard input) and prints one for each, with every
+    node's verdict, the weighted scores of those that would take the pod, and the best of them:
 
     \b
-      {"objects": [{"apiVersion": "v1", "kind": "Node", ...}, ...], "pod": {...}}
-      {"id": 1, "nodes": {"a": {"code": "Success"}, "b": {"code": "Unschedulable", ...}},
-       "scores": {"a": {"NodeResourcesFit": 90, ...}}, "totals": {"a": 390}, "best": ["a"]}
+      $ cat questions
+      {"id": 7, "objects": [{"apiVersion": "v1", "kind": "Node", ...}], "pod": {"metadata": ...}}
+      $ stowplan decide questions
+      {"id":7,"nodes":{"a":{"code":"Success"},"b":{"code":"Unschedulable","plugin":...}},
+       "scores":{"a":{"NodeResourcesFit":90,...}},"totals":{"a":390},"best":["a"]}
 
     A line that cannot be answered gets {"id", "error"}, and the exit code is 1 in the end. The
     whole format is in docs/decide.md.
     """
-    answering = (Stream if stream else Judge)(defaults=defaults)
+    answering = (Stream if stream else Judge)(defaults=defaults, warn=_Warnings())
+    source = _open(file)
     out = sys.stdout.buffer
+    # Whoever writes questions one by one waits for each answer.
+    at_once = file == "-" or sys.stdout.isatty()
+    progress = _Progress(source)
     failed = False
-    with _opened(file) as lines:
-        for text in lines:
-            said = answering.answer_text(text)
-            failed = failed or "error" in said
-            out.write(msgspec.json.encode(said) + b"\n")
+    for number, text in enumerate(source, start=1):
+        if number == 1:
+            text = text.removeprefix(_BOM)
+        if not text.strip():
+            continue
+        said = answering.answer_text(text, number)
+        failed = failed or "error" in said
+        out.write(msgspec.json.encode(said) + b"\n")
+        if at_once:
             out.flush()
+        progress.passed(number, len(text))
+    progress.end()
     return EXIT_SOME_FAILED if failed else 0
 
 
-@contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _open(file: str) -> BinaryIO:
+    """The questions; the end of the process closes them."""
     if file == "-":
-        yield sys.stdin.buffer
-        return
+        return sys.stdin.buffer
     try:
-        with Path(file).open("rb") as lines:
-            yield lines
+        return Path(file).open("rb")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=file) from None
+
+
+class _Warnings:
+    """Prints each warning once, as kubectl does, and not too many."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        _, _, what = text.partition(": ")
+        if what in self._told or len(self._told) > _MOST_WARNINGS:
+            return
+        self._told.add(what)
+        if len(self._told) > _MOST_WARNINGS:
+            text = "there are more warnings, which are not shown"
+        click.echo(f"Warning: {text}", err=True)
+
+
+class _Progress:
+    """How far a long file has got, on a terminal that shows nothing else."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._size = 0
+        if sys.stderr.isatty() and not sys.stdout.isatty():
+            status = os.fstat(source.fileno())
+            self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        self._read = 0
+        self._next = time.monotonic() + _PROGRESS_AFTER_S
+        self._shown = False
+
+    def passed(self, number: int, size: int) -> None:
+        self._read += size
+        if not self._size or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _PROGRESS_EVERY_S
+        self._shown = True
+        share = min(100 * self._read // self._size, 100)
+        click.echo(f"\r{number} lines, {share}%\x1b[K", err=True, nl=False)
+
+    def end(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

@@ -4,7 +4,7 @@ one. Whatever a line holds, there is an answer to it, and to the next one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -46,13 +46,20 @@ class _Answering:
     """What both kinds of lines share. Subclasses say what a line's members mean."""
 
     def __init__(
-        self, *, defaults: bool = False, check: bool = True, registry: Registry | None = None
+        self,
+        *,
+        defaults: bool = False,
+        check: bool = True,
+        registry: Registry | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         """`defaults`: decide on objects as the API server would have completed them. `check`:
         refuse what it would refuse. The registry has the plugins that configurations may name.
+        `warn` is told of fields that do not exist: the API server ignores them.
         """
         self._defaults = defaults
         self._check = check
+        self._warn = warn
         self._registry = registry if registry is not None else default_registry()
         self._count = 0
 
@@ -66,11 +73,11 @@ class _Answering:
         said = self.answer_text(text)
         return {**said, "id": line.get("id", said["id"])}
 
-    def answer_text(self, text: bytes) -> Json:
-        """The answer to a line of JSON; a line without an id gets its number. The id is still the
-        line's own text, for `msgspec.json.encode`.
+    def answer_text(self, text: bytes, number: int | None = None) -> Json:
+        """The answer to a line of JSON; one without an id gets its number, by default the next.
+        The id is still the line's own text, as `msgspec.json.encode` takes it.
         """
-        self._count += 1
+        self._count = self._count + 1 if number is None else number
         said: Json = {"id": self._count}
         try:
             parts = take_apart(text, self._count)
@@ -95,7 +102,9 @@ class _Answering:
         text = parts.get("pod")
         if text is None or is_absent(text):
             return None
-        return read_pod(text, "pod", defaults=self._defaults, check=self._check)
+        pod = read_pod(text, "pod", defaults=self._defaults, check=self._check)
+        self._tell_unknown("pod", pod)
+        return pod
 
     def _objects(self, parts: Parts, name: str, serial: int = 0) -> dict[Key, Thing]:
         """The objects of a member by key, each key once; `serial` begins made-up names."""
@@ -106,6 +115,7 @@ class _Answering:
             if not thing.name:
                 serial += 1
                 thing = thing.named(f"{thing.prefix}{serial}")
+            self._tell_unknown(place, thing)
             first = places.setdefault(thing.key, place)
             if first is not place:
                 raise Refused(
@@ -114,6 +124,11 @@ class _Answering:
                 )
             found[thing.key] = thing
         return found
+
+    def _tell_unknown(self, place: str, thing: Thing) -> None:
+        if self._warn is not None:
+            for path in thing.unknown:
+                self._warn(f'line {self._count}: {place}: {thing}: unknown field "{path}"')
 
 
 class Judge(_Answering):
@@ -127,6 +142,8 @@ class Judge(_Answering):
         pod = self._pod(parts)
         if pod is None:
             raise Refused("pod: Required value: the pod that is to be placed")
+        if is_absent(parts.get("objects")):
+            raise Refused("objects: Required value: the nodes, pods and so on of the cluster")
         world = World()
         for thing in self._objects(parts, "objects").values():
             world.put(thing)
@@ -139,9 +156,14 @@ class Stream(_Answering):
     _MEMBERS = ("id", "config", "apply", "delete", "pod")
 
     def __init__(
-        self, *, defaults: bool = False, check: bool = True, registry: Registry | None = None
+        self,
+        *,
+        defaults: bool = False,
+        check: bool = True,
+        registry: Registry | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(defaults=defaults, check=check, registry=registry)
+        super().__init__(defaults=defaults, check=check, registry=registry, warn=warn)
         self._config_now = read_config(b"{}", self._registry)
         self._begin(World())
 

@@ -16,40 +16,37 @@ Json: TypeAlias = dict[str, Any]
 _MOST = 10
 
 
-def conformed(kind: Kind, obj: Json) -> Json:
-    """The object as Go's structs read it: no nulls, nothing of a wrong type."""
+def conformed(kind: Kind, obj: Json) -> tuple[Json, list[str]]:
+    """The object as Go's structs read it (no nulls, nothing of a wrong type), and the paths of
+    fields that do not exist, which the server drops with a warning.
+    """
     try:
-        return conform(kind, obj)[0]
+        return conform(kind, obj)
     except Mismatch as problem:
         raise Refused(f"{problem.path}: {problem}" if problem.path else str(problem)) from None
 
 
-def as_stored(kind: Kind, obj: Json) -> Json:
-    """With the server's defaults."""
-    stored = conformed(kind, obj)
-    metadata = stored["metadata"]
+def complete(kind: Kind, obj: Json) -> None:
+    """Fill in what the server fills in by itself, into an object that conforms."""
     if kind.namespaced:
-        metadata.setdefault("namespace", "default")
+        obj["metadata"].setdefault("namespace", "default")
     if kind not in (EVENTS, EVENTS_V1):
-        defaulting.on_create(kind, stored, 0.0)
-    return stored
+        defaulting.on_create(kind, obj, 0.0)
 
 
-def checked(kind: Kind, obj: Json) -> Json:
-    """The object with the server's defaults, if the server would take it."""
-    stored = as_stored(kind, obj)
+def check(kind: Kind, obj: Json) -> None:
+    """Refuse a completed object that the server would refuse."""
     if kind in (EVENTS, EVENTS_V1):
-        return stored
-    metadata = stored["metadata"]
+        return
+    metadata = obj["metadata"]
     nameless = not metadata.get("name") and bool(metadata.get("generateName"))
     if nameless:
         metadata["name"] = metadata["generateName"] + "0"
     try:
-        validation.check_create(kind, stored, asked_as=kind)
+        validation.check_create(kind, obj, asked_as=kind)
     except Failure as failure:
         causes = (failure.details or {})["causes"]
         problems = [f"{cause['field']}: {cause['message']}" for cause in causes]
         raise Refused(listed(problems[:_MOST])) from None
     if nameless:
         del metadata["name"]
-    return stored

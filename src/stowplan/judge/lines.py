@@ -84,7 +84,7 @@ def json_type(text: bytes) -> str:
 def _where(text: bytes, problem: Exception) -> str:
     """Python's own parser knows the column; it is asked only about lines that are wrong."""
     try:
-        json.loads(text.decode())
+        json.loads(text.rstrip().decode())
     except json.JSONDecodeError as error:
         return f"column {error.colno}: {error.msg}"
     except UnicodeDecodeError as error:

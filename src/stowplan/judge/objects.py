@@ -19,7 +19,8 @@ from stowplan.api.objects import Pod
 from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
 from stowplan.apiserver.kinds import KINDS, Kind
 from stowplan.config.fields import did_you_mean
-from stowplan.judge.checking import as_stored, checked, conformed
+from stowplan.judge.checking import check as check_stored
+from stowplan.judge.checking import complete, conformed
 from stowplan.judge.lines import decode, json_type
 from stowplan.judge.refusal import Refused
 from stowplan.judge.vocabulary import check_kind
@@ -53,6 +54,8 @@ class Thing:
     has_uid: bool = True
     #: Names as `generateName` begins them; only where there is no name.
     prefix: str = ""
+    #: Paths of fields that the kind does not have.
+    unknown: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -214,12 +217,11 @@ class _Reading:
 
     def thing(self) -> Thing:
         try:
-            stored = self._stored()
-            struct = self._struct(stored)
+            struct, unknown = self._read()
         except Refused as problem:
             raise problem.at(self._name()) from None
         if struct is None:
-            return self._bare()
+            return replace(self._bare(), unknown=tuple(unknown))
         metadata = struct.metadata
         namespace = (metadata.namespace or "default") if self.served.namespaced else ""
         has_uid = True
@@ -239,24 +241,30 @@ class _Reading:
             struct,
             has_uid,
             "" if metadata.name else metadata.generate_name,
+            tuple(unknown),
         )
 
-    def _stored(self) -> Json | None:
-        """What the server would have made of it; None where nobody asks."""
-        if self.check:
-            return checked(self.served, self.obj)
-        return as_stored(self.served, self.obj) if self.defaults else None
-
-    def _struct(self, stored: Json | None) -> Any:
-        if self.resource is None:
-            return None
-        if self.defaults:
-            return msgspec.convert(stored, self.resource.type)
+    def _read(self) -> tuple[Any, list[str]]:
+        """The struct, if plugins read the kind, and the fields that do not exist."""
+        resource = self.resource
+        unknown: list[str] = []
+        if self.defaults or self.check:
+            stored, unknown = conformed(self.served, self.obj)
+            complete(self.served, stored)
+            if self.check:
+                check_stored(self.served, stored)
+            if resource is None:
+                return None, unknown
+            if self.defaults:
+                return msgspec.convert(stored, resource.type), unknown
+        elif resource is None:
+            return None, unknown
         try:
-            return _DECODERS[self.resource.plural].decode(self.text)
+            return _DECODERS[resource.plural].decode(self.text), unknown
         except msgspec.ValidationError:
             # Nulls where Go takes them for nothing, or really wrong: the server's reading decides.
-            return msgspec.convert(conformed(self.served, self.obj), self.resource.type)
+            given, _ = conformed(self.served, self.obj)
+            return msgspec.convert(given, resource.type), unknown
 
     def _name(self) -> str:
         thing = self._bare()
