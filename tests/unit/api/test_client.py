@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -169,7 +170,10 @@ async def test_amending_names_the_version_it_means_and_shows_the_result() -> Non
     async def handler(request: web.Request) -> web.Response:
         return reply(pod("a", spec={"nodeName": "n1"}))
 
-    changes = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}}
+    changes: dict[str, dict[str, Any]] = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"x": 1},
+    }
     async with scripted_server(handler) as server, ApiClient(server.config) as client:
         found = await client.amend(PODS, "a", changes, namespace="ns", resource_version="7")
     assert found.spec.node_name == "n1"
