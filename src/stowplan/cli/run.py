@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
 import click
 import msgspec
 
 from stowplan.cli.options import duration, kubeconfig_options, logging_options
 from stowplan.config.durations import Duration
 from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.errors import ConfigError
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_LEASE = "kube-scheduler"
@@ -19,6 +24,11 @@ DEFAULT_LEASE = "kube-scheduler"
     "config_file",
     metavar="FILE",
     help="KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler takes it.",
+)
+@click.option(
+    "--write-config-to",
+    metavar="FILE",
+    help="Write the complete configuration that would apply to FILE, and end.",
 )
 @kubeconfig_options
 @click.option(
@@ -58,6 +68,7 @@ DEFAULT_LEASE = "kube-scheduler"
 @logging_options
 def run(
     config_file: str | None,
+    write_config_to: str | None,
     kubeconfig: str | None,
     context: str | None,
     scheduler_name: str | None,
@@ -80,8 +91,14 @@ def run(
     from stowplan.config.fields import raise_errors
     from stowplan.config.load import default_config, load_config
     from stowplan.config.validation import validate
+    from stowplan.plugins.registry import in_tree_registry
+    from stowplan.scheduler.assembly import plugin_errors
 
-    config = load_config(config_file) if config_file else default_config()
+    registry = in_tree_registry()
+    registry.load_entry_points()
+    config = default_config()
+    if config_file:
+        config = load_config(config_file, check=partial(plugin_errors, registry=registry))
     if scheduler_name:
         config = _rename_profile(config, scheduler_name)
     election = {
@@ -106,6 +123,9 @@ def run(
         config, leader_election=msgspec.structs.replace(config.leader_election, **chosen)
     )
     raise_errors(validate(config), where=config_file or "")
+    if write_config_to is not None:
+        _write(config, write_config_to, registry.names)
+        return
     from stowplan.server.serving import ServeOptions, run_until_signal
 
     run_until_signal(
@@ -119,6 +139,16 @@ def run(
             where=config_file or "",
         )
     )
+
+
+def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[str]) -> None:
+    from stowplan.cli.tables import format_object
+    from stowplan.config.written import written_config
+
+    try:
+        Path(file).write_text(format_object(written_config(config, plugins), "yaml"), "utf-8")
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=file) from None
 
 
 def _rename_profile(config: KubeSchedulerConfiguration, name: str) -> KubeSchedulerConfiguration:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stowplan.config.types import (
     ClientConnection,
+    Extender,
     KubeSchedulerConfiguration,
     LeaderElection,
     PluginRef,
@@ -46,6 +47,8 @@ DEFAULT_MULTI_POINT: Final[tuple[PluginRef, ...]] = (
     PluginRef("DefaultBinder"),
     PluginRef("NodeDeclaredFeatures"),
 )
+#: Names of plugins that kube-scheduler once had, and refuses with a sentence of their own.
+REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 DEFAULT_PLUGINS: Final = Plugins(multi_point=PluginSet(enabled=DEFAULT_MULTI_POINT))
 
 
@@ -82,6 +85,10 @@ def replace_zeros(config: KubeSchedulerConfiguration) -> KubeSchedulerConfigurat
             content_type=connection.content_type or unset_connection.content_type,
             qps=connection.qps or unset_connection.qps,
             burst=connection.burst or unset_connection.burst,
+        ),
+        extenders=tuple(
+            replace(extender, http_timeout=extender.http_timeout or Extender().http_timeout)
+            for extender in config.extenders
         ),
     )
 

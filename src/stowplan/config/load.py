@@ -94,7 +94,7 @@ def _mappings(value: object, path: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def to_object(config: KubeSchedulerConfiguration) -> dict[str, Any]:
-    """The tree that `parse_object` reads, for printing as JSON or YAML."""
+    """The tree that `parse_object` reads, with what was written and the plain defaults."""
     tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config, enc_hook=encode_hook))
     if not tree["extenders"]:
         del tree["extenders"]
@@ -142,13 +142,22 @@ def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:
         if node is None:
             return None
         _find_duplicates(node, "", errors)
-        return loader.construct_document(node)
+        return _whole_numbers(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ConfigError(f"{place}{error.problem or error.context}", where=where) from None
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).split()), where=where) from None
+
+
+def _whole_numbers(tree: Any) -> Any:
+    """On its way through JSON, where upstream reads it, 3.0 becomes 3."""
+    if isinstance(tree, dict):
+        return {key: _whole_numbers(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_whole_numbers(value) for value in tree]
+    return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
 
 
 def _find_duplicates(

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from stowplan.config.defaults import DEFAULT_MULTI_POINT, DEFAULT_PLUGINS
+from stowplan.config.defaults import DEFAULT_MULTI_POINT, DEFAULT_PLUGINS, REMOVED_PLUGINS
 from stowplan.config.fields import FieldError, did_you_mean, duplicate, invalid, raise_errors
 from stowplan.config.types import POINTS, PluginRef, Plugins, PluginSet, Profile
 
@@ -130,7 +130,8 @@ def _resolve(
         errors.extend(
             invalid(f"{entry.path}.name", entry.ref.name, _why_unknown(entry.ref.name, known))
             for entry in entries
-            if entry.path and entry.ref.name not in known
+            # What was removed has been refused before, with a better reason.
+            if entry.path and entry.ref.name not in {*known, *REMOVED_PLUGINS}
         )
         return [entry for entry in entries if entry.ref.name in known]
 

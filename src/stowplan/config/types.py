@@ -158,8 +158,7 @@ class Extender(Section, frozen=True, omit_defaults=True):
     bind_verb: str = ""
     enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
     tls_config: ExtenderTLSConfig | None = None
-    # 0 means 5 seconds to whoever calls the extender.
-    http_timeout: Duration = Duration(0)
+    http_timeout: Duration = Duration(5)
     node_cache_capable: bool = False
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: bool = False

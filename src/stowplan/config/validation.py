@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from stowplan.api.labels import label_key_errors
+from stowplan.config.defaults import REMOVED_PLUGINS
 from stowplan.config.fields import (
     FieldError,
     duplicate,
@@ -33,7 +34,6 @@ from stowplan.config.types import (
 
 # client-go refuses a renew deadline that the jittered retries could miss.
 RETRY_JITTER: Final = 1.2
-REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
 def validate(config: KubeSchedulerConfiguration) -> list[FieldError]:

@@ -11,6 +11,7 @@ import yaml
 from stowplan.cli.main import main
 from stowplan.config.load import default_config, parse_config
 from stowplan.config.merge import resolve_profiles
+from stowplan.config.plugin_args import PLUGIN_ARGS
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.plugins.registry import in_tree_registry
 
@@ -62,6 +63,102 @@ def test_plugins_and_their_arguments_are_checked_too(
     assert code == 2
     assert "profiles[0].pluginConfig[0].args.zebra: unknown field" in err
     assert "zebra" in err
+
+
+def test_mistakes_of_every_sort_are_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(
+        HEADER
+        + """
+parallelism: 0
+extenders: [{urlPrefix: x, prioritizeVerb: p}]
+profiles:
+- plugins: {filter: {enabled: [{name: NodeNam}]}}
+  tieBreak: randm
+  pluginConfig:
+  - {name: NodeAffinity, args: {addedAffinity: {preferredDuringSchedulingIgnoredDuringExecution:
+      [{weight: 1, preference: {matchExpressions: [{key: a, operator: X}]}}]}}}
+  - {name: NodeResourcesFit, args: {scoringStrategy: {type: MostAlocated}}}
+  - {name: DefaultPreemption, args: {minCandidateNodesPercentage: 101}}
+"""
+    )
+    code, out, err = run(capsys, "config", "check", str(file))
+    assert (code, out) == (2, "")
+    args = "profiles[0].pluginConfig"
+    assert [line.removeprefix(f"Error: {file}: ") for line in err.splitlines()] == [
+        "parallelism: Invalid value: 0: should be an integer value greater than zero",
+        f"{args}[0].args.addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
+        '.matchExpressions[0].operator: Unsupported value: "X": supported values: '
+        '"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"',
+        f'{args}[1].args.scoringStrategy.type: Unsupported value: "MostAlocated": supported '
+        'values: "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"; '
+        'did you mean "MostAllocated"?',
+        f"{args}[2].args.minCandidateNodesPercentage: Invalid value: 101: "
+        "not in valid range [0, 100]",
+        'profiles[0].tieBreak: Unsupported value: "randm": supported values: "heap", "random"; '
+        'did you mean "random"?',
+        "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
+        'profiles[0].plugins.filter.enabled[0].name: Invalid value: "NodeNam": no such plugin; '
+        'did you mean "NodeName"?',
+        "extenders: Forbidden: extenders are not called yet; remove them to start without",
+    ]
+
+
+def test_what_has_no_effect_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(
+        HEADER + "profiles:\n- plugins: {score: {disabled: [{name: ImageLocalty}]}}\n"
+        "  pluginConfig: [{name: NodeResourceFit}, {name: NodeName, args: {x: 1}}]\n"
+    )
+    code, out, err = run(capsys, "config", "check", str(file))
+    assert code == 0
+    assert out.startswith(f"{file}: ok")
+    assert err.splitlines() == [
+        f'Warning: {file}: profiles[0].pluginConfig[0].name: there is no plugin "NodeResourceFit"; '
+        'did you mean "NodeResourcesFit"?',
+        f"Warning: {file}: profiles[0].pluginConfig[1].args: ignored, NodeName takes no arguments",
+        f"Warning: {file}: profiles[0].plugins.score.disabled[0].name: there is no plugin "
+        '"ImageLocalty" to disable; did you mean "ImageLocality"?',
+    ]
+
+
+def test_the_defaults_have_the_arguments_of_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (profile,) = yaml.safe_load(run(capsys, "config", "defaults")[1])["profiles"]
+    arguments = {entry["name"]: entry["args"] for entry in profile["pluginConfig"]}
+    assert list(arguments) == sorted(set(PLUGIN_ARGS) & set(in_tree_registry().names))
+    assert arguments["NodeResourcesFit"] == {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "NodeResourcesFitArgs",
+        "scoringStrategy": {
+            "type": "LeastAllocated",
+            "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
+        },
+    }
+    assert arguments["DynamicResources"]["bindingTimeout"] == "10m0s"
+
+
+def test_run_writes_what_would_apply(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "in.yaml", tmp_path / "out.yaml"
+    file.write_text(HEADER + "profiles: [{tieBreak: random, tieBreakSeed: 4}]\n")
+    argv = ("run", "--config", str(file), "--write-config-to", str(out), "--leader-elect=false")
+    assert run(capsys, *argv) == (0, "", "")
+    written = yaml.safe_load(out.read_text())
+    assert written["leaderElection"]["leaderElect"] is False
+    assert written["profiles"][0]["tieBreak"] == "random"
+    assert written["profiles"][0]["tieBreakSeed"] == 4
+    code, _, err = run(capsys, "run", "--write-config-to", str(tmp_path))
+    assert (code, err) == (2, f"Error: {tmp_path}: cannot be written: Is a directory\n")
+    file.write_text(HEADER + "extenders: [{urlPrefix: x}]\n")
+    code, _, err = run(capsys, *argv)
+    assert code == 2
+    assert err == (
+        f"Error: {file}: extenders: Forbidden: "
+        "extenders are not called yet; remove them to start without\n"
+    )
 
 
 def test_standard_input(
