@@ -44,6 +44,13 @@ test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 l
 e2e: controlplane ## Only the tests against the real control plane
 	@$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
 
+N ?= 10000
+SEED ?= 1
+SEQUENCES ?= 200
+.PHONY: parity
+parity: controlplane ## Random cases against kube-scheduler's own plugins; N=, SEQUENCES=, SEED=
+	@$(BIN)/python -m tests.parity --cases $(N) --sequences $(SEQUENCES) --seed $(SEED)
+
 .PHONY: lint
 lint: $(READY) ## ruff and the layer contracts
 	@$(BIN)/ruff check .

@@ -7,10 +7,10 @@ oracle is asked to go the same way.
 
 from __future__ import annotations
 
-import copy
+from functools import lru_cache
 
 from tests.parity.generate.case import key_of, random_case
-from tests.parity.generate.dice import Dice, Json
+from tests.parity.generate.dice import Dice, Json, copied
 from tests.parity.generate.sequence import reference
 
 
@@ -39,11 +39,12 @@ def _shuffled(dice: Dice, *lists: list[Json]) -> list[Json]:
 
 def _others(dice: Dice, line: Json) -> list[Json]:
     """Objects of another case that are not in this one."""
-    case = random_case(f"others {line['id']}")
+    # Of a few cases, again and again.
+    case = _case(dice.randrange(50))
     taken = {key_of(thing) for thing in line["objects"]} | {key_of(line["pod"])}
     found: dict[object, Json] = {}
     for thing in [*case["nodes"], *case["pods"], *case["nominated"], *case["objects"]]:
-        thing = copy.deepcopy(thing)
+        thing = copied(thing)
         if thing["kind"] == "Pod":
             # Of a uid of their own, too.
             thing["metadata"]["uid"] = f"other-{thing['metadata']['uid']}"
@@ -53,9 +54,14 @@ def _others(dice: Dice, line: Json) -> list[Json]:
     return list(found.values())
 
 
+@lru_cache
+def _case(number: int) -> Json:
+    return random_case(f"others {number}")
+
+
 def _earlier(dice: Dice, thing: Json) -> Json:
     """What the object may have looked like before."""
-    earlier = copy.deepcopy(thing)
+    earlier = copied(thing)
     metadata = earlier["metadata"]
     if dice.often(0.3):
         return earlier

@@ -65,8 +65,8 @@ class Scene:
             config = configuration(arguments=random_arguments(dice, self.themes))
         else:
             config = random_configuration(dice, self.themes)
-        # A third are about placing a pod that is easily placed, so that scores decide.
-        easy = dice.often(0.33)
+        # Half are about placing a pod that is easily placed, so that scores decide.
+        easy = dice.often(0.5)
         case: Json = {
             "nodes": [self.node(name, easy=easy) for name in names],
             "pods": [self.standing(self.place(names)) for _ in range(dice.randint(0, 8))],

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
+import msgspec
+
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
@@ -22,6 +24,12 @@ NODES = [f"n{number}" for number in range(10)]
 NAMESPACES = ["default", "prod", "test"]
 #: Labels of pods, which selectors of services, spreading and affinity speak of.
 POD_LABELS = {"app": ["web", "db", ""], "tier": ["front", "back"], "track": ["stable", "canary"]}
+
+
+def copied(thing: Json) -> Json:
+    """A copy of a whole object; several times quicker than `copy.deepcopy`."""
+    made: Json = msgspec.json.decode(msgspec.json.encode(thing))
+    return made
 
 
 class Dice(Random):

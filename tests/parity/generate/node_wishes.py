@@ -15,7 +15,14 @@ def constrain(dice: Dice, spec: Json, *, hard: bool) -> None:
             [{"disk": "ssd"}, {"disk": "hdd", ZONE: "z1"}, {REGION: "r1"}, {}, None]
         )
     affinity: Json = {}
-    if hard and dice.often(0.3):
+    if hard and dice.often(0.04):
+        # By name, and so that no node can have all the names.
+        names = dice.sample(NODES, dice.choice([1, 2]))
+        fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "nodeSelectorTerms": [{"matchFields": fields}]
+        }
+    elif hard and dice.often(0.3):
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
             "nodeSelectorTerms": [_term(dice) for _ in range(dice.randint(1, 3))]
         }

@@ -131,9 +131,9 @@ def requests(dice: Dice) -> Json:
         ("cpu", 0.7, ["0", "1m", "250m", "1", "1900m", "0.5", "1e0"]),
         ("memory", 0.7, ["0", "1", "100Mi", "1Gi", "2G", "1.5Gi", "1500m", "1e8"]),
         (STORAGE, 0.15, ["0", "500Mi", "2Gi"]),
-        (GPU, 0.15, ["0", "1", "3"]),
+        (GPU, 0.2, ["0", "1", "3", "5"]),
         (NIC, 0.05, ["0", "1"]),
-        (PAGES, 0.08, ["0", "32Mi"]),
+        (PAGES, 0.12, ["0", "32Mi", "64Mi"]),
     ):
         if dice.often(chance):
             wanted[name] = dice.choice(amounts)

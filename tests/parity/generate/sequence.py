@@ -7,12 +7,11 @@ after the cluster has changed.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 from tests.parity.generate.case import Key, Scene, key_of
 from tests.parity.generate.configurations import SECOND_SCHEDULER, random_configuration
-from tests.parity.generate.dice import NODES, Json
+from tests.parity.generate.dice import NODES, Json, copied
 from tests.parity.generate.pods import promised, requests, standing
 
 STEPS = 60
@@ -42,7 +41,7 @@ class _Stream(Scene):
 
     def __init__(self, seed: int | str) -> None:
         super().__init__(seed)
-        self.easy = self.dice.often(0.4)
+        self.easy = self.dice.often(0.6)
         self.there: dict[Key, Json] = {}
         self.line: Json = {}
 
@@ -74,7 +73,7 @@ class _Stream(Scene):
             if thing["kind"] == "Pod":
                 self.leave_taken_ports(thing)
             self.there[key] = thing
-            self.line["apply"].append(copy.deepcopy(thing))
+            self.line["apply"].append(copied(thing))
 
     def remove(self, key: Key) -> None:
         if not self.is_touched(key):
@@ -115,7 +114,7 @@ class _Stream(Scene):
 
     def some_pod(self) -> Json | None:
         pods = self.known("Pod")
-        return copy.deepcopy(self.there[self.dice.choice(pods)]) if pods else None
+        return copied(self.there[self.dice.choice(pods)]) if pods else None
 
     def node_names(self) -> list[str]:
         return [name for _, _, name in self.known("Node")] or NODES[:1]
@@ -155,7 +154,7 @@ class _Stream(Scene):
             if not self.there[key]["spec"].get("nodeName") and not self.is_touched(key)
         ]
         if waiting:
-            made = copy.deepcopy(self.there[self.dice.choice(waiting)])
+            made = copied(self.there[self.dice.choice(waiting)])
             made["spec"]["nodeName"] = self.place(self.node_names())
             self.put(made)
 
@@ -192,7 +191,7 @@ class _Stream(Scene):
         name = self.dice.choice(self.node_names())
         if ("Node", "", name) not in self.there:
             return
-        made = copy.deepcopy(self.there["Node", "", name])
+        made = copied(self.there["Node", "", name])
         other = self.node(name, easy=self.easy)
         match self.dice.choice(["metadata", "spec", "status", "all"]):
             case "all":
@@ -219,7 +218,7 @@ class _Stream(Scene):
 
     def copy_of_template(self) -> Json:
         self.serial += 1
-        made = copy.deepcopy(self.dice.choice(self.templates))
+        made = copied(self.dice.choice(self.templates))
         made["metadata"] |= {"name": f"p{self.serial}", "uid": f"uid-p{self.serial}"}
         return made
 

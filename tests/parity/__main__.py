@@ -1,0 +1,109 @@
+"""The command line: ``python -m tests.parity [--cases 10000] [--sequences 200] [--seed 1]``
+
+Called by ``make parity``. Progress goes to standard error, the table to standard output. Ends with
+1 if answers differ or something that the cases must show of a plugin was not shown. A difference is
+made small and kept as a regression file; ``--show "case 1/17"`` makes one from its origin again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from tests.parity.branches import Hits, expected, missing, unexpected
+from tests.parity.examine import Examiner, Finding
+from tests.parity.fuzz import WORKERS, Batch, examine, question_of, run
+from tests.parity.oracle import Oracle
+from tests.parity.progress import Progress
+from tests.parity.regressions import FOLDER, keep
+from tools.controlplane import BinaryMissing, find_binary
+
+#: So many differences of different kinds are made small; whoever has more has enough to do.
+_MOST_KEPT = 5
+
+
+def main() -> int:
+    options = _options()
+    try:
+        oracle = find_binary("oracle")
+    except BinaryMissing as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    if options.show:
+        return _show(oracle, options.show)
+    total = Batch()
+    started = time.monotonic()
+    with Progress(options.cases + options.sequences, sys.stderr) as progress:
+        for batch in run(
+            oracle,
+            seed=options.seed,
+            cases=options.cases,
+            sequences=options.sequences,
+            workers=options.workers,
+        ):
+            total.add(batch)
+            progress.advance(batch.cases + batch.sequences, len(total.findings))
+    elapsed = time.monotonic() - started
+    _print_table(total.hits)
+    _report(oracle, total.findings, options.keep)
+    absent, unknown = missing(total.hits), unexpected(total.hits)
+    for plugin, what in absent:
+        print(f"NO HIT: {plugin}: {what}")
+    for plugin, what in unknown:
+        print(f"NOT ON THE LIST (tests/parity/branches.py): {plugin}: {what}")
+    print(
+        f"{total.cases} cases and {total.sequences} sequences ({total.steps} steps) with seed"
+        f" {options.seed} in {elapsed:.0f} s: {len(total.findings)} differences,"
+        f" {len(absent)} branches without a hit"
+    )
+    return 1 if total.findings or absent or unknown else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.parity", description=__doc__)
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--sequences", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument(
+        "--keep", type=Path, default=FOLDER, help="folder for what was answered differently"
+    )
+    parser.add_argument("--show", metavar="ORIGIN", help="ask one, such as 'case 1/17', and print")
+    return parser.parse_args()
+
+
+def _print_table(hits: Hits) -> None:
+    plugin = ""
+    for name, what in [*expected(), *unexpected(hits)]:
+        print(f"{'' if name == plugin else name:<32}{hits[name, what]:>8}  {what}")
+        plugin = name
+
+
+def _report(oracle: Path, findings: list[Finding], folder: Path) -> None:
+    """Show and keep the first finding of each kind."""
+    kinds = {finding.difference.kind: finding for finding in reversed(findings)}
+    with Oracle(oracle) as running:
+        examiner = Examiner(running)
+        for kind, finding in list(kinds.items())[:_MOST_KEPT]:
+            alike = sum(other.difference.kind == kind for other in findings)
+            print(f"\nDIFFERENT: {kind} ({alike} times; first in {finding.origin})")
+            small = examiner.shrink(finding)
+            print(small.difference)
+            print(f"kept as {keep(small, examiner, folder)}\n")
+
+
+def _show(oracle: Path, origin: str) -> int:
+    with Oracle(oracle) as running:
+        examiner = Examiner(running)
+        batch = examine(examiner, [origin])
+        print(json.dumps(question_of(origin)))
+        for finding in batch.findings:
+            print(finding.difference)
+    return 1 if batch.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
