@@ -210,7 +210,12 @@ class Mixture:
         self._affinity(pod, "nodeAffinity", "preferred", terms)
 
     def _named(self, pod: Json) -> None:
-        """One term only: kube-scheduler looks at several named nodes in a random order."""
+        """One term only: kube-scheduler looks at several named nodes in a random order.
+
+        No volumes either: their last changes may come when the next pod is already refused, which
+        is then tried again, and a pod that names its node moves the place where the search begins.
+        """
+        pod["spec"].pop("volumes", None)
         name = self._dice.choice(self.nodes)["metadata"]["name"]
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
         if self._dice.often(0.2):
@@ -373,7 +378,6 @@ _TRAITS: dict[Callable[[Mixture, Json], None], int] = {
     Mixture._selector: 8,
     Mixture._required: 8,
     Mixture._preferred: 8,
-    Mixture._named: 4,
     Mixture._tolerating: 12,
     Mixture._port: 8,
     Mixture._restarting: 4,
@@ -385,4 +389,5 @@ _TRAITS: dict[Callable[[Mixture, Json], None], int] = {
     Mixture._ephemeral: 1,
     Mixture._inline: 5,
     Mixture._gated: 1,
+    Mixture._named: 4,
 }

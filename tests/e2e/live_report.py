@@ -63,9 +63,11 @@ def _of_pod(name: str, theirs: Outcome, ours: Outcome) -> Iterable[Difference]:
         left, right = getattr(theirs, what), getattr(ours, what)
         if left != right:
             yield Difference(name, what, str(left or "-"), str(right or "-"))
+            # The events of pods with different fates cannot be the same.
+            return
 
 
-def table(found: list[Difference], theirs: Play, *, most: int = 25) -> str:
+def table(found: list[Difference], theirs: Play, *, most: int = 12) -> str:
     """The differences side by side, and kube-scheduler's scores where two nodes were chosen."""
     lines = [
         f"{len(found)} differences; all after the first may be its consequences.",
