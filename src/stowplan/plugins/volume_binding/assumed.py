@@ -97,6 +97,8 @@ class BelievedVolumes:
     def __init__(self, catalog: Catalog) -> None:
         self._by_class: dict[str, list[tuple[int, str, KnownVolume]]] = {}
         self._waiting: dict[ClaimKey, list[Callable[[], None]]] = {}
+        #: Grows with every change of what is believed.
+        self.version = 0
         self.volumes = Assumptions(catalog[PERSISTENT_VOLUMES], self._volume_changed)
         self.claims = Assumptions(catalog[PERSISTENT_VOLUME_CLAIMS], self._claim_changed)
         for volume in catalog[PERSISTENT_VOLUMES]:
@@ -123,6 +125,7 @@ class BelievedVolumes:
                     del self._waiting[key]
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        self.version += 1
         if old is not None:
             volumes = self._by_class[class_of_volume(old)]
             del volumes[bisect_left(volumes, (_size(old), old.metadata.name))]
@@ -138,6 +141,7 @@ class BelievedVolumes:
     def _claim_changed(
         self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
     ) -> None:
+        self.version += 1
         changed = new if new is not None else old
         assert changed is not None
         self._wake(_key(changed))

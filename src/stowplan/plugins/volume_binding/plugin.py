@@ -69,26 +69,27 @@ class VolumeBinding(Plugin):
     # Filter
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        pod = cycle.pod
-        used = claims_of(pod)
-        if not used:
+        if not claims_of(cycle.pod):
             return SKIP
+        search = self._search(cycle.pod)
+        if isinstance(search, Status):
+            return search
+        cycle.write(Search, search)
+        return None
+
+    def _search(self, pod: Pod) -> Search | Status:
         catalog = self._handle.catalog
         problem = claim_problem(pod, catalog[PERSISTENT_VOLUME_CLAIMS])
         if problem is not None:
             return problem
         namespace = pod.metadata.namespace
-        claims = [self._believed.claims.get(claim.name, namespace) for claim in used]
+        claims = [self._believed.claims.get(claim.name, namespace) for claim in claims_of(pod)]
         sorted_claims = sort_claims(
             [claim for claim in claims if claim is not None], catalog[STORAGE_CLASSES]
         )
         if isinstance(sorted_claims, Status):
             return sorted_claims
-        cycle.write(
-            Search,
-            Search(sorted_claims, self._believed, self._provisioning, self._migrated, catalog),
-        )
-        return None
+        return Search(sorted_claims, self._believed, self._provisioning, self._migrated, catalog)
 
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
@@ -119,9 +120,15 @@ class VolumeBinding(Plugin):
     # From decision to fact
 
     def reserve(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
-        """Search once more, in case an extender had the time to let things change."""
-        search = cycle.get(Search)
-        if search is None or not search.claims.delayed:
+        search: Search | Status | None = cycle.get(Search)
+        if search is None:
+            return None
+        if search.version != self._believed.version:
+            # Somebody took time to decide, an extender most likely: look again.
+            search = self._search(pod)
+            if isinstance(search, Status):
+                return search
+        if not search.claims.delayed:
             return None
         row = cycle.table.live_row(node)
         if row is None:

@@ -49,8 +49,13 @@ class Search:
     provisioning: Provisioning
     migrated: MigratedRows
     catalog: Catalog
+    #: What was believed when the search began.
+    version: int = field(init=False)
     _found: list[tuple[PersistentVolumeClaim, Candidates]] | None = None
     _provisions: dict[str, Provision] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.version = self.believed.version
 
     # One node
 
