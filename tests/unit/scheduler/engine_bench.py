@@ -28,7 +28,12 @@ class Bench:
     ) -> None:
         self.clock = VirtualClock()
         self.cache = ClusterCache()
-        self.handle = Handle(profile=SCHEDULER, table=self.cache.table, clock=clock or self.clock)
+        self.handle = Handle(
+            profile=SCHEDULER,
+            table=self.cache.table,
+            catalog=self.cache.catalog,
+            clock=clock or self.clock,
+        )
         chosen = [*defaults(), *plugins]
         for plugin in chosen:
             plugin.handle = self.handle
