@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -28,7 +28,7 @@ class NeedsClaim(Plugin):
     """Refuses every pod until the claim "data" is there and labelled as ready."""
 
     name = "NeedsClaim"
-    looks_up = (PERSISTENT_VOLUME_CLAIMS,)
+    looks_up: ClassVar[tuple[Resource[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS,)
 
     def __init__(self, event: ClusterEvent, hint: Hint = Hint.QUEUE) -> None:
         self._event = event
@@ -160,8 +160,11 @@ def test_what_came_during_an_attempt_is_not_lost() -> None:
 
 
 def test_the_engine_names_the_kinds_to_be_watched_once_each() -> None:
-    more = {"name": "Other", "looks_up": (CSI_NODES, PERSISTENT_VOLUME_CLAIMS)}
-    other = type("Other", (Plugin,), more)
-    it = Bench(NeedsClaim(ClusterEvent(CLAIM, ActionType.ADD)), other())
+    class Other(NeedsClaim):
+        name = "Other"
+        looks_up = (CSI_NODES, PERSISTENT_VOLUME_CLAIMS)
+
+    event = ClusterEvent(CLAIM, ActionType.ADD)
+    it = Bench(NeedsClaim(event), Other(event))
     assert it.engine.looked_up() == [PERSISTENT_VOLUME_CLAIMS, CSI_NODES]
     assert Bench().engine.looked_up() == []
