@@ -97,7 +97,7 @@ class NodeVolumeLimits(Plugin):
                 self._give_up_unless_missing(needs.problem)
                 verdicts[is_there] = _MISSING_ID
         if demand.with_csi.problem is None and demand.with_csi.volumes:
-            self._judge(cycle, demand.with_csi.volumes, verdicts)
+            self._judge_rows(cycle, demand.with_csi.volumes, verdicts)
             touched = overlay.rows if overlay is not None else ()
             broken = {row for row in index.problems if asked[row]}.difference(touched)
             if broken:
@@ -106,11 +106,11 @@ class NodeVolumeLimits(Plugin):
         if overlay is not None:
             for row in overlay.rows.tolist():
                 if asked[row]:
-                    status = self.filter(cycle.pod, NodeView(table, row, overlay), cycle)
+                    status = self._judge_node(cycle, NodeView(table, row, overlay))
                     verdicts[row] = 0 if status is None else self._id_of(status)
         out[rows] = verdicts[rows]
 
-    def _judge(self, cycle: Cycle, needed: Attachable, verdicts: Int32Array) -> None:
+    def _judge_rows(self, cycle: Cycle, needed: Attachable, verdicts: Int32Array) -> None:
         """Mark the rows where some driver has no room for what is not there yet."""
         for driver_name, count in Counter(needed.values()).items():
             driver = self._attached.driver(driver_name)
@@ -123,6 +123,9 @@ class NodeVolumeLimits(Plugin):
             verdicts[(new > 0) & (driver.attached + new > driver.limit)] = _FULL_ID
 
     def filter(self, pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
+        return self._judge_node(cycle, node)
+
+    def _judge_node(self, cycle: Cycle, node: NodeView) -> Status | None:
         csi_node = self._catalog[CSI_NODES].get(node.name)
         demand = self._demand(cycle)
         needs = demand.with_csi if csi_node is not None else demand.without_csi
