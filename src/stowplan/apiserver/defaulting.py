@@ -143,8 +143,11 @@ def _replica_set(obj: Json) -> None:
 
 
 def _replication_controller(obj: Json) -> None:
-    spec = _template(obj)
+    spec: Json = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
+    if "template" not in spec:
+        return
+    _template(obj)
     labels = spec["template"]["metadata"].get("labels")
     if labels:
         spec.setdefault("selector", dict(labels))

@@ -12,15 +12,12 @@ from stowplan.apiserver.field_errors import (
     wrong,
 )
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.placement_validation import (
-    label_selector_causes,
-    node_selector_causes,
-    taint_causes,
-)
+from stowplan.apiserver.placement_validation import label_selector_causes, taint_causes
 from stowplan.apiserver.pod_validation import pod_spec_causes
 from stowplan.apiserver.resource_validation import amount_causes
 from stowplan.apiserver.selection import labels_match
 from stowplan.apiserver.statuses import Cause
+from stowplan.apiserver.storage_validation import STORAGE_CAUSES
 
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _IMMUTABLE = "field is immutable"
@@ -116,17 +113,6 @@ def _lease(lease: Json) -> list[Cause]:
     return causes
 
 
-def _storage_class(storage_class: Json) -> list[Cause]:
-    causes: list[Cause] = []
-    if not storage_class["provisioner"]:
-        causes.append(required("provisioner"))
-    supported = ("Immediate", "WaitForFirstConsumer")
-    mode = storage_class["volumeBindingMode"]
-    if mode not in supported:
-        causes.append(unsupported("volumeBindingMode", mode, supported))
-    return causes
-
-
 def _storage_class_update(new: Json, old: Json) -> list[Cause]:
     changed = [name for name in new if new[name] != old.get(name)]
     causes = [
@@ -139,50 +125,6 @@ def _storage_class_update(new: Json, old: Json) -> list[Cause]:
         for field in ("provisioner", "volumeBindingMode")
         if field in changed
     ]
-
-
-def _claim(claim: Json) -> list[Cause]:
-    spec = claim["spec"]
-    causes: list[Cause] = []
-    if not spec.get("accessModes"):
-        causes.append(required("spec.accessModes", "at least 1 access mode is required"))
-    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
-        causes.append(required("spec.resources[storage]"))
-    return causes
-
-
-def _volume(volume: Json) -> list[Cause]:
-    spec = volume["spec"]
-    causes: list[Cause] = []
-    if not spec.get("accessModes"):
-        causes.append(required("spec.accessModes"))
-    if not spec.get("capacity"):
-        causes.append(required("spec.capacity"))
-        causes.append(unsupported("spec.capacity", None, ("storage",)))
-    affinity = spec.get("nodeAffinity")
-    if affinity is not None:
-        if "required" not in affinity:
-            detail = "must specify required node constraints"
-            causes.append(required("spec.nodeAffinity.required", detail))
-        causes += node_selector_causes(affinity.get("required"), "spec.nodeAffinity.required")
-    if not spec.keys() - _NOT_A_SOURCE:
-        causes.append(required("spec", "must specify a volume type"))
-    return causes
-
-
-_NOT_A_SOURCE = frozenset(
-    {
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
-        "volumeMode",
-    }
-)
 
 
 def _workload(obj: Json) -> list[Cause]:
@@ -216,6 +158,26 @@ def _workload_update(new: Json, old: Json) -> list[Cause]:
     if new["spec"].get("selector") != old["spec"].get("selector"):
         return [wrong("spec.selector", new["spec"].get("selector"), _IMMUTABLE)]
     return []
+
+
+def _replication_controller(controller: Json) -> list[Cause]:
+    spec = controller["spec"]
+    selector, template = spec.get("selector") or {}, spec.get("template")
+    causes: list[Cause] = []
+    if not selector:
+        causes.append(required("spec.selector"))
+    if "replicas" in spec:
+        causes += not_negative("spec.replicas", spec["replicas"])
+    if template is None:
+        return [*causes, required("spec.template")]
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if not selector.items() <= labels.items():
+        causes.append(wrong("spec.template.metadata.labels", labels, _LABELS_DO_NOT_MATCH))
+    causes += pod_spec_causes(template["spec"], "spec.template.spec")
+    policy = template["spec"]["restartPolicy"]
+    if policy != "Always":
+        causes.append(unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
+    return causes
 
 
 def _job(job: Json) -> list[Cause]:
@@ -283,11 +245,10 @@ CREATE_CAUSES: dict[str, Callable[[Json], list[Cause]]] = {
     "priorityclasses": _priority_class,
     "poddisruptionbudgets": _budget,
     "leases": _lease,
-    "storageclasses": _storage_class,
-    "persistentvolumeclaims": _claim,
-    "persistentvolumes": _volume,
+    **STORAGE_CAUSES,
     "deployments": _workload,
     "replicasets": _workload,
+    "replicationcontrollers": _replication_controller,
     "statefulsets": _workload,
     "daemonsets": _workload,
     "jobs": _job,

@@ -8,6 +8,7 @@ from stowplan.api.labels import label_value_errors
 from stowplan.apiserver.field_errors import (
     duplicate,
     label_key_causes,
+    label_name,
     labels_causes,
     name_causes,
     not_allowed,
@@ -213,6 +214,9 @@ def _weight(weight: int, at: str) -> list[Cause]:
 def _pod_term(term: Json, at: str) -> list[Cause]:
     causes = label_selector_causes(term.get("labelSelector"), f"{at}.labelSelector")
     causes += label_selector_causes(term.get("namespaceSelector"), f"{at}.namespaceSelector")
+    for namespace in term.get("namespaces") or ():
+        causes += name_causes(f"{at}.namespace", namespace, label_name)
+    causes += _label_keys(term, at)
     key = term["topologyKey"]
     if not key:
         causes.append(required(f"{at}.topologyKey", "can not be empty"))
@@ -256,5 +260,29 @@ def _spreading(constraints: Any, path: str) -> list[Cause]:
             policy = constraint.get(name)
             if policy is not None and policy not in ("Honor", "Ignore"):
                 causes.append(unsupported(f"{at}.{name}", policy, ("Honor", "Ignore")))
+        causes += _label_keys(constraint, at)
         causes += label_selector_causes(constraint.get("labelSelector"), f"{at}.labelSelector")
     return causes
+
+
+def _label_keys(holder: Json, at: str) -> list[Cause]:
+    """Keys whose values are taken from the pod. That they are in no selector besides is not
+    checked: they have become part of it by then.
+    """
+    causes: list[Cause] = []
+    for name in ("matchLabelKeys", "mismatchLabelKeys"):
+        keys = holder.get(name) or ()
+        if keys and holder.get("labelSelector") is None:
+            detail = "must not be specified when labelSelector is not set"
+            causes.append(not_allowed(f"{at}.{name}", detail))
+        for index, key in enumerate(keys):
+            causes += label_key_causes(f"{at}.{name}[{index}]", key)
+    both = set(holder.get("mismatchLabelKeys") or ())
+    return causes + [
+        wrong(f"{at}.matchLabelKeys[{index}]", key, _IN_BOTH)
+        for index, key in enumerate(holder.get("matchLabelKeys") or ())
+        if key in both
+    ]
+
+
+_IN_BOTH = "exists in both matchLabelKeys and mismatchLabelKeys"

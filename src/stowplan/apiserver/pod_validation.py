@@ -6,8 +6,6 @@ server's own code stumble. Fields nobody here reads (probes, security contexts, 
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apiserver.field_errors import (
     duplicate,
     in_range,
@@ -24,6 +22,7 @@ from stowplan.apiserver.history import Json
 from stowplan.apiserver.placement_validation import placement_causes, toleration_causes
 from stowplan.apiserver.resource_validation import resources_causes
 from stowplan.apiserver.statuses import Cause
+from stowplan.apiserver.volume_validation import volumes_causes
 
 _INT32_MAX = 2**31 - 1
 _CONTAINER_LISTS = ("containers", "initContainers")
@@ -45,7 +44,7 @@ def pod_causes(pod: Json) -> list[Cause]:
 
 
 def pod_spec_causes(spec: Json, path: str) -> list[Cause]:
-    causes = _volumes(spec.get("volumes") or (), f"{path}.volumes")
+    causes = volumes_causes(spec.get("volumes") or (), f"{path}.volumes")
     causes += _containers(spec, path)
     if spec.get("resources"):
         causes += resources_causes(spec["resources"], f"{path}.resources", pod_level=True)
@@ -71,22 +70,9 @@ def pod_spec_causes(spec: Json, path: str) -> list[Cause]:
     if policy is not None:
         supported = ("PreemptLowerPriority", "Never")
         causes += one_of(f"{path}.preemptionPolicy", policy, supported)
-    return causes
-
-
-def _volumes(volumes: Any, path: str) -> list[Cause]:
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for index, volume in enumerate(volumes):
-        name, at = volume["name"], f"{path}[{index}].name"
-        if not name:
-            causes.append(required(at))
-        else:
-            problems = name_causes(at, name, label_name)
-            causes += problems
-            if not problems and name in seen:
-                causes.append(duplicate(at, name))
-        seen.add(name)
+    if spec.get("overhead"):
+        # Upstream checks it as if it were limits, and says so.
+        causes += resources_causes({"limits": spec["overhead"]}, f"{path}.overhead")
     return causes
 
 

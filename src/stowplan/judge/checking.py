@@ -14,6 +14,12 @@ Json: TypeAlias = dict[str, Any]
 
 #: So many problems of one object are told; whoever has more knows enough.
 _MOST = 10
+#: Where the API server names a field that does not exist, and the one that it means.
+_SLIPS = (
+    ("metadata.taints", "spec.taints"),
+    (".overhead.limits", ".overhead"),
+    (".persistentDisk.", ".gcePersistentDisk."),
+)
 
 
 def conformed(kind: Kind, obj: Json) -> tuple[Json, list[str]]:
@@ -46,7 +52,13 @@ def check(kind: Kind, obj: Json) -> None:
         validation.check_create(kind, obj, asked_as=kind)
     except Failure as failure:
         causes = (failure.details or {})["causes"]
-        problems = [f"{cause['field']}: {cause['message']}" for cause in causes]
+        problems = [f"{_real_path(cause['field'])}: {cause['message']}" for cause in causes]
         raise Refused(listed(problems[:_MOST])) from None
     if nameless:
         del metadata["name"]
+
+
+def _real_path(field: str) -> str:
+    for slip, meant in _SLIPS:
+        field = field.replace(slip, meant)
+    return field
