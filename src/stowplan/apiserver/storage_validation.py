@@ -67,7 +67,8 @@ def _volume(volume: Json) -> list[Cause]:
     if not capacity:
         causes.append(required("spec.capacity"))
     if not capacity or capacity.keys() != {"storage"}:
-        causes.append(unsupported("spec.capacity", capacity or None, ("storage",)))
+        shown = dict(sorted(capacity.items())) if capacity else None
+        causes.append(unsupported("spec.capacity", shown, ("storage",)))
     for name, amount in (capacity or {}).items():
         causes += _positive_amount(f"spec.capacity[{name}]", amount)
     policy = spec.get("persistentVolumeReclaimPolicy")
