@@ -17,6 +17,7 @@ from tests.parity.generate.dice import (
     ZONE,
     Dice,
     Json,
+    copied,
 )
 
 #: Claims, classes and volumes that `volumes` brings.
@@ -44,6 +45,14 @@ PLUGINS = ["kubernetes.io/aws-ebs", "kubernetes.io/gce-pd", "kubernetes.io/cinde
 _ZONES = ["z1", "z2", "z3", "z1__z2", "z1____z2", "z3__z3", "eu-a-1__eu-a-2", "eu-a-1__us-b-1"]
 _REGIONS = ["r1", "r2", "r1__r2"]
 
+#: What many pods want at once, so that they meet.
+_POPULAR: list[Json] = [
+    {"persistentVolumeClaim": {"claimName": LONE_CLAIMS[0]}},
+    {"persistentVolumeClaim": {"claimName": LONE_CLAIMS[0]}},
+    {"gcePersistentDisk": {"pdName": "a"}},
+    {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+]
+
 
 def volume_use(dice: Dice, pod: Json) -> None:
     """Give a pod one to three volumes, most of which matter to its place."""
@@ -69,9 +78,11 @@ def volume_use_objects(dice: Dice, nodes: list[str]) -> list[Json]:
 
 
 def _source(dice: Dice, pod: Json) -> Json:
+    if dice.often(0.35):
+        return copied(dice.choice(_POPULAR))
     roll = dice.random()
     if roll < 0.45:
-        claim = dice.choice([*GENERAL_CLAIMS, *ZONED_CLAIMS, *ZONED_CLAIMS, *LONE_CLAIMS * 3])
+        claim = dice.choice([*GENERAL_CLAIMS, *ZONED_CLAIMS, *ZONED_CLAIMS, *LONE_CLAIMS])
         source: Json = {"claimName": claim}
         if dice.often(0.2):
             source["readOnly"] = True
