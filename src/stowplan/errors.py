@@ -37,13 +37,21 @@ class KubeconfigError(ConfigError):
     """The kubeconfig cannot be used."""
 
 
+_POINTS_IN_OTHER_WORDS = {
+    "Filter": 'running "{plugin}" filter plugin: ',
+    "Score": 'running Score plugins: plugin "{plugin}" failed with: ',
+    "Normalize": 'running Normalize on Score plugins: plugin "{plugin}" failed with: ',
+    "Weigh": 'applying score defaultWeights on Score plugins: plugin "{plugin}" ',
+}
+
+
 class PluginError(StowplanError):
     """A plugin raised, or returned what its contract forbids."""
 
     def __init__(self, plugin: str, point: str, message: str) -> None:
-        # kube-scheduler words Filter's error differently from all the others.
-        what = f'"{plugin}" filter plugin' if point == "Filter" else f'{point} plugin "{plugin}"'
-        super().__init__(f"running {what}: {message}")
+        # kube-scheduler words some points' errors differently from all the others.
+        what = _POINTS_IN_OTHER_WORDS.get(point, 'running {point} plugin "{plugin}": ')
+        super().__init__(what.format(point=point, plugin=plugin) + message)
         self.plugin = plugin
         self.point = point
 

@@ -148,25 +148,30 @@ class ScoreStep:
 
     def finish(self, cycle: Cycle, raw: Int64Array) -> Int64Array:
         """Normalise the feasible rows' scores and check their range."""
-        scores = raw
-        if self._normalize is not None:
-            try:
-                scores = self._normalize(cycle, raw)
-            except Exception as problem:
-                raise PluginError(self.name, "Score", describe(problem)) from problem
-            if not isinstance(scores, np.ndarray) or scores.shape != raw.shape:
-                raise PluginError(
-                    self.name, "Score", f"normalize must answer an array of {len(raw)} scores"
-                )
-        low, high = int(scores.min()), int(scores.max())
-        if low < MIN_NODE_SCORE or high > MAX_NODE_SCORE:
-            wrong = low if low < MIN_NODE_SCORE else high
-            raise PluginError(
-                self.name,
-                "Score",
-                f'plugin "{self.name}" returns an invalid score {wrong}, it should in the range '
-                f"of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing",
+        return self.checked(self.normalize(cycle, raw))
+
+    def normalize(self, cycle: Cycle, raw: Int64Array) -> Int64Array:
+        """The feasible rows' scores after the plugin has seen all of them."""
+        if self._normalize is None:
+            return raw
+        try:
+            scores = self._normalize(cycle, raw)
+        except Exception as problem:
+            raise PluginError(self.name, "Normalize", describe(problem)) from problem
+        if not isinstance(scores, np.ndarray) or scores.shape != raw.shape:
+            expected = f"normalize must answer an array of {len(raw)} scores"
+            raise PluginError(self.name, "Normalize", expected)
+        return scores
+
+    def checked(self, scores: Int64Array) -> Int64Array:
+        """Scores that are in range; PluginError tells of the first that is not."""
+        if int(scores.min()) < MIN_NODE_SCORE or int(scores.max()) > MAX_NODE_SCORE:
+            wrong = scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)]
+            told = (
+                f"returns an invalid score {wrong[0]}, it should in the range of "
+                f"[{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
             )
+            raise PluginError(self.name, "Weigh", told)
         return scores
 
 
@@ -174,6 +179,16 @@ def describe(problem: BaseException) -> str:
     """An exception in one line."""
     text = " ".join(str(problem).split())
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+
+
+def call(method: Callable[..., Any], name: str, point: str, *args: object) -> Any:
+    """Run a plugin's method; whatever it raises becomes a PluginError with its name."""
+    try:
+        return method(*args)
+    except StowplanError:
+        raise
+    except Exception as problem:
+        raise PluginError(name, point, describe(problem)) from problem
 
 
 def as_status(answer: object, plugin: str, point: str) -> Status:

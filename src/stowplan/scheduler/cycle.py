@@ -15,11 +15,11 @@ import numpy as np
 
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo, compile_pod
-from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
+from stowplan.cluster.table import BoolArray, NodeTable
 from stowplan.cluster.views import Overlay
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import as_status, describe
+from stowplan.framework.forms import as_status, call
 from stowplan.framework.plugin import PostFilterResult, PreFilterResult
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import (
@@ -41,7 +41,13 @@ from stowplan.scheduler.extender_requests import (
     PrioritizeRequest,
     Request,
 )
-from stowplan.scheduler.selection import best_place, first_feasible, nodes_to_find
+from stowplan.scheduler.scoring import pre_score, score
+from stowplan.scheduler.selection import (
+    chosen_place,
+    first_feasible,
+    first_fitting,
+    nodes_to_find,
+)
 
 #: Told when an extension point has run: its name and the status it ended with.
 OnPoint: TypeAlias = Callable[[str, str], None]
@@ -57,12 +63,13 @@ def decide(
     profile: Profile,
     *,
     cursor: int = 0,
+    turn: int = 0,
     nominated: Nominator | None = None,
     on_point: OnPoint | None = None,
 ) -> Decision:
     """Decide for one pod where no extender has a say."""
     steps = decide_steps(
-        table, info, profile, cursor=cursor, nominated=nominated, on_point=on_point
+        table, info, profile, cursor=cursor, turn=turn, nominated=nominated, on_point=on_point
     )
     try:
         next(steps)
@@ -78,12 +85,16 @@ def decide_steps(
     profile: Profile,
     *,
     cursor: int = 0,
+    turn: int = 0,
     nominated: Nominator | None = None,
     extenders: Sequence[Extender] = (),
     on_point: OnPoint | None = None,
 ) -> Steps:
-    """Decide for one pod; yields what extenders are to be asked."""
-    attempt = _Attempt(table, info, profile, cursor, nominated, on_point)
+    """Decide for one pod; yields what extenders are to be asked.
+
+    `turn` numbers the decisions where ties are drawn at random: the same turn draws the same.
+    """
+    attempt = _Attempt(table, info, profile, cursor, nominated, on_point, turn)
     try:
         decision = yield from attempt.run(extenders)
     except StowplanError as problem:
@@ -118,8 +129,10 @@ class _Attempt:
         cursor: int,
         nominated: Nominator | None,
         on_point: OnPoint | None,
+        turn: int = 0,
     ) -> None:
         self.table = table
+        self.turn = turn
         self.profile = profile
         self.cursor = cursor
         self.nominated = nominated
@@ -195,7 +208,7 @@ class _Attempt:
         names: frozenset[str] | None = None
         narrowed_by: set[str] = set()
         for plugin in self.profile.at("preFilter"):
-            answer = _call(plugin.pre_filter, plugin.name, "PreFilter", self.cycle)
+            answer = call(plugin.pre_filter, plugin.name, "PreFilter", self.cycle)
             if isinstance(answer, PreFilterResult):
                 if answer.nodes is not None:
                     narrowed_by.add(plugin.name)
@@ -237,14 +250,13 @@ class _Attempt:
         row = self.table.live_row(name) if name else None
         if row is None:
             return _NO_ROWS
+        try:
+            status = self._objection(row)
+        except StowplanError:
+            # Upstream too goes on as if there were no nomination; if the plugin breaks on other
+            # nodes as well, that is told.
+            return _NO_ROWS
         self.refused = row
-        status = self._nominees_object(row)
-        for step in self.profile.filters if status is None else ():
-            if step.name not in self.cycle.skip_filter:
-                answer = step.status_of_row(self.cycle, row)
-                if not answer.is_success:
-                    status = answer
-                    break
         if status is not None:
             self.diagnosis.overrides[row] = status
             self.diagnosis.reject(status)
@@ -258,13 +270,25 @@ class _Attempt:
             # Upstream's list holds whoever narrowed, and whoever refused the nominated node.
             plugins = " ".join(sorted(self.diagnosis.unschedulable_plugins - {EXTENDER}))
             self.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
-        alive = self._run_filters(candidates)
         order = self.table.order
         ordered = order if candidates is self.table.valid else order[candidates[order]]
         limit = nodes_to_find(len(ordered), self.profile.percentage_of_nodes_to_score)
         if wants_one:
             limit = 1
-        feasible, passed = first_feasible(ordered, alive, start=self.cursor, limit=limit)
+        problem: StowplanError | None = None
+        try:
+            alive = self._run_filters(candidates)
+            feasible, passed = first_feasible(ordered, alive, start=self.cursor, limit=limit)
+        except StowplanError as broken:
+            # Which nodes come before the one that breaks a plugin, and whether the search gets so
+            # far at all, shows only one by one. A signature that breaks has nothing to do with it.
+            for step in self.profile.filters:
+                step.sign(self.cycle)
+            feasible, passed, problem = first_fitting(
+                ordered, lambda row: self._objection(row) is None, start=self.cursor, limit=limit
+            )
+            if problem is None and passed == len(ordered):
+                passed, problem = 0, broken
         if self.refused is not None:
             # Upstream counts statuses: that of the nominated node counts by itself, unless the
             # search came to the same.
@@ -272,6 +296,8 @@ class _Attempt:
             passed += self.refused in feasible or self.refused not in searched
         self.evaluated = passed
         self.cursor = (self.cursor + passed) % len(self.table)
+        if problem is not None:
+            raise problem
         self._point("Filter", Code.SUCCESS if len(feasible) else Code.UNSCHEDULABLE)
         return feasible
 
@@ -305,6 +331,16 @@ class _Attempt:
                     alive[row] = False
                     self.diagnosis.overrides[row] = objection
 
+    def _objection(self, row: int) -> Status | None:
+        """Why one row does not do; None if it does."""
+        status = self._nominees_object(row)
+        for step in self.profile.filters if status is None else ():
+            if step.name not in self.cycle.skip_filter:
+                answer = step.status_of_row(self.cycle, row)
+                if not answer.is_success:
+                    return answer
+        return status
+
     def _nominees_object(self, row: int) -> Status | None:
         """Why the pod does not fit beside the pods nominated to a row; None if it does."""
         if self.nominated is None:
@@ -323,7 +359,7 @@ class _Attempt:
             if plugin.name not in cycle.skip_filter:
                 for other in others:
                     point = "AddPod on PreFilter"
-                    _call(plugin.what_if, plugin.name, point, cycle, other, row, 1)
+                    call(plugin.what_if, plugin.name, point, cycle, other, row, 1)
         for step in self.profile.filters:
             if step.name not in cycle.skip_filter:
                 status = step.status_of_row(cycle, row, overlay)
@@ -366,7 +402,9 @@ class _Attempt:
         return self._chosen(feasible, sheet)
 
     def _chosen(self, feasible: Rows, sheet: ScoreSheet | None) -> Decision:
-        place = best_place(sheet.totals) if sheet is not None else 0
+        place = 0
+        if sheet is not None:
+            place = chosen_place(sheet.totals, seed=self.profile.tie_break_seed, turn=self.turn)
         return Decision(
             cycle=self.cycle,
             profile=self.profile.name,
@@ -380,27 +418,9 @@ class _Attempt:
         )
 
     def _score(self, rows: Rows) -> ScoreSheet:
-        for plugin in self.profile.at("preScore"):
-            answer = _call(plugin.pre_score, plugin.name, "PreScore", self.cycle, rows)
-            status = as_status(answer, plugin.name, "PreScore")
-            if status.is_skip:
-                self.cycle.skip_score.add(plugin.name)
-            elif not status.is_success:
-                raise PluginError(plugin.name, "PreScore", status.message)
+        pre_score(self.profile, self.cycle, rows)
         self._point("PreScore")
-        sheet = ScoreSheet(self.table, rows, np.zeros(len(rows), np.int64))
-        for step in self.profile.scores:
-            if step.name in self.cycle.skip_score:
-                continue
-            raw: Int64Array
-            if step.is_cached:
-                raw = self.profile.columns.scores(step, self.cycle)
-            else:
-                raw = np.zeros(self.table.capacity, np.int64)
-                step.fill(self.cycle, rows, raw)
-            weighted = step.finish(self.cycle, raw[rows]) * step.weight
-            sheet.by_plugin.append((step.name, weighted))
-            sheet.totals += weighted
+        sheet = score(self.profile, self.cycle, rows)
         self._point("Score")
         return sheet
 
@@ -448,24 +468,12 @@ class _Attempt:
     def _ask_to_make_room(self, plugin: Any) -> PostFilterResult:
         """A plugin that breaks here does not change that, and why, the pod fits nowhere."""
         try:
-            answer = _call(
-                plugin.post_filter, plugin.name, "PostFilter", self.cycle, self.diagnosis
-            )
+            answer = call(plugin.post_filter, plugin.name, "PostFilter", self.cycle, self.diagnosis)
             if isinstance(answer, PostFilterResult):
                 return answer
             return PostFilterResult(as_status(answer, plugin.name, "PostFilter"))
         except StowplanError as problem:
             return PostFilterResult(error(str(problem)))
-
-
-def _call(method: Callable[..., Any], name: str, point: str, *args: object) -> Any:
-    """Run a plugin's method; whatever it raises becomes a PluginError with its name."""
-    try:
-        return method(*args)
-    except StowplanError:
-        raise
-    except Exception as problem:
-        raise PluginError(name, point, describe(problem)) from problem
 
 
 def _no_common_node(plugins: Sequence[str]) -> str:

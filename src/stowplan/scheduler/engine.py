@@ -98,6 +98,8 @@ class Engine:
         #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
         self.lookup = lookup
         self.cursor = 0
+        #: Decisions so far; what is drawn at random for a pod is a matter of its number.
+        self.turn = 0
         self._evaluations = {
             name: _evaluation_counts(profile, self.metrics)
             for name, profile in self.profiles.items()
@@ -188,10 +190,12 @@ class Engine:
             info,
             profile,
             cursor=self.cursor,
+            turn=self.turn,
             nominated=nominator if len(nominator) else None,
             on_point=on_point,
         )
         self.cursor = decision.cursor
+        self.turn += 1
         self._count_evaluations(profile, decision)
         self.metrics.scheduling_algorithm_duration.at().observe(self.clock.monotonic() - before)
         return decision

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+
 import numpy as np
 
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import BoolArray, Int64Array
+from stowplan.errors import StowplanError
 
 _MIN_FEASIBLE = 100
 _MIN_PERCENTAGE = 5
@@ -28,12 +32,55 @@ def first_feasible(ordered: Rows, alive: BoolArray, *, start: int, limit: int) -
     The search begins at `start` in `ordered`, goes round, and ends before the feasible row that
     would be one too many.
     """
-    begin = start % max(len(ordered), 1)
-    rotated = np.concatenate([ordered[begin:], ordered[:begin]]) if begin else ordered
+    rotated = _from(ordered, start)
     places = np.flatnonzero(alive[rotated])
     if len(places) > limit:
         return rotated[places[:limit]], int(places[limit])
     return rotated[places], len(rotated)
+
+
+def first_fitting(
+    ordered: Rows, fits: Callable[[int], bool], *, start: int, limit: int
+) -> tuple[Rows, int, StowplanError | None]:
+    """`first_feasible` one row after the other, up to a row that breaks a plugin.
+
+    Also what broke; None if the search ended otherwise.
+    """
+    found: list[int] = []
+    problem: StowplanError | None = None
+    passed = 0
+    for row in _from(ordered, start).tolist():
+        try:
+            is_fit = fits(row)
+        except StowplanError as broken:
+            problem = broken
+            break
+        if is_fit and len(found) == limit:
+            break
+        if is_fit:
+            found.append(row)
+        passed += 1
+    return np.array(found, np.intp), passed, problem
+
+
+def _from(ordered: Rows, start: int) -> Rows:
+    """The rows as the search meets them that begins at `start` and goes round."""
+    begin = start % max(len(ordered), 1)
+    return np.concatenate([ordered[begin:], ordered[:begin]]) if begin else ordered
+
+
+def chosen_place(totals: Int64Array, *, seed: int | None, turn: int) -> int:
+    """Index of the winner among feasible nodes in search order.
+
+    Without a seed a tie is decided as upstream decides it. With one, each of the tied has the same
+    chance, and equal seed, turn and totals give the same winner.
+    """
+    if seed is None:
+        return best_place(totals)
+    tied = np.flatnonzero(totals == totals.max())
+    if len(tied) == 1:
+        return int(tied[0])
+    return int(tied[Random(f"{seed}/{turn}").randrange(len(tied))])
 
 
 def best_place(totals: Int64Array) -> int:

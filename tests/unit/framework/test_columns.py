@@ -209,5 +209,5 @@ def test_a_signature_that_cannot_be_used_names_the_plugin(answer: Any) -> None:
     setup = Setup(Wrong())
     with pytest.raises(PluginError, match=r'"Wrong" filter plugin: (TypeError|ValueError): '):
         ColumnCache().verdicts(setup.filter, setup.cycle())
-    with pytest.raises(PluginError, match=r'Score plugin "Wrong": (TypeError|ValueError): '):
+    with pytest.raises(PluginError, match=r'plugin "Wrong" failed with: (TypeError|ValueError): '):
         ColumnCache().scores(setup.score, setup.cycle())

@@ -236,7 +236,7 @@ def test_per_node_score_fills_live_rows() -> None:
 
 @pytest.mark.parametrize("answer", [None, "many", float("nan"), 2**70])
 def test_score_that_is_no_integer(answer: Any) -> None:
-    with pytest.raises(PluginError, match='running Score plugin "Answers": '):
+    with pytest.raises(PluginError, match='running Score plugins: plugin "Answers" failed with: '):
         scoring(answer).fill(cycle(), slice(None), np.zeros(4, np.int64))
 
 
@@ -274,7 +274,9 @@ def test_raising_normalize() -> None:
     def broken(_self: Plugin, cycle: Cycle, scores: Any) -> Any:
         raise ValueError("no\nscale")
 
-    with pytest.raises(PluginError, match='running Score plugin "Answers": ValueError: no scale'):
+    with pytest.raises(
+        PluginError, match=r'running Normalize on .*"Answers" failed with: ValueError: no scale'
+    ):
         scoring(0, normalize=broken).finish(cycle(), np.array([1, 2]))
 
 

@@ -243,8 +243,8 @@ def test_a_score_out_of_range_is_its_plugins_error(score: int) -> None:
     decision = run(three(), pod(), plugin("Fine", score=100), plugin("Wild", score={"b": score}))
     assert decision.status.code is Code.ERROR
     assert decision.message == (
-        f'running Score plugin "Wild": plugin "Wild" returns an invalid score {score}, '
-        "it should in the range of [0, 100] after normalizing"
+        'applying score defaultWeights on Score plugins: plugin "Wild" returns an invalid score '
+        f"{score}, it should in the range of [0, 100] after normalizing"
     )
 
 

@@ -56,21 +56,26 @@ BROKEN = "ValueError: broken on purpose"
             {"pre_score": "no", "score": 1},
             "running PreScore plugin \"Bad\": answered 'no'; expected None or a Status",
         ),
-        ({"score": raises}, f'running Score plugin "Bad": {BROKEN}'),
+        ({"score": raises}, f'running Score plugins: plugin "Bad" failed with: {BROKEN}'),
         (
             {"score": lambda pod, node: None},
-            'running Score plugin "Bad": TypeError: int() argument must be a string, a bytes-like '
-            "object or a real number, not 'NoneType'",
+            'running Score plugins: plugin "Bad" failed with: TypeError: int() argument must be a '
+            "string, a bytes-like object or a real number, not 'NoneType'",
         ),
-        ({"score_columns": raises}, f'running Score plugin "Bad": {BROKEN}'),
-        ({"score": 1, "normalize": raises}, f'running Score plugin "Bad": {BROKEN}'),
+        ({"score_columns": raises}, f'running Score plugins: plugin "Bad" failed with: {BROKEN}'),
+        (
+            {"score": 1, "normalize": raises},
+            f'running Normalize on Score plugins: plugin "Bad" failed with: {BROKEN}',
+        ),
         (
             {"score": 1, "normalize": lambda cycle, scores: None},
-            'running Score plugin "Bad": normalize must answer an array of 2 scores',
+            'running Normalize on Score plugins: plugin "Bad" failed with: '
+            "normalize must answer an array of 2 scores",
         ),
         (
             {"score": 1, "normalize": lambda cycle, scores: scores[:1]},
-            'running Score plugin "Bad": normalize must answer an array of 2 scores',
+            'running Normalize on Score plugins: plugin "Bad" failed with: '
+            "normalize must answer an array of 2 scores",
         ),
     ],
 )
@@ -133,12 +138,19 @@ class _BadColumns(Plugin):
         return ()
 
 
-class _BadSign(_BadColumns):
+class _GoodColumns(_BadColumns):
+    def filter_columns(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
+    ) -> None:
+        out[rows] = 0
+
+
+class _BadSign(_GoodColumns):
     def sign(self, info: PodInfo) -> Hashable:
         raise ValueError("broken on purpose")
 
 
-class _UnhashableSign(_BadColumns):
+class _UnhashableSign(_GoodColumns):
     def sign(self, info: PodInfo) -> Hashable:
         return [1]  # type: ignore[return-value]
 
@@ -154,6 +166,63 @@ class _UnhashableSign(_BadColumns):
 def test_columns_that_break_name_their_plugin(bad: Plugin, why: str) -> None:
     decision = run([node("a")], pod(), bad)
     assert decision.message == f'running "Bad" filter plugin: {why}'
+
+
+@pytest.mark.parametrize(
+    ("cursor", "expected"),
+    [(0, 2), (4, 2), (2, 2), (3, 2)],
+)
+def test_the_next_search_begins_at_the_node_that_broke_a_filter(cursor: int, expected: int) -> None:
+    def look(pod: Pod, node: NodeView) -> bool:
+        if node.name == "c":
+            raise KeyError("rack")
+        return node.name != "b"
+
+    nodes = [node(name) for name in "abcde"]
+    decision = run(nodes, pod(), *defaults(), plugin("Racks", filter=look), cursor=cursor)
+    assert decision.status.code is Code.ERROR
+    assert decision.cursor == expected
+
+
+def test_a_search_that_ends_before_the_broken_node_does_not_see_it() -> None:
+    def look(pod: Pod, node: NodeView) -> bool:
+        if node.name == "n150":
+            raise KeyError("rack")
+        return True
+
+    nodes = [node(f"n{number:03}") for number in range(300)]
+    searching = [*defaults(), plugin("Racks", filter=look)]
+    decision = run(nodes, pod(), *searching, percentage=10)
+    assert (decision.feasible_nodes, decision.cursor) == (100, 100)
+    assert decision.node is not None
+    later = run(nodes, pod(), *searching, percentage=10, cursor=100)
+    assert (later.status.code, later.cursor) == (Code.ERROR, 150)
+
+
+def test_columns_that_break_leave_the_cursor_alone() -> None:
+    nodes = [node(name) for name in "abc"]
+    assert run(nodes, pod(), _BadSign(), cursor=1).cursor == 1
+
+
+def test_a_plugin_that_breaks_only_on_the_nominated_node_does_not_stop_the_search() -> None:
+    def look(pod: Pod, node: NodeView) -> bool:
+        if node.name == "b" and pod.status.nominated_node_name == "b":
+            asked.append(node.name)
+            if len(asked) == 1:
+                raise KeyError("rack")
+        return True
+
+    asked: list[str] = []
+    nodes = [node("a"), node("b")]
+    decision = run(nodes, pod(nominated_node="b"), *defaults(), plugin("Racks", filter=look))
+    assert decision.node == "a"
+    assert decision.feasible_nodes == 2
+
+
+def test_of_several_broken_plugins_one_that_scores_is_named() -> None:
+    first = plugin("First", score=1, normalize=raises)
+    decision = run([node("a"), node("b")], pod(), first, plugin("Second", score=raises))
+    assert decision.message == f'running Score plugins: plugin "Second" failed with: {BROKEN}'
 
 
 def test_the_next_pod_is_decided_as_if_nothing_had_been() -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.selection import best_place, first_feasible, nodes_to_find
+from stowplan.errors import StowplanError
+from stowplan.scheduler.selection import (
+    best_place,
+    chosen_place,
+    first_feasible,
+    first_fitting,
+    nodes_to_find,
+)
 from tests.unit.scheduler.go_heap import GoHeap
 
 
@@ -123,3 +131,57 @@ def test_scores_far_apart_do_not_overflow_into_each_other() -> None:
     scores[17] += 1
     assert best_place(scores) == 17
     assert best_place(-scores) != 17
+
+
+@given(
+    alive=st.text("x-!", min_size=1, max_size=12),
+    start=st.integers(0, 20),
+    limit=st.integers(1, 12),
+)
+def test_one_by_one_the_search_finds_the_same_up_to_a_row_that_breaks(
+    alive: str, start: int, limit: int
+) -> None:
+    """`!` breaks; what comes after it, in search order, does not count."""
+
+    def fits(row: int) -> bool:
+        if alive[row] == "!":
+            raise StowplanError("broken on purpose")
+        return alive[row] == "x"
+
+    rows, passed, problem = first_fitting(np.arange(len(alive)), fits, start=start, limit=limit)
+    begin = start % len(alive)
+    rotated = alive[begin:] + alive[:begin]
+    sound, mark, _ = rotated.partition("!")
+    expected, before = _search(sound, start=0, limit=limit) if sound else ([], 0)
+    assert [(row - begin) % len(alive) for row in rows.tolist()] == expected
+    assert passed == before
+    assert (problem is not None) == (bool(mark) and before == len(sound))
+
+
+TIED = np.array([3, 9, 9, 1, 9, 0], np.int64)
+
+
+def test_without_a_seed_ties_go_by_the_heap() -> None:
+    assert {chosen_place(TIED, seed=None, turn=turn) for turn in range(20)} == {best_place(TIED)}
+
+
+def test_the_same_seed_and_turn_choose_the_same() -> None:
+    def draws(seed: int) -> list[int]:
+        return [chosen_place(TIED, seed=seed, turn=turn) for turn in range(50)]
+
+    assert draws(7) == draws(7)
+    assert draws(7) != draws(8)
+
+
+def test_each_of_the_tied_has_the_same_chance() -> None:
+    turns = 3000
+    wins = Counter(chosen_place(TIED, seed=1, turn=turn) for turn in range(turns))
+    assert set(wins) == {1, 2, 4}
+    # A fixed seed, so this cannot fail by chance; 3 sigma of a fair draw are 77.
+    assert all(abs(count - turns / 3) < 77 for count in wins.values())
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(), st.integers(0, 99))
+def test_a_random_winner_is_one_of_the_best(scores: list[int], seed: int, turn: int) -> None:
+    totals = np.array(scores, np.int64)
+    assert totals[chosen_place(totals, seed=seed, turn=turn)] == max(scores)
