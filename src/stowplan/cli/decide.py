@@ -52,10 +52,24 @@ def decide(file: str, stream: bool, defaults: bool) -> int:
     whole format is in docs/decide.md.
     """
     answering = (Stream if stream else Judge)(defaults=defaults, warn=_Warnings())
-    source = _open(file)
+    if file == "-":
+        return _answer_all(answering, sys.stdin.buffer)
+    with _open(file) as source:
+        return _answer_all(answering, source)
+
+
+def _open(file: str) -> BinaryIO:
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from None
+
+
+def _answer_all(answering: Judge | Stream, source: BinaryIO) -> int:
+    """The exit code."""
     out = sys.stdout.buffer
     # Whoever writes questions one by one waits for each answer.
-    at_once = file == "-" or sys.stdout.isatty()
+    at_once = source is sys.stdin.buffer or sys.stdout.isatty()
     progress = _Progress(source)
     failed = False
     for number, text in enumerate(source, start=1):
@@ -71,16 +85,6 @@ def decide(file: str, stream: bool, defaults: bool) -> int:
         progress.passed(number, len(text))
     progress.end()
     return EXIT_SOME_FAILED if failed else 0
-
-
-def _open(file: str) -> BinaryIO:
-    """The questions; the end of the process closes them."""
-    if file == "-":
-        return sys.stdin.buffer
-    try:
-        return Path(file).open("rb")
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from None
 
 
 class _Warnings:

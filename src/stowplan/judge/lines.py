@@ -25,6 +25,8 @@ _items = msgspec.json.Decoder(list[msgspec.Raw])
 def take_apart(text: bytes, number: int) -> Parts:
     """The members of line `number`."""
     try:
+        if not text.isascii():
+            text.decode()  # members that stay text are not looked into
         return _members.decode(text)
     except msgspec.ValidationError:
         raise Refused(f"line {number}: expected an object, got {json_type(text)}") from None
