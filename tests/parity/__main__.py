@@ -49,7 +49,7 @@ def main() -> int:
     elapsed = time.monotonic() - started
     _print_table(total.hits)
     _report(oracle, total.findings, options.keep)
-    absent, unknown = missing(total.hits), unexpected(total.hits)
+    absent, unknown = missing(total.hits, total.cases), unexpected(total.hits)
     for plugin, what in absent:
         print(f"NO HIT: {plugin}: {what}")
     for plugin, what in unknown:

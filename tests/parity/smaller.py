@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from tests.parity.generate.dice import Json
@@ -71,12 +72,24 @@ def _reductions(case: Json, path: tuple[str | int, ...]) -> Iterator[Json]:
             for start in range(0, len(holder), size):
                 yield _put(case, path, holder[:start] + holder[start + size :])
             size //= 2
-        if holder:
-            yield _put(case, path, [])
+        if path == ("steps",):
+            yield from (_put(case, path, steps) for steps in _merged(holder))
     elif isinstance(holder, dict):
         for key in holder:
             if key not in _IDENTITY and key not in _PARTS:
                 yield _put(case, path, {name: holder[name] for name in holder if name != key})
+
+
+def _merged(steps: list[Json]) -> Iterator[list[Json]]:
+    """Two steps of a sequence as one, where the first asks nothing."""
+    for place, (first, second) in enumerate(pairwise(steps)):
+        if "pod" not in first:
+            both = {
+                **second,
+                "apply": [*first.get("apply", ()), *second.get("apply", ())],
+                "delete": [*first.get("delete", ()), *second.get("delete", ())],
+            }
+            yield [*steps[:place], both, *steps[place + 2 :]]
 
 
 def _at(case: Any, path: tuple[str | int, ...]) -> Any:

@@ -71,7 +71,7 @@ class Scene:
             "nodes": [self.node(name, easy=easy) for name in names],
             "pods": [self.standing(self.place(names)) for _ in range(dice.randint(0, 8))],
             "nominated": [],
-            "pod": self.pod(easy=easy),
+            "pod": self.pod(easy=easy, dressed=0.8),
             "config": config,
             "objects": self.objects(names),
         }
@@ -91,7 +91,7 @@ class Scene:
             "nodes": [self.node(name, easy=easy) for name in names],
             "pods": [self.standing(dice.choice(names)) for _ in range(60)],
             "nominated": [self.promised(dice.choice(names)) for _ in range(5)],
-            "pod": self.pod(easy=easy),
+            "pod": self.pod(easy=easy, dressed=0.8),
             "config": configuration(percentage=dice.choice([0, 5, 30, 60, 100])),
             "objects": self.objects(names),
         }
@@ -100,12 +100,12 @@ class Scene:
         """Where a pod stands; now and then on a node that nobody has heard of, or that is gone."""
         return self.dice.choice(NODES if self.dice.often(0.03) else names)
 
-    def pod(self, *, easy: bool = False) -> Json:
+    def pod(self, *, easy: bool = False, dressed: float = 0.5) -> Json:
         self.serial += 1
         made = pod(self.dice, f"p{self.serial}", easy=easy)
         for theme in self.themes:
             for dress in theme.pod:
-                if self.dice.often(0.5):
+                if self.dice.often(dressed):
                     dress(self.dice, made)
         for number, volume in enumerate(made["spec"].get("volumes") or ()):
             # Several themes may have brought some.

@@ -151,14 +151,18 @@ def random_configuration(dice: Dice, themes: Sequence[Theme]) -> Json:
         names.append(SECOND_SCHEDULER)
     return configuration(
         [
-            profile(
-                random_arguments(dice, themes),
-                dice.choice(_ARRANGEMENTS) if dice.often(0.3) else None,
-                name=name,
-            )
+            profile(random_arguments(dice, themes), _arrangement(dice, themes), name=name)
             for name in names
         ]
     )
+
+
+def _arrangement(dice: Dice, themes: Sequence[Theme]) -> Json | None:
+    """Mostly none."""
+    for theme in themes:
+        if theme.without and dice.often(0.3):
+            return {"without": list(dice.choice(theme.without))}
+    return dice.choice(_ARRANGEMENTS) if dice.often(0.3) else None
 
 
 def random_arguments(dice: Dice, themes: Sequence[Theme]) -> Json:

@@ -57,9 +57,13 @@ def node(dice: Dice, name: str, *, easy: bool = False) -> Json:
     if not easy:
         spec = {"unschedulable": True} if dice.often(0.1) else {}
         if taints := [_taint(dice) for _ in range(dice.choice([0, 0, 0, 1, 2, 3]))]:
+            if not dice.often(0.1):
+                # An API server wants them unique.
+                taints = list({(taint["key"], taint["effect"]): taint for taint in taints}.values())
             spec["taints"] = taints
     elif dice.often(0.5):
-        spec["taints"] = [{"key": "a", "value": "x", "effect": "PreferNoSchedule"}] * 2
+        twice = 2 if dice.often(0.1) else 1
+        spec["taints"] = [{"key": "a", "value": "x", "effect": "PreferNoSchedule"}] * twice
     elif dice.often(0.1):
         spec["taints"] = None
     return {
@@ -77,11 +81,14 @@ def _labels(dice: Dice, name: str) -> Json:
         # Of two nodes with one host name, upstream's rules see a single domain.
         labels[HOSTNAME] = name if dice.often(0.95) else dice.choice(NODES)
     if dice.often(0.6):
-        labels["cores"] = dice.choice(["2", "4", "16", "-3", "many", "", "007"])
+        labels["cores"] = dice.choice(["2", "4", "16", "many", "", "007"])
     if dice.often(0.7):
         labels[dice.choice([ZONE, ZONE, ZONE, BETA_ZONE])] = dice.choice(["z1", "z2", "z3"])
     if dice.often(0.3):
         labels[dice.choice([REGION, REGION, BETA_REGION])] = dice.choice(["r1", "r2"])
+    if dice.often(0.02):
+        # An API server does not take it, but a kubelet of old may have had it.
+        labels["cores"] = "-3"
     if dice.often(0.1):
         labels[dice.choice(["disk", ZONE, "odd"])] = dice.choice(ODD_VALUES)
     return labels

@@ -103,6 +103,9 @@ def _container(dice: Dice, name: str) -> Json:
         ),
         "resources": {"requests": wanted} if wanted else {},
     }
+    if exact := {name: wanted[name] for name in (GPU, NIC, PAGES) if name in wanted}:
+        # An API server insists on limits for what cannot be overcommitted.
+        container["resources"]["limits"] = exact
     if dice.often(0.3):
         container["ports"] = [_port(dice) for _ in range(dice.randint(1, 2))]
     if dice.often(0.05):
@@ -137,6 +140,9 @@ def requests(dice: Dice) -> Json:
     ):
         if dice.often(chance):
             wanted[name] = dice.choice(amounts)
+    if PAGES in wanted and dice.often(0.9):
+        # An API server wants either beside pages.
+        wanted.setdefault("cpu", "1m")
     if dice.often(0.01):
         name = dice.choice(list(HUGE))
         wanted[name] = dice.choice(HUGE[name])

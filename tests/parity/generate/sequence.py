@@ -49,7 +49,9 @@ class _Stream(Scene):
         dice = self.dice
         config = random_configuration(dice, self.themes)
         names = dice.sample(NODES, dice.randint(2, 6))
-        self.templates = [self.pod(easy=self.easy or dice.often(0.5)) for _ in range(4)]
+        self.templates = [
+            self.pod(easy=self.easy or dice.often(0.5), dressed=0.8) for _ in range(4)
+        ]
         if len(config["profiles"]) > 1:
             self.templates[0]["spec"]["schedulerName"] = SECOND_SCHEDULER
         self.line = {"id": 0, "apply": [], "delete": []}

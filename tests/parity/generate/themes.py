@@ -26,13 +26,22 @@ class Theme:
     node: Sequence[Callable[[Dice, Json], None]] = ()
     #: Arguments of plugins to try, besides none.
     arguments: Sequence[Json] = ()
+    #: Plugins to leave out, besides none; see `configurations`.
+    without: Sequence[Sequence[str]] = ()
 
 
+#: Several volume plugins object to the same claims; the first one hides the others.
+_FEWER_VOLUME_PLUGINS = (
+    ("VolumeRestrictions",),
+    ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone"),
+    ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
+    ("VolumeRestrictions", "VolumeBinding", "VolumeZone"),
+)
 THEMES = (
     Theme((spreading, own), lambda dice, _: spread_objects(dice), arguments=SPREAD_ARGUMENTS),
     Theme((pod_affinity,), lambda dice, _: affinity_objects(dice), arguments=AFFINITY_ARGUMENTS),
-    Theme((claims,), volume_objects, (driver_labels,), VOLUME_ARGUMENTS),
-    Theme((volume_use,), volume_use_objects),
+    Theme((claims,), volume_objects, (driver_labels,), VOLUME_ARGUMENTS, _FEWER_VOLUME_PLUGINS),
+    Theme((volume_use,), volume_use_objects, without=_FEWER_VOLUME_PLUGINS),
 )
 
 
