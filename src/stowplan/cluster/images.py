@@ -17,7 +17,11 @@ from stowplan.cluster.journal import Rows
 
 
 class HeldImage:
-    """An image that some node has."""
+    """An image that some node has.
+
+    DIVERGES: how many nodes have it is always current. Upstream's figure for a node is of the time
+    when that node last changed.
+    """
 
     __slots__ = ("_array", "rows", "size")
 

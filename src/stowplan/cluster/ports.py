@@ -2,8 +2,7 @@
 
 `PodInfo` carries a pod's host ports, `NodeTable` announces them with every pod that has any; the
 NodePorts plugin asks. Pods without host ports cost nothing here. What must stay true: the counts
-equal a recount over `table.pods`. They are counts, as pods that were bound by hand may share a
-port, and one of them leaving does not free it.
+equal a recount over `table.pods`. Pods that were bound by hand may share a port.
 """
 
 from __future__ import annotations
@@ -51,7 +50,11 @@ def any_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
 
 
 class UsedPorts:
-    """Taken host ports by protocol and number, then address, then row."""
+    """Taken host ports by protocol and number, then address, then row.
+
+    DIVERGES: ports are counted. Upstream keeps a set, in which a port is free as soon as one of
+    several pods that share it has left.
+    """
 
     def __init__(self) -> None:
         self._used: dict[tuple[str, int], dict[str, dict[int, int]]] = {}

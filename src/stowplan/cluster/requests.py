@@ -55,7 +55,11 @@ def canonical(amounts: Amounts) -> Amounts:
 
 
 def whole_units(milli: int) -> int:
-    """Thousandths as whole units, rounded up, at most what an int64 holds."""
+    """Thousandths as whole units, rounded up.
+
+    DIVERGES: at most what an int64 holds. Upstream's sums wrap around, and a pod that asks for more
+    than that has a negative request.
+    """
     return min(-(-milli // 1000), INT64_MAX)
 
 

@@ -104,7 +104,12 @@ class NodeTable:
 
     @property
     def order(self) -> Rows:
-        """Live rows in kube-scheduler's node order (zones in turn)."""
+        """Live rows in kube-scheduler's node order (zones in turn).
+
+        DIVERGES: a node that is deleted and comes back between two decisions goes to the end of its
+        zone. Upstream's snapshot does not notice, and keeps its old place until another node comes
+        or goes.
+        """
         if self._order is None:
             self._order = np.array([self.row_of[n] for n in self._tree.order()], dtype=np.intp)
         return self._order

@@ -168,7 +168,11 @@ class NodeResourcesFit(Plugin):
         return (EventHint(pod, _room_was_made), EventHint(node, self._node_may_fit))
 
     def _node_may_fit(self, pod: Pod, old: object, new: object) -> Hint:
-        """An empty node of this size would take the pod, and it is new or grew where it matters."""
+        """An empty node of this size would take the pod, and it is new or grew where it matters.
+
+        DIVERGES: ignored resources are ignored here too. Upstream's hint forgets them, and leaves a
+        pod that would fit waiting until the next sweep.
+        """
         if not isinstance(new, Node):
             return Hint.QUEUE
         wanted = dict(item for _, item in self._wanted(compile_pod(pod)))
