@@ -91,14 +91,14 @@ def find_key(raw: Json) -> tuple[Key, str]:
             f"{min(unknown)}: unknown key (known here: kind, namespace, name, apiVersion)"
         )
     kind, name = _type_member(raw, "kind", ""), _type_member(raw, "name", "")
-    namespace = _type_member(raw, "namespace", "default")
-    api_version = raw.get("apiVersion") or _API_VERSIONS.get(kind)
-    if not isinstance(api_version, str):
+    if not raw.get("apiVersion") and kind not in _API_VERSIONS:
         hint = did_you_mean(kind, _API_VERSIONS)
         raise Refused(f'kind: Invalid value: "{kind}": no plugin reads it{hint}')
+    api_version = _type_member(raw, "apiVersion", _API_VERSIONS.get(kind, ""))
+    namespace = _type_member(raw, "namespace", "") if raw.get("namespace") else ""
     served = _SERVED.get((api_version, kind))
-    if served is not None and not served.namespaced:
-        namespace = ""
+    if served is not None:
+        namespace = (namespace or "default") if served.namespaced else ""
     return key_of(api_version, kind, namespace, name), describe(kind, namespace, name)
 
 
