@@ -6,6 +6,7 @@ from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.dynamic_resources import DynamicResources
 from stowplan.plugins.image_locality import ImageLocality
+from stowplan.plugins.inter_pod_affinity import InterPodAffinity
 from stowplan.plugins.node_affinity import NodeAffinity
 from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
 from stowplan.plugins.node_name import NodeName
@@ -28,6 +29,7 @@ IN_TREE = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    InterPodAffinity,
     DynamicResources,
     NodeResourcesBalancedAllocation,
     ImageLocality,
