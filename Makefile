@@ -51,6 +51,10 @@ SEQUENCES ?= 200
 parity: controlplane ## Random cases against kube-scheduler's own plugins; N=, SEQUENCES=, SEED=
 	@$(BIN)/python -m tests.parity --cases $(N) --sequences $(SEQUENCES) --seed $(SEED)
 
+.PHONY: docs
+docs: $(READY) ## Write docs/parity.md anew from the code
+	@$(BIN)/python -m tools.parity_page
+
 .PHONY: lint
 lint: $(READY) ## ruff and the layer contracts
 	@$(BIN)/ruff check .

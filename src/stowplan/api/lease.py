@@ -155,7 +155,8 @@ class LeaderElector:
         try:
             async with deadline:
                 while not await self.try_acquire():
-                    # DIVERGES: client-go goes on until the deadline even when another leads.
+                    # DIVERGES: the lead is given up as soon as another holds the lease. client-go
+                    # goes on until the deadline.
                     if not self._is_ours():
                         raise LeadershipLost(
                             f"lost the lease {self._lock}: {self.leader or 'nobody'} holds it now"

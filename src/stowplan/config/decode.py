@@ -44,7 +44,7 @@ def encode_hook(value: Any) -> Any:
 def without_nulls(raw: Any) -> Any:
     """The tree without null members: in Go's API null is the same as not set, at every depth.
 
-    DIVERGES: in a duration too, where upstream complains of an empty text.
+    DIVERGES: null is not set for a duration too, where upstream complains of an empty text.
     """
     if isinstance(raw, dict):
         return {key: without_nulls(value) for key, value in raw.items() if value is not None}

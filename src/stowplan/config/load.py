@@ -137,7 +137,8 @@ def _unique(pairs: list[tuple[str, Any]], errors: list[FieldError]) -> dict[str,
 def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:
     try:
         loader = yaml.SafeLoader(text)
-        # DIVERGES: upstream reads the first document and drops the others without a word.
+        # DIVERGES: a file with several documents is refused. Upstream reads the first and drops the
+        # others without a word.
         node = loader.get_single_node()
         if node is None:
             return None

@@ -96,8 +96,8 @@ class Profile(Section, frozen=True, omit_defaults=True):
     percentage_of_nodes_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
-    # DIVERGES: the next two fields are ours alone, and kube-scheduler refuses a file that has them.
-    # Its ties always go to the first in the order of its heap, which "heap", our default, repeats.
+    # DIVERGES: tieBreak and tieBreakSeed are ours alone, and kube-scheduler refuses a file that has
+    # them. Its ties always go to the first in the order of its heap, which our default repeats.
     tie_break: str = "heap"
     tie_break_seed: Int64 | None = None
 
@@ -122,8 +122,9 @@ class LeaderElection(Section, frozen=True):
 class ClientConnection(Section, frozen=True):
     """Content types are accepted and not used: requests are always JSON.
 
-    DIVERGES: so are `qps` and `burst`. The API server's own fairness limits us, and a 429 with its
-    Retry-After is respected; a client-side limit would only hide what the server could do.
+    DIVERGES: `qps` and `burst` are accepted and not used either. The API server's own fairness
+    limits us, and a 429 with its Retry-After is respected; a client-side limit would only hide what
+    the server could do.
     """
 
     kubeconfig: str = ""

@@ -117,8 +117,9 @@ def _validate_profile(path: str, profile: Profile) -> Iterator[FieldError]:
     for point in (*POINTS, "multiPoint"):
         for index, ref in enumerate(profile.plugins.at(point).enabled):
             yield from _validate_not_removed(f"{path}.plugins.{point}.enabled[{index}]", ref.name)
-    # DIVERGES: kube-scheduler accepts some plugins here and never calls them, as the feature that
-    # would is off. A file that asks for something should not be told that all is well.
+    # DIVERGES: plugins at placementGenerate and placementScore are refused. Upstream accepts some
+    # and never calls them, as the feature that would is off; a file that asks for something should
+    # not be told that all is well.
     for point in ("placementGenerate", "placementScore"):
         if profile.plugins.at(point).enabled:
             detail = "scheduling of pod groups by placement is not supported"

@@ -1,0 +1,187 @@
+"""What kube-scheduler's plugins read, for the page docs/parity.md.
+
+Only facts about kube-scheduler and reasons for differences are here. Names, points, weights,
+arguments and defaults come from the code (`parity_page.py`), and a plugin that does not exist is
+"not yet" in every row, whatever is written here. What must stay true: a difference names the file
+whose `DIVERGES:` comment tells it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+Status = Literal["same", "differs on purpose", "not yet"]
+
+SAME: Final = "same"
+DIFFERS: Final = "differs on purpose"
+NOT_YET: Final = "not yet"
+
+
+class Fact(NamedTuple):
+    """A field, or several that belong together, and how we treat it."""
+
+    reads: str
+    status: Status = SAME
+    note: str = ""
+    #: The source file with the reason, for a difference.
+    told_in: str = ""
+
+
+def differs(reads: str, note: str, told_in: str) -> Fact:
+    return Fact(reads, DIFFERS, note, told_in)
+
+
+def missing(reads: str, note: str) -> Fact:
+    return Fact(reads, NOT_YET, note)
+
+
+_PV = "PersistentVolume"
+_PVC = "PersistentVolumeClaim"
+
+PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
+    "SchedulingGates": (Fact("pod `spec.schedulingGates`"),),
+    "PrioritySort": (Fact("pod `spec.priority`"), Fact("time of the last attempt")),
+    "NodeUnschedulable": (Fact("node `spec.unschedulable`"), Fact("pod `spec.tolerations`")),
+    "NodeName": (Fact("pod `spec.nodeName`"),),
+    "TaintToleration": (
+        Fact("node `spec.taints`"),
+        Fact("pod `spec.tolerations`: key, operator, value, effect"),
+        missing("operators `Lt` and `Gt`", "alpha upstream (TaintTolerationComparisonOperators)"),
+    ),
+    "NodeAffinity": (
+        Fact("pod `spec.nodeSelector`"),
+        Fact("pod `spec.affinity.nodeAffinity`: required terms, matchExpressions and matchFields"),
+        Fact("pod `spec.affinity.nodeAffinity`: preferred terms and weights"),
+        Fact("node `metadata.labels`, `metadata.name`"),
+    ),
+    "NodePorts": (
+        Fact("pod `ports`: hostPort, hostIP, protocol; of containers and sidecars"),
+        differs("ports of standing pods", "counted, not a set", "cluster/ports.py"),
+    ),
+    "NodeResourcesFit": (
+        Fact("pod requests of containers, init containers, sidecars"),
+        Fact("pod `spec.resources.requests` (pod level)"),
+        Fact("pod `spec.overhead`"),
+        Fact("status of resized containers and pods, `PodResizePending`"),
+        Fact("node `status.allocatable`: cpu, memory, ephemeral-storage, pods, scalar resources"),
+        differs("amounts beyond an int64", "cut, not wrapped", "cluster/requests.py"),
+        differs("scores of very large nodes", "exact", "framework/integers.py"),
+        differs(
+            "hint of a node's change",
+            "honours ignored resources",
+            "plugins/node_resources_fit/plugin.py",
+        ),
+        missing("extended resources backed by a DeviceClass", "with dynamic resource allocation"),
+    ),
+    "VolumeRestrictions": (
+        Fact("pod volumes: gcePersistentDisk, awsElasticBlockStore, iscsi, rbd"),
+        Fact(f"{_PVC} `spec.accessModes`: ReadWriteOncePod"),
+    ),
+    "NodeVolumeLimits": (
+        Fact(f"pod volumes: {_PVC}s, ephemeral and migrated inline volumes"),
+        Fact("CSINode `spec.drivers`: allocatable count, migrated plugins"),
+        Fact("VolumeAttachment: attacher, node, volume"),
+        Fact(f"{_PV}, StorageClass: driver and handle"),
+    ),
+    "VolumeBinding": (
+        Fact(f"{_PVC}: phase, volumeName, class, size, modes, selector, selected node, deletion"),
+        Fact(f"{_PV}: capacity, class, modes, claimRef, node affinity, attributes class"),
+        Fact("StorageClass: provisioner, binding mode, allowed topologies"),
+        Fact("CSIDriver `storageCapacity`, CSIStorageCapacity"),
+        Fact("CSINode: migrated plugins"),
+        missing("score by storage capacity", "alpha upstream (StorageCapacityScoring)"),
+    ),
+    "VolumeZone": (
+        Fact(f"{_PV} zone and region labels, of both generations, sets of zones"),
+        Fact(f"{_PVC}, StorageClass: whether the volume is still to be bound"),
+        Fact("node zone and region labels"),
+    ),
+    "PodTopologySpread": (
+        Fact("pod `spec.topologySpreadConstraints`: maxSkew, topologyKey, whenUnsatisfiable"),
+        Fact("pod constraints: labelSelector, matchLabelKeys"),
+        Fact("pod constraints: minDomains, nodeAffinityPolicy, nodeTaintsPolicy"),
+        Fact("Service, ReplicationController, ReplicaSet, StatefulSet: selectors by default"),
+        Fact("standing pods: namespace, labels, deletion"),
+        Fact("node labels and taints"),
+    ),
+    "InterPodAffinity": (
+        Fact("pod `spec.affinity.podAffinity` and `podAntiAffinity`, required"),
+        Fact("pod terms: preferred, with weights"),
+        Fact("pod terms: labelSelector, namespaces, namespaceSelector"),
+        Fact("the same of standing pods (symmetry)"),
+        Fact("Namespace `metadata.labels`"),
+        Fact("node labels by topologyKey"),
+    ),
+    "DynamicResources": (
+        Fact("pods without `spec.resourceClaims`: skipped, scored 0"),
+        missing("pods with `spec.resourceClaims`", "refused with a reason, never bound blindly"),
+        missing("ResourceClaim, ResourceSlice, DeviceClass", "devices are not allocated"),
+        missing("binding conditions of devices", "devices are not allocated"),
+    ),
+    "DefaultPreemption": (
+        Fact("pod `spec.priority`, `spec.preemptionPolicy`"),
+        Fact("pod `status.nominatedNodeName`"),
+        Fact("PodDisruptionBudget"),
+    ),
+    "NodeResourcesBalancedAllocation": (
+        Fact("pod requests, as NodeResourcesFit"),
+        Fact("node `status.allocatable`"),
+    ),
+    "ImageLocality": (
+        Fact("images of containers, init containers and image volumes"),
+        Fact("node `status.images`: names and size"),
+        differs("number of nodes that have an image", "always current", "cluster/images.py"),
+    ),
+    "DefaultBinder": (Fact("POST `pods/binding`"),),
+    "NodeDeclaredFeatures": (
+        Fact("node `status.declaredFeatures`"),
+        Fact("pod restart rules, `hostNetwork`, `hostUsers`"),
+    ),
+}
+
+#: Arguments that are not simply the same, by plugin and name.
+ARGUMENTS: Final[dict[str, Fact]] = {
+    "DynamicResources.filterTimeout": Fact("", NOT_YET, "checked; devices are not allocated"),
+    "DynamicResources.bindingTimeout": Fact("", NOT_YET, "checked; devices are not allocated"),
+    "VolumeBinding.shape": Fact("", SAME, "refused, as its feature is off"),
+}
+
+#: Fields of the configuration that are not simply the same.
+CONFIGURATION: Final[dict[str, Fact]] = {
+    "percentageOfNodesToScore": differs(
+        "", "100 by default; an explicit 0 is adaptive, as upstream", "config/types.py"
+    ),
+    "clientConnection.qps": differs("", "accepted, not a limit", "config/types.py"),
+    "clientConnection.burst": differs("", "accepted, not a limit", "config/types.py"),
+    "clientConnection.acceptContentTypes": Fact("", SAME, "accepted; requests are JSON"),
+    "clientConnection.contentType": Fact("", SAME, "accepted; requests are JSON"),
+    "leaderElection.resourceName": differs(
+        "", "the first profile's name if that is not default-scheduler", "cli/run.py"
+    ),
+    "parallelism": Fact("", SAME, "accepted; decisions are those of parallelism 1"),
+    "enableProfiling": Fact("", NOT_YET, "accepted; there is no profiling endpoint"),
+    "enableContentionProfiling": Fact("", NOT_YET, "accepted; there is no profiling endpoint"),
+    "delayCacheUntilActive": Fact("", NOT_YET, "accepted; the cache is filled before leading"),
+    "profiles[].tieBreak": differs("", "ours alone: heap or random", "config/types.py"),
+    "profiles[].tieBreakSeed": differs("", "ours alone", "config/types.py"),
+    "profiles[].plugins.placementGenerate": differs("", "refused", "config/validation.py"),
+    "profiles[].plugins.placementScore": differs("", "refused", "config/validation.py"),
+    "extenders": Fact("", NOT_YET, "read and validated, then refused: they are not called"),
+}
+
+#: Parts of the scheduler besides plugins and configuration.
+SCHEDULER: Final[tuple[Fact, ...]] = (
+    Fact("number of nodes to find, where the search starts, zones in turn"),
+    differs("order of a node that comes back at once", "moves to the end", "cluster/table.py"),
+    Fact("choice among the best: the heap's order"),
+    Fact("nominated node first; nominated pods count"),
+    Fact("one feasible node is not scored"),
+    Fact("texts of events and of the PodScheduled condition"),
+    Fact("queueing hints, backoff, requeue by events"),
+    differs("sweep of unschedulable pods", "when due, not every 30 s", "queue/queue.py"),
+    differs("backoff windows", "of the monotonic clock", "queue/backoff.py"),
+    differs("memory of repeated events", "bounded", "api/recorder.py"),
+    differs("losing the lease", "at once when another holds it", "api/lease.py"),
+    missing("opportunistic batching", "inert upstream in the default profile"),
+    missing("pod groups and gangs", "alpha upstream"),
+)
