@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.api.objects import ObjectReference
+from stowplan.api.quantity import nanos
 from stowplan.api.resources import PERSISTENT_VOLUMES
 from stowplan.api.storage_objects import PersistentVolume
 from stowplan.cluster.catalog import Catalog
 from stowplan.framework.forms import FilterStep
 from stowplan.framework.plugin import Plugin
 from stowplan.plugins.volume_binding import VolumeBinding
-from stowplan.plugins.volume_binding.assumed import BelievedVolumes, class_of_volume
+from stowplan.plugins.volume_binding.assumed import BelievedVolumes
+from stowplan.plugins.volume_binding.volume_index import Kind, class_of_volume, is_free, known
 from stowplan.testing import node
 from tests.unit.plugins.volume_binding_kit import (
     HOSTNAME,
@@ -183,26 +185,35 @@ def test_the_index_by_class_is_what_is_believed(changes: list[tuple[str, str, st
     shelf = catalog[PERSISTENT_VOLUMES]
     believed = catalog.shared(BelievedVolumes)
     for version, (action, name, size, storage) in enumerate(changes):
-        stored, known = shelf.get(name), believed.volumes.get(name)
+        stored, current = shelf.get(name), believed.volumes.get(name)
         if action == "set":
             shelf.set(volume(name, size=size, storage_class=storage, version=str(version)))
         elif action == "remove":
             shelf.remove(name)
-        elif known is not None and stored is not None:
+        elif current is not None and stored is not None:
             if action == "assume":
                 ref = ObjectReference(name=size)
-                spec = msgspec.structs.replace(known.spec, claim_ref=ref)
-                believed.volumes.assume(msgspec.structs.replace(known, spec=spec))
+                spec = msgspec.structs.replace(current.spec, claim_ref=ref)
+                believed.volumes.assume(msgspec.structs.replace(current, spec=spec))
             else:
-                believed.volumes.restore(known)
+                believed.volumes.restore(current)
                 assert believed.volumes.get(name) == stored
+        if version % 3 == 0:
+            continue  # Nobody looks: facts are made up later.
         for storage_name in ("static", "late"):
-            expected = [
-                v
-                for name in VOLUMES[:3]
-                if (v := believed.volumes.get(name)) and class_of_volume(v) == storage_name
-            ]
-            found = [each.volume for each in believed.by_class(storage_name, 0)]
-            assert sorted(found, key=lambda v: v.metadata.name) == expected
-            sizes = [each.size for each in believed.by_class(storage_name, 0)]
-            assert sizes == sorted(sizes)
+            everything = [v for each in VOLUMES[:3] if (v := believed.volumes.get(each))]
+            free = [known(v) for v in everything if class_of_volume(v) == storage_name]
+            free = sorted((v for v in free if is_free(v.volume)), key=lambda v: v.order)
+            found = believed.index.free(storage_name)
+            assert [found[place] for place in range(len(found))] == free
+            wanted = Kind("Filesystem", "", frozenset(["ReadWriteOnce"]))
+            large = found.suiting(wanted, nanos("2Gi"))
+            assert [found[place] for place in large] == [v for v in free if v.size >= nanos("2Gi")]
+            promised = [v for v in everything if class_of_volume(v) == storage_name]
+            for size_name in ("1Gi", "2Gi"):
+                there = believed.index.promised(storage_name, "", size_name)
+                assert {v.name for v in there} == {
+                    v.metadata.name
+                    for v in promised
+                    if v.spec.claim_ref is not None and v.spec.claim_ref.name == size_name
+                }

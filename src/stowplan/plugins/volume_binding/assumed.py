@@ -3,50 +3,23 @@
 What Reserve decides is *assumed* at once, so that the next decision, of any profile, does not give
 the same volume away twice. An assumption holds until the API server shows another version of the
 object, or until it is taken back. What must stay true: nothing here is ever older than the
-catalog, and `by_class` equals what `volumes.get` says of every volume.
+catalog, and `index` holds what `volumes.get` says of every volume.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
-from stowplan.api.objects import NodeSelector
-from stowplan.api.quantity import nanos
 from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from stowplan.api.selectors import (
-    CompiledNodeSelector,
-    CompiledNodeSelectorTerm,
-    compile_node_selector,
-)
-from stowplan.api.storage_objects import (
-    PersistentVolume,
-    PersistentVolumeClaim,
-    VolumeNodeAffinity,
-)
+from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim
 from stowplan.cluster.catalog import Catalog, Shelf
-
-STORAGE = "storage"
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+from stowplan.plugins.volume_binding.volume_index import VolumeIndex
 
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name."""
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownVolume:
-    """A volume with its size and node affinity read once."""
-
-    volume: PersistentVolume
-    #: Billionths of a byte: quantities are compared exactly.
-    size: int
-    #: Which nodes reach it; None: all do.
-    affinity: CompiledNodeSelector | None
 
 
 class Assumptions(Generic[T]):
@@ -95,7 +68,7 @@ class BelievedVolumes:
     """Both kinds, for all profiles: `catalog.shared(BelievedVolumes)`."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._by_class: dict[str, list[tuple[int, str, KnownVolume]]] = {}
+        self.index = VolumeIndex()
         self._waiting: dict[ClaimKey, list[Callable[[], None]]] = {}
         #: Grows with every change of what is believed.
         self.version = 0
@@ -103,12 +76,6 @@ class BelievedVolumes:
         self.claims = Assumptions(catalog[PERSISTENT_VOLUME_CLAIMS], self._claim_changed)
         for volume in catalog[PERSISTENT_VOLUMES]:
             self._volume_changed(None, volume)
-
-    def by_class(self, name: str, at_least: int) -> Iterator[KnownVolume]:
-        """Volumes of a class that are large enough, smallest first, equally large ones by name."""
-        volumes = self._by_class.get(name, [])
-        for place in range(bisect_left(volumes, (at_least,)), len(volumes)):
-            yield volumes[place][2]
 
     @contextmanager
     def telling(self, claims: Iterable[ClaimKey], wake: Callable[[], None]) -> Iterator[None]:
@@ -126,13 +93,7 @@ class BelievedVolumes:
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         self.version += 1
-        if old is not None:
-            volumes = self._by_class[class_of_volume(old)]
-            del volumes[bisect_left(volumes, (_size(old), old.metadata.name))]
-        if new is not None:
-            known = KnownVolume(new, _size(new), affinity_of(new.spec.node_affinity))
-            entry = (known.size, new.metadata.name, known)
-            insort(self._by_class.setdefault(class_of_volume(new), []), entry)
+        self.index.change(old, new)
         for volume in (old, new):
             claim = volume.spec.claim_ref if volume is not None else None
             if claim is not None:
@@ -149,36 +110,6 @@ class BelievedVolumes:
     def _wake(self, key: ClaimKey) -> None:
         for wake in self._waiting.get(key, ()):
             wake()
-
-
-def class_of_volume(volume: PersistentVolume) -> str:
-    """The storage class of a volume; the annotation is older than the field, and still first."""
-    annotated = (volume.metadata.annotations or {}).get(_CLASS_ANNOTATION)
-    return annotated if annotated is not None else volume.spec.storage_class_name
-
-
-def affinity_of(affinity: VolumeNodeAffinity | None) -> CompiledNodeSelector | None:
-    """Which nodes reach a volume; None: all do."""
-    required = affinity.required if affinity is not None else None
-    return _by_labels(required) if required is not None else None
-
-
-@lru_cache(maxsize=4096)
-def _by_labels(required: NodeSelector) -> CompiledNodeSelector:
-    """As upstream asks, which shows the selector a node that has labels and no name: terms on
-    fields hold for every node."""
-    compiled = compile_node_selector(required)
-    return CompiledNodeSelector(
-        tuple(CompiledNodeSelectorTerm(term.requirements) for term in compiled.terms)
-    )
-
-
-def _size(volume: PersistentVolume) -> int:
-    try:
-        return nanos((volume.spec.capacity or {}).get(STORAGE, 0))
-    except ValueError:
-        # No API server stores such a quantity; whoever does has a volume that is never chosen.
-        return -1
 
 
 def _key(thing: PersistentVolume | PersistentVolumeClaim) -> tuple[str, str]:

@@ -6,16 +6,14 @@ reaches, and that no other claim of the pod has taken. Which of several equally 
 takes is left to chance; here it is the first by name.
 
 What is asked of a volume apart from the node is asked once. Then volumes are walked in order of
-size with one array a claim of what was chosen where. Volumes whose affinity names the values of
-one label (a local disk its host, a cloud's disk its zone) are not walked: the first of each value
-is looked up by the value that a row has.
+size with one array a claim of what was chosen where. Volumes whose affinity asks for one value of
+a label are not walked: the first of each value is looked up by the value that a row has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,36 +24,47 @@ from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_volumes import class_of_claim
 from stowplan.cluster.table import BoolArray, NodeTable
-from stowplan.plugins.volume_binding.assumed import STORAGE, BelievedVolumes, KnownVolume
 from stowplan.plugins.volume_binding.reach import affinity_mask
-
-Places: TypeAlias = NDArray[np.intp]
-"""An index into `Candidates.volumes` for each row; -1: none."""
-
-_FILESYSTEM = "Filesystem"
-_AVAILABLE = "Available"
+from stowplan.plugins.volume_binding.volume_index import (
+    FILESYSTEM,
+    STORAGE,
+    FreeVolumes,
+    Kind,
+    KnownVolume,
+    Places,
+    VolumeIndex,
+    kind_of,
+)
 
 
 @dataclass(slots=True)
 class Candidates:
-    """The volumes that a claim could get, apart from the node: promised ones, then by size."""
+    """The volumes that a claim could get, apart from the node."""
 
-    volumes: list[KnownVolume]
-    #: How many of them are promised to the claim.
-    promised: int
+    promised: list[KnownVolume]
+    free: FreeVolumes
+    #: Those of the free ones that suit the claim, smallest first.
+    places: Places
 
     def first_reached(
-        self, labels: Mapping[str, str], taken: Iterable[str]
+        self, labels: Mapping[str, str], taken: Collection[str]
     ) -> PersistentVolume | None:
         """What the claim gets on a node with these labels; `taken` names volumes given away."""
-        for place, known in enumerate(self.volumes):
-            if known.volume.metadata.name in taken:
-                continue
-            if known.affinity is None or known.affinity.matches(labels, ""):
-                return known.volume
-            if place < self.promised:
-                return None
-        return None
+        for volume in self.promised:
+            if volume.name not in taken:
+                return volume.volume if volume.is_reached(labels) else None
+        free, best = self.free, len(self.free)
+        for key, places, values in free.labels(self.places):
+            wanted = free.value_id(key, labels.get(key))
+            if wanted is not None:
+                there = (p for p in places[values == wanted] if free[p].name not in taken)
+                best = min(best, next(there, best))
+        for place in free.others(self.places):
+            if place >= best:
+                break
+            if free[place].name not in taken and free[place].is_reached(labels):
+                best = place
+        return free[best].volume if best < len(free) else None
 
 
 def request_of(claim: PersistentVolumeClaim) -> int:
@@ -68,34 +77,29 @@ def by_request(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolume
     return sorted(claims, key=request_of)
 
 
-def candidates(claim: PersistentVolumeClaim, believed: BelievedVolumes) -> Candidates:
+def candidates(claim: PersistentVolumeClaim, index: VolumeIndex) -> Candidates:
     """ValueError if the claim's selector makes no sense."""
     selector = _selector(claim)
-    spec = claim.spec
-    mode = spec.volume_mode or _FILESYSTEM
-    attributes = spec.volume_attributes_class_name or ""
-    access = set(spec.access_modes or ())
-    promised: list[KnownVolume] = []
-    free: list[KnownVolume] = []
-    for known in believed.by_class(class_of_claim(claim), request_of(claim)):
-        volume = known.volume
-        is_promised = is_promised_to(volume, claim)
-        if (
-            (volume.spec.claim_ref is not None and not is_promised)
-            or (volume.spec.volume_mode or _FILESYSTEM) != mode
-            or (volume.spec.volume_attributes_class_name or "") != attributes
-            or volume.metadata.deletion_timestamp is not None
-        ):
-            continue
-        if is_promised:
-            promised.append(known)
-        elif (
-            volume.status.phase == _AVAILABLE
-            and access.issubset(volume.spec.access_modes or ())
-            and (selector is None or selector.matches(volume.metadata.labels))
-        ):
-            free.append(known)
-    return Candidates(promised + free, len(promised))
+    spec, meta, name = claim.spec, claim.metadata, class_of_claim(claim)
+    wanted = Kind(
+        spec.volume_mode or FILESYSTEM,
+        spec.volume_attributes_class_name or "",
+        frozenset(spec.access_modes or ()),
+    )
+    size = request_of(claim)
+    promised = [
+        volume
+        for volume in index.promised(name, meta.namespace, meta.name)
+        if volume.size >= size
+        and kind_of(volume.volume)[:2] == wanted[:2]
+        and is_promised_to(volume.volume, claim)
+    ]
+    free = index.free(name)
+    places = free.suiting(wanted, size)
+    if selector is not None:
+        matching = [selector.matches(free[p].volume.metadata.labels) for p in places]
+        places = places[np.array(matching, np.bool_)]
+    return Candidates(promised, free, places)
 
 
 def is_promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -129,94 +133,80 @@ class Choices:
     def __init__(self, table: NodeTable, rows: Rows) -> None:
         self._table = table
         self._rows = rows
-        self._numbers: dict[str, int] = {}
         #: For each claim so far the number of the volume it gets, by row; -1: none.
         self._taken: list[Places] = []
+        #: Numbers for volumes: those of a class in a row, from a start of its own.
+        self._starts: dict[int, int] = {}
+        self._end = 0
+        self._numbers: dict[str, int] = {}
 
     def choose(self, found: Candidates) -> BoolArray:
         """On which rows the next claim gets a volume."""
-        numbers = np.array(
-            [
-                self._numbers.setdefault(known.volume.metadata.name, len(self._numbers))
-                for known in found.volumes
-            ],
-            np.intp,
-        )
         chosen = np.full(len(self._rows), -1, np.intp)
         undecided = np.ones(len(self._rows), np.bool_)
-        for place in range(found.promised):
-            here = undecided & self._is_free(numbers[place])
-            reached = here & affinity_mask(self._table, found.volumes[place].affinity, self._rows)
-            chosen[reached] = place
+        for volume in found.promised:
+            number = self._numbers.setdefault(volume.name, -2 - len(self._numbers))
+            here = undecided & self._are_free(number)
+            chosen[here & affinity_mask(self._table, volume.affinity, self._rows)] = number
             undecided &= ~here
-        if undecided.any() and len(found.volumes) > found.promised:
-            best = self._smallest(found, numbers)
-            chosen = np.where(undecided, best, chosen)
-        self._taken.append(np.where(chosen >= 0, numbers[chosen], -1) if len(numbers) else chosen)
-        return chosen >= 0
+        if undecided.any():
+            start = self._start(found.free)
+            best = self._smallest(found, start)
+            got = undecided & (best < len(found.free))
+            chosen[got] = start + best[got]
+        self._taken.append(chosen)
+        is_chosen: BoolArray = chosen != -1
+        return is_chosen
 
-    def _smallest(self, found: Candidates, numbers: Places) -> Places:
-        """The first of the volumes that nobody was promised, by row."""
-        none = len(found.volumes)
-        best = np.full(len(self._rows), none, np.intp)
-        walked: list[int] = []
-        by_key: dict[str, list[tuple[str, int]]] = {}
-        for place in range(found.promised, none):
-            values = _one_label(found.volumes[place])
-            if values is None:
-                walked.append(place)
-            else:
-                key, wanted = values
-                by_key.setdefault(key, []).extend((value, place) for value in wanted)
-        for key, pairs in by_key.items():
-            best = np.minimum(best, self._first_by_value(key, pairs, numbers, none))
+    def _start(self, free: FreeVolumes) -> int:
+        if id(free) not in self._starts:
+            self._starts[id(free)] = self._end
+            self._end += len(free)
+        return self._starts[id(free)]
+
+    def _smallest(self, found: Candidates, start: int) -> Places:
+        """The first of the free volumes, by row; their number where there is none."""
+        free = found.free
+        best = np.full(len(self._rows), len(free), np.intp)
+        for key, places, values in free.labels(found.places):
+            column = free.value_ids(key, self._table)[self._table.labels.column(key)[self._rows]]
+            best = np.minimum(best, self._first_by_value(column, places, values, free, start))
         masks: dict[object, BoolArray] = {}
-        for place in walked:
+        for place in free.others(found.places).tolist():
             late = best > place
             if not late.any():
                 break
-            affinity = found.volumes[place].affinity
+            affinity = free[place].affinity
             if affinity not in masks:
                 masks[affinity] = affinity_mask(self._table, affinity, self._rows)
-            best[late & masks[affinity] & self._is_free(numbers[place])] = place
-        return np.where(best == none, -1, best)
+            best[late & masks[affinity] & self._are_free(start + place)] = place
+        return best
 
     def _first_by_value(
-        self, key: str, pairs: Sequence[tuple[str, int]], numbers: Places, none: int
+        self,
+        column: Places,
+        places: Places,
+        values: NDArray[np.int32],
+        free: FreeVolumes,
+        start: int,
     ) -> Places:
-        """The first volume, by row, of those whose affinity names the row's value of a label."""
-        column = self._table.labels.column(key)[self._rows]
-        ids = self._table.labels.values(key)
-        present = sorted(
-            (number, place) for value, place in pairs if (number := ids.get(value)) is not None
-        )
-        # The end of the list is nobody's, so that a row that runs out of volumes finds no other.
-        values = np.array([number for number, _ in present] + [-2], np.intp)
-        places = np.array([place for _, place in present] + [none], np.intp)
+        """The first volume, by row, of those that ask for the row's value of a label."""
+        order = np.argsort(values, kind="stable")
+        # The end of the lists is nobody's: a row that runs out of volumes finds no other there.
+        values = np.append(values[order], -2)
+        places = np.append(places[order], len(free))
         at = np.searchsorted(values[:-1], column)
         while True:
             found = values[at] == column
-            taken = found & ~self._are_free(numbers[np.where(found, places[at], 0)])
+            taken = found & ~self._are_free(start + places[at])
             if not taken.any():
-                return np.where(found, places[at], none)
+                return np.where(found, places[at], len(free))
             at += taken
 
-    def _is_free(self, number: int) -> BoolArray:
-        return self._are_free(np.full(len(self._rows), number, np.intp))
-
-    def _are_free(self, numbers: Places) -> BoolArray:
-        """Whether a volume, one for each row, is not given to an earlier claim on that row."""
+    def _are_free(self, numbers: Places | int) -> BoolArray:
+        """Whether a volume, one for each row or one for all, is not given to an earlier claim
+        on that row."""
         free = np.ones(len(self._rows), np.bool_)
         for taken in self._taken:
             free &= taken != numbers
         return free
-
-
-def _one_label(known: KnownVolume) -> tuple[str, tuple[str, ...]] | None:
-    """The label and its values that a volume's affinity names, if that is all it does."""
-    terms = known.affinity.terms if known.affinity is not None else ()
-    if len(terms) == 1 and len(terms[0].requirements) == 1:
-        key, operator, values = terms[0].requirements[0]
-        if operator == "In":
-            return key, values
-    return None

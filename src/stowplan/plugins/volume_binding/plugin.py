@@ -120,14 +120,15 @@ class VolumeBinding(Plugin):
     # From decision to fact
 
     def reserve(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
-        search: Search | Status | None = cycle.get(Search)
+        search = cycle.get(Search)
         if search is None:
             return None
         if search.version != self._believed.version:
             # Somebody took time to decide, an extender most likely: look again.
-            search = self._search(pod)
-            if isinstance(search, Status):
-                return search
+            newer = self._search(pod)
+            if isinstance(newer, Status):
+                return newer
+            search = newer
         if not search.claims.delayed:
             return None
         row = cycle.table.live_row(node)

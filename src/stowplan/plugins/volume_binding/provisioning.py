@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -27,27 +27,33 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.node_masks import labels_mask
 from stowplan.cluster.pod_volumes import class_of_claim
 from stowplan.cluster.table import BoolArray, NodeTable
-from stowplan.plugins.volume_binding.assumed import STORAGE
+from stowplan.plugins.volume_binding.volume_index import STORAGE
 
+#: Sizes are what users write; nobody has to remember them all.
+_MOST_ROOMS = 1024
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
-@dataclass(frozen=True, slots=True)
 class NodeSet:
     """Nodes that one of some selectors matches; None: all nodes."""
 
-    selectors: tuple[CompiledSelector, ...] | None
+    def __init__(self, selectors: tuple[CompiledSelector, ...] | None) -> None:
+        self._selectors = selectors
 
     def has(self, labels: Mapping[str, str]) -> bool:
-        return self.selectors is None or any(each.matches(labels) for each in self.selectors)
+        return self._selectors is None or any(each.matches(labels) for each in self._selectors)
 
     def mask(self, table: NodeTable, rows: Rows) -> BoolArray:
-        if self.selectors is None:
+        if self._selectors is None:
             return np.ones(len(rows), np.bool_)
         mask = np.zeros(len(rows), np.bool_)
-        for requirements in _merged(self.selectors):
+        for requirements in self._merged:
             mask |= labels_mask(table, requirements, rows)
         return mask
+
+    @cached_property
+    def _merged(self) -> list[tuple[Requirement, ...]]:
+        return _merged(self._selectors or ())
 
 
 ALL_NODES = NodeSet(None)
@@ -71,6 +77,8 @@ class Provisioning:
         self._capacities = catalog[CSI_STORAGE_CAPACITIES]
         self._by_class: dict[str, list[tuple[int, CompiledSelector]]] = {}
         self._version = -1
+        #: Answers so far, by class and size.
+        self._rooms: dict[tuple[str, int], NodeSet] = {}
 
     def of(self, claim: PersistentVolumeClaim) -> Provision:
         """ValueError if the claim's class is gone since the claim was looked at."""
@@ -96,9 +104,15 @@ class Provisioning:
         if self._version != self._capacities.version:
             self._by_class = _compiled(self._capacities)
             self._version = self._capacities.version
+            self._rooms.clear()
         size = value(requested)
-        pools = self._by_class.get(class_name, ())
-        return NodeSet(tuple(selector for limit, selector in pools if limit >= size))
+        room = self._rooms.get((class_name, size))
+        if room is None:
+            pools = self._by_class.get(class_name, ())
+            room = NodeSet(tuple(selector for limit, selector in pools if limit >= size))
+            if len(self._rooms) < _MOST_ROOMS:
+                self._rooms[class_name, size] = room
+        return room
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:

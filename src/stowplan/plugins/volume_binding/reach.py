@@ -25,7 +25,7 @@ from stowplan.cluster.csi_migration import (
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.node_masks import node_selector_mask
 from stowplan.cluster.table import BoolArray, NodeTable
-from stowplan.plugins.volume_binding.assumed import affinity_of
+from stowplan.plugins.volume_binding.volume_index import affinity_of
 
 
 class MigratedRows:

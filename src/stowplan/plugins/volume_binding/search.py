@@ -157,7 +157,7 @@ class Search:
         """The claims that may get a volume that exists, in the order in which they choose."""
         if self._found is None:
             open_claims = [c for c in self.claims.delayed if selected_node(c) is None]
-            self._found = [(c, candidates(c, self.believed)) for c in by_request(open_claims)]
+            self._found = [(c, candidates(c, self.believed.index)) for c in by_request(open_claims)]
         return self._found
 
     def _provision(self, claim: PersistentVolumeClaim) -> Provision:
