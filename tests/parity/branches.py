@@ -89,6 +89,7 @@ MUST: dict[str, list[str]] = {
         f"{UAU}: node(s) did not have enough free storage",
         f"PreFilter {UAU}: PVC ... was not created for pod ... (pod is not owner)",
         f"{UAU}: node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+        ERROR,
         SKIPPED,
     ],
     "VolumeZone": [
@@ -122,6 +123,7 @@ MUST: dict[str, list[str]] = {
 #: So seldom that only a long run is asked for them.
 RARE: set[Hit] = {
     ("NodeVolumeLimits", ERROR),
+    ("VolumeBinding", ERROR),
     ("VolumeBinding", f"PreFilter {UAU}: PVC ... was not created for pod ... (pod is not owner)"),
     ("VolumeZone", f'PreFilter {UAU}: storageclass.storage.k8s.io "..." not found'),
     ("VolumeZone", f"PreFilter {UAU}: PersistentVolume had no name"),

@@ -28,7 +28,7 @@ def long_way(line: Json) -> Json:
     ]
     for number, step in enumerate(steps):
         step["id"] = f"{line['id']}/{number}"
-    return {"config": line["config"], "steps": steps}
+    return {"config": line["config"], "steps": steps, "tight": dice.often(0.3)}
 
 
 def _shuffled(dice: Dice, *lists: list[Json]) -> list[Json]:

@@ -99,7 +99,7 @@ def examine(examiner: Examiner, origins: list[str]) -> Batch:
 
 
 def question_of(origin: str) -> Json:
-    """The line of `case 1/17`, or the sequence of `sequence 1/3`."""
+    """The line of `case 1/17`, or the sequence of `sequence 1/3`; one in ten is large."""
     if origin.startswith("sequence "):
-        return sequence(origin)
+        return sequence(origin, large=origin.endswith("9"))
     return line(random_case(origin), origin)

@@ -12,9 +12,9 @@ import json
 import re
 from pathlib import Path
 
-from stowplan.judge import Judge, Stream
+from stowplan.judge import Judge
 from tests.parity.compare import Difference, difference
-from tests.parity.examine import Examiner, Finding
+from tests.parity.examine import Examiner, Finding, our_answers
 from tests.parity.generate.dice import Json
 
 FOLDER = Path(__file__).parent / "regressions"
@@ -53,8 +53,4 @@ def replay(kept: Json) -> Difference | None:
 def _ours(question: Json) -> list[Json]:
     if "steps" not in question:
         return [Judge(check=False).answer(question)]
-    stream = Stream(check=False)
-    first, *rest = question["steps"]
-    lines = [{**first, "config": question["config"]}, *rest]
-    answers = [(line, stream.answer(line)) for line in lines]
-    return [answer for line, answer in answers if "pod" in line]
+    return [answer for line, answer in our_answers(question) if "pod" in line]

@@ -57,6 +57,7 @@ class Scene:
         self.dice = Dice(seed)
         self.themes = some_themes(self.dice)
         self.serial = 0
+        self.names = NODES
 
     def case(self, *, plain: bool) -> Json:
         dice = self.dice
@@ -91,14 +92,15 @@ class Scene:
             "nodes": [self.node(name, easy=easy) for name in names],
             "pods": [self.standing(dice.choice(names)) for _ in range(60)],
             "nominated": [self.promised(dice.choice(names)) for _ in range(5)],
-            "pod": self.pod(easy=easy, dressed=0.8),
+            # Few demands, so that the search ends early rather than in vain.
+            "pod": self.pod(easy=easy, dressed=0.2),
             "config": configuration(percentage=dice.choice([0, 5, 30, 60, 100])),
             "objects": self.objects(names),
         }
 
     def place(self, names: list[str]) -> str:
         """Where a pod stands; now and then on a node that nobody has heard of, or that is gone."""
-        return self.dice.choice(NODES if self.dice.often(0.03) else names)
+        return self.dice.choice(self.names if self.dice.often(0.03) else names)
 
     def pod(self, *, easy: bool = False, dressed: float = 0.5) -> Json:
         self.serial += 1
@@ -107,9 +109,6 @@ class Scene:
             for dress in theme.pod:
                 if self.dice.often(dressed):
                     dress(self.dice, made)
-        for number, volume in enumerate(made["spec"].get("volumes") or ()):
-            # Several themes may have brought some.
-            volume["name"] = f"v{number}"
         return made
 
     def node(self, name: str, *, easy: bool) -> Json:
@@ -123,7 +122,7 @@ class Scene:
         return standing(self.dice, self.pod(easy=True), where)
 
     def promised(self, where: str) -> Json:
-        return promised(self.pod(easy=True), where)
+        return promised(self.dice, self.pod(easy=True), where)
 
     def objects(self, names: list[str]) -> list[Json]:
         """Everything that is neither node nor pod; a later theme has the last word."""

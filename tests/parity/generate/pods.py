@@ -75,6 +75,9 @@ def standing(dice: Dice, made: Json, node: str) -> Json:
             }
             for container in made["spec"]["containers"]
         ]
+        if made["spec"].get("resources"):
+            made["status"]["resources"] = {"requests": requests(dice)}
+            made["status"]["allocatedResources"] = requests(dice)
         if dice.often(0.3):
             made["status"]["conditions"] = [
                 {
@@ -85,12 +88,17 @@ def standing(dice: Dice, made: Json, node: str) -> Json:
             ]
     if dice.often(0.03):
         made["status"]["phase"] = dice.choice(["Succeeded", "Failed"])
+    if dice.often(0.02):
+        # That others have devices is of no concern to a pod that wants none.
+        made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "somebody-s"}]
     return made
 
 
-def promised(made: Json, node: str) -> Json:
+def promised(dice: Dice, made: Json, node: str) -> Json:
     """The pod waiting for a node that it was promised."""
     made["status"]["nominatedNodeName"] = node
+    if dice.often(0.05):
+        made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return made
 
 

@@ -17,9 +17,15 @@ from tests.parity.generate.pods import promised, requests, standing
 STEPS = 60
 
 
-def sequence(seed: int | str, steps: int = STEPS) -> Json:
-    """A configuration and steps; the same for the same seed."""
-    return _Stream(seed).story(steps)
+def sequence(seed: int | str, *, large: bool = False) -> Json:
+    """A configuration and steps; the same for the same seed.
+
+    Some are `tight`: to be answered with hardly any room for what we keep; see tight.py.
+    """
+    stream = _Stream(seed)
+    if large:
+        stream.names = [f"n{number}" for number in range(stream.dice.randint(60, 150))]
+    return stream.story(STEPS, pods=200 if large else 0)
 
 
 def reference(key: Key) -> Json:
@@ -45,10 +51,10 @@ class _Stream(Scene):
         self.there: dict[Key, Json] = {}
         self.line: Json = {}
 
-    def story(self, steps: int) -> Json:
+    def story(self, steps: int, *, pods: int = 0) -> Json:
         dice = self.dice
         config = random_configuration(dice, self.themes)
-        names = dice.sample(NODES, dice.randint(2, 6))
+        names = dice.sample(self.names, dice.randint(2, 6) if not pods else len(self.names) - 5)
         self.templates = [
             self.pod(easy=self.easy or dice.often(0.5), dressed=0.8) for _ in range(4)
         ]
@@ -57,6 +63,8 @@ class _Stream(Scene):
         self.line = {"id": 0, "apply": [], "delete": []}
         for thing in [*self.objects(names), *(self.node(name, easy=self.easy) for name in names)]:
             self.put(thing)
+        for _ in range(pods):
+            self.add_pod()
         made = [self.line]
         for number in range(1, steps):
             self.line = {"id": number, "apply": [], "delete": []}
@@ -65,7 +73,7 @@ class _Stream(Scene):
             if dice.often(0.75):
                 self.ask()
             made.append(self.line)
-        return {"config": config, "steps": made}
+        return {"config": config, "steps": made, "tight": dice.often(0.4)}
 
     # What is there
 
@@ -145,7 +153,7 @@ class _Stream(Scene):
         if dice.often(0.75):
             self.put(standing(dice, made, self.place(self.node_names())))
         elif dice.often(0.6):
-            self.put(promised(made, self.place(self.node_names())))
+            self.put(promised(dice, made, self.place(self.node_names())))
         else:
             self.put(made)
 
@@ -175,7 +183,7 @@ class _Stream(Scene):
             case "resize" if made["spec"].get("nodeName"):
                 standing(dice, made, made["spec"]["nodeName"])
             case "promise" if not made["spec"].get("nodeName"):
-                made["status"]["nominatedNodeName"] = dice.choice(["", self.place(NODES)])
+                made["status"]["nominatedNodeName"] = dice.choice(["", self.place(self.names)])
             case _:
                 made["spec"]["containers"][0]["resources"] = {"requests": requests(dice)}
         self.put(made)
@@ -185,7 +193,7 @@ class _Stream(Scene):
             self.remove(self.dice.choice(pods))
 
     def add_node(self) -> None:
-        missing = [name for name in NODES if ("Node", "", name) not in self.there]
+        missing = [name for name in self.names if ("Node", "", name) not in self.there]
         if missing:
             self.put(self.node(self.dice.choice(missing), easy=self.easy))
 

@@ -1,0 +1,51 @@
+"""Our caches, journals and tables with hardly any room.
+
+A small cluster never fills what is made for a large one. Within `tight()` whatever is made then
+grows, forgets and starts over all the time; the answers must stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from stowplan.cluster import domain_sums, domains
+from stowplan.cluster.counters import PodCounters
+from stowplan.cluster.domains import Domains
+from stowplan.cluster.journal import Journal
+from stowplan.cluster.row_counts import RowCounts
+from stowplan.cluster.table import NodeTable
+from stowplan.framework import columns, forms
+from stowplan.framework.columns import ColumnCache
+
+#: What a constructor takes for granted, and how little to take instead.
+_DEFAULTS: list[tuple[Any, tuple[int, ...]]] = [
+    (NodeTable.__init__, (2,)),
+    (Journal.__init__, (3,)),
+    (ColumnCache.__init__, (2000,)),
+]
+_LIMITS: list[tuple[Any, int]] = [(PodCounters.__init__, 2), (Domains.__init__, 2)]
+_CONSTANTS: list[tuple[Any, str, int]] = [
+    (RowCounts, "_LOG_LIMIT", 2),
+    (domains, "_MANY_CHANGES", 1),
+    (domain_sums, "FEW_ROWS", 1),
+    (forms, "_FEW_ROWS", 1),
+    (columns, "_SEEN_LIMIT", 3),
+]
+
+
+@contextmanager
+def tight() -> Iterator[None]:
+    """For what is made within; what was made before keeps its room."""
+    with ExitStack() as stack:
+        for constructor, values in _DEFAULTS:
+            assert len(constructor.__defaults__) == len(values)
+            stack.enter_context(patch.object(constructor, "__defaults__", values))
+        for constructor, limit in _LIMITS:
+            assert "limit" in constructor.__kwdefaults__
+            stack.enter_context(patch.dict(constructor.__kwdefaults__, limit=limit))
+        for holder, name, value in _CONSTANTS:
+            stack.enter_context(patch.object(holder, name, value))
+        yield
