@@ -1,38 +1,32 @@
 """Sixty nodes and five hundred pods from one seed, with all that the default profile reads.
 
-A pod is a set of containers and up to three *traits*, each of which speaks to one plugin. Most
-traits can be satisfied somewhere, and some combinations nowhere: so pods are refused for reasons
-that differ from node to node.
+A pod is a set of containers and up to three traits. Between pods, some that came before go, linger
+with a finalizer, or get other labels, so that whatever is counted goes down as well as up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.live_nodes import (
-    DISKS,
-    GENERATIONS,
-    GPU,
-    HUGE,
-    IMAGES,
-    POOLS,
-    TAINTS,
-    nodes,
-)
+from tests.e2e.live_nodes import GPU, HUGE, IMAGES, nodes
 from tests.e2e.live_storage import Request, Storage
-from tests.parity.generate.dice import HOSTNAME, REGION, ZONE, Dice
+from tests.e2e.live_traits import APPS, NAMESPACES, TIERS, Traits
+from tests.parity.generate.dice import Dice
 
 Json = dict[str, Any]
 
-NAMESPACES: dict[str, Json] = {
-    "default": {},
-    "shop": {"team": "shop", "env": "prod"},
-    "bank": {"team": "bank", "env": "prod"},
-    "lab": {"team": "lab", "env": "test"},
-}
-APPS, TIERS = ["web", "db", "cache"], ["front", "back"]
 PRIORITY_CLASSES = {"urgent": 1000, "lazy": -5}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to a pod that came before, if it was placed: it goes, lingers or changes."""
+
+    what: str
+    namespace: str
+    name: str
+    labels: Json
 
 
 class Mixture:
@@ -43,9 +37,15 @@ class Mixture:
         self.nodes = nodes(self._dice, nodes_wanted)
         self._storage = Storage(self._dice, self.nodes)
         self._storage.prepare(local_disks=60)
-        self._replica_sets: dict[str, list[Json]] = {}
+        self._traits = Traits(self._dice, self.nodes, self._storage)
+        #: By namespace, what pods may be owned by.
+        self._owners: dict[str, list[Json]] = {}
         self._workloads()
         self.pods = [self._pod(number) for number in range(pods_wanted)]
+        #: By the number of the pod after which it happens.
+        self.changes = {
+            number: self._change(number) for number in range(20, pods_wanted) if number % 5 == 0
+        }
 
     @property
     def preparations(self) -> list[Request]:
@@ -72,23 +72,36 @@ class Mixture:
             overhead={"podFixed": {"cpu": "250m", "memory": "120Mi"}},
         )
         for namespace in NAMESPACES:
-            self._replica_sets[namespace] = []
+            self._owners[namespace] = []
             for app in self._dice.sample(APPS, 2):
                 path = f"/api/v1/namespaces/{namespace}/services"
                 self._post(path, app, spec={"selector": {"app": app}, "ports": [{"port": 80}]})
-            for app in self._dice.sample(APPS, 2):
+            for kind in ("ReplicaSet", "StatefulSet", "ReplicationController"):
                 tier = self._dice.choice(TIERS)
-                self._replica_set(namespace, f"{app}-{tier}", {"app": app, "tier": tier})
+                self._owner(namespace, kind, {"app": self._dice.choice(APPS), "tier": tier})
 
-    def _replica_set(self, namespace: str, name: str, labels: Json) -> None:
-        template = {
-            "metadata": {"labels": labels},
-            "spec": {"containers": [{"name": "main", "image": "web"}]},
+    def _owner(self, namespace: str, kind: str, labels: Json) -> None:
+        """Without replicas: nobody is there to make them."""
+        group = "v1" if kind == "ReplicationController" else "apps/v1"
+        spec: Json = {
+            "replicas": 0,
+            "selector": labels if group == "v1" else {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "main", "image": "web"}]},
+            },
         }
-        path = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
-        selector = {"matchLabels": labels}
-        self._post(path, name, spec={"replicas": 0, "selector": selector, "template": template})
-        self._replica_sets[namespace].append({"name": name, "labels": labels})
+        root = "/api/v1" if group == "v1" else "/apis/apps/v1"
+        name = f"{labels['app']}-{labels['tier']}"
+        self._post(f"{root}/namespaces/{namespace}/{kind.lower()}s", name, spec=spec)
+        reference = {
+            "apiVersion": group,
+            "kind": kind,
+            "name": name,
+            "uid": "6f2b8c9e-0000-4000-8000-000000000000",
+            "controller": True,
+        }
+        self._owners[namespace].append({"reference": reference, "labels": labels})
 
     def _post(self, path: str, name: str, metadata: Json | None = None, **body: Any) -> None:
         body["metadata"] = {"name": name, **(metadata or {})}
@@ -104,30 +117,21 @@ class Mixture:
             labels["rev"] = dice.choice(["1", "2"])
         metadata: Json = {"name": f"pod-{number}", "namespace": namespace, "labels": labels}
         if dice.often(0.4):
-            owner = dice.choice(self._replica_sets[namespace])
+            owner = dice.choice(self._owners[namespace])
             labels |= owner["labels"]
-            metadata["ownerReferences"] = [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "ReplicaSet",
-                    "name": owner["name"],
-                    "uid": "6f2b8c9e-0000-4000-8000-000000000000",
-                    "controller": True,
-                }
-            ]
+            metadata["ownerReferences"] = [owner["reference"]]
         pod: Json = {
             "metadata": metadata,
             "spec": {"terminationGracePeriodSeconds": 0, **self._resources()},
         }
-        for trait in self._traits():
-            trait(self, pod)
+        self._traits.add_to(pod)
         return pod
 
-    def _traits(self) -> list[Callable[[Mixture, Json], None]]:
-        """Without repetitions, in the order of the table, so that one never undoes another."""
-        names, weights = list(_TRAITS), list(_TRAITS.values())
-        chosen = self._dice.choices(names, weights, k=self._dice.choice([0, 1, 1, 2, 2, 3]))
-        return [trait for trait in names if trait in chosen]
+    def _change(self, number: int) -> Change:
+        pod = self._dice.choice(self.pods[:number])["metadata"]
+        what = self._dice.choice(["delete", "delete", "linger", "relabel"])
+        labels = {"app": self._dice.choice(APPS), "tier": self._dice.choice([None, *TIERS])}
+        return Change(what, pod["namespace"], pod["name"], labels)
 
     # Resources
 
@@ -182,212 +186,3 @@ class Mixture:
             "requests": {"cpu": self._dice.choice(["1", "2"]), "memory": "1Gi"},
             "limits": {"memory": "2Gi"},
         }
-
-    def _large(self, pod: Json) -> None:
-        requests = pod["spec"]["containers"][0]["resources"]["requests"]
-        name, amount = self._dice.choice(
-            [("cpu", "5"), ("cpu", "64"), ("memory", "12Gi"), ("ephemeral-storage", "15Gi")]
-        )
-        if "resources" not in pod["spec"]:
-            requests[name] = amount
-            pod["spec"]["containers"][0]["resources"]["limits"].pop("cpu", None)
-
-    # Choice of nodes
-
-    def _selector(self, pod: Json) -> None:
-        key, values = self._dice.choice([("disk", DISKS), ("pool", POOLS), (ZONE, ["z1", "z9"])])
-        pod["spec"]["nodeSelector"] = {key: self._dice.choice(values)}
-
-    def _required(self, pod: Json) -> None:
-        terms = [self._term() for _ in range(self._dice.choice([1, 1, 2]))]
-        self._affinity(pod, "nodeAffinity", "required", {"nodeSelectorTerms": terms})
-
-    def _preferred(self, pod: Json) -> None:
-        terms = [
-            {"weight": self._dice.choice([1, 20, 100]), "preference": self._term()}
-            for _ in range(self._dice.choice([1, 2]))
-        ]
-        self._affinity(pod, "nodeAffinity", "preferred", terms)
-
-    def _named(self, pod: Json) -> None:
-        """One term only: kube-scheduler looks at several named nodes in a random order.
-
-        No volumes either: their last changes may come when the next pod is already refused, which
-        is then tried again, and a pod that names its node moves the place where the search begins.
-        """
-        pod["spec"].pop("volumes", None)
-        name = self._dice.choice(self.nodes)["metadata"]["name"]
-        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
-        if self._dice.often(0.2):
-            term["matchFields"].append(
-                {"key": "metadata.name", "operator": "In", "values": ["nowhere"]}
-            )
-        self._affinity(pod, "nodeAffinity", "required", {"nodeSelectorTerms": [term]})
-
-    def _term(self) -> Json:
-        dice = self._dice
-        if dice.often(0.1):
-            name = dice.choice(self.nodes)["metadata"]["name"]
-            return {
-                "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]}]
-            }
-        expressions = []
-        for _ in range(dice.choice([1, 1, 2])):
-            operator = dice.choice(["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
-            key, values = dice.choice([("disk", DISKS), ("pool", POOLS), (REGION, ["east"])])
-            expression: Json = {"key": key, "operator": operator}
-            if operator in ("In", "NotIn"):
-                expression["values"] = dice.sample(values, 1)
-            elif operator in ("Gt", "Lt"):
-                expression |= {"key": "gen", "values": [dice.choice(GENERATIONS)]}
-            expressions.append(expression)
-        return {"matchExpressions": expressions}
-
-    def _tolerating(self, pod: Json) -> None:
-        tolerations: list[Json] = []
-        for taint in self._dice.some(TAINTS, 2):
-            toleration = {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
-            if "value" in taint and self._dice.often(0.5):
-                toleration |= {"operator": "Equal", "value": taint["value"]}
-            tolerations.append(toleration)
-        if self._dice.often(0.2):
-            tolerations.append({"operator": "Exists"})
-        pod["spec"]["tolerations"] = tolerations
-
-    def _port(self, pod: Json) -> None:
-        port: Json = {"containerPort": 80, "hostPort": self._dice.choice([80, 443])}
-        if self._dice.often(0.3):
-            port["hostIP"] = self._dice.choice(["10.0.0.1", "10.0.0.2"])
-        if self._dice.often(0.2):
-            port["protocol"] = "UDP"
-        pod["spec"]["containers"][0]["ports"] = [port]
-        if self._dice.often(0.5):
-            # Few nodes to choose from, so that some are taken.
-            pod["spec"]["nodeSelector"] = {"pool": "c", "disk": "hdd"}
-
-    def _restarting(self, pod: Json) -> None:
-        rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [3]}}
-        pod["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
-
-    # Other pods
-
-    def _spread(self, pod: Json) -> None:
-        dice = self._dice
-        constraints: dict[tuple[str, str], Json] = {}
-        for _ in range(dice.choice([1, 1, 2])):
-            key = dice.choice([ZONE, ZONE, HOSTNAME, "pool", "rack"] if dice.often(0.3) else [ZONE])
-            action = dice.choice(["DoNotSchedule", "ScheduleAnyway"])
-            constraint: Json = {
-                "topologyKey": key,
-                "whenUnsatisfiable": action,
-                "maxSkew": dice.choice([1, 1, 2]),
-                "labelSelector": {"matchLabels": {"app": pod["metadata"]["labels"]["app"]}},
-            }
-            if action == "DoNotSchedule" and dice.often(0.3):
-                constraint["minDomains"] = dice.choice([2, 4, 5])
-            if dice.often(0.3):
-                constraint["nodeAffinityPolicy"] = dice.choice(["Honor", "Ignore"])
-            if dice.often(0.3):
-                constraint["nodeTaintsPolicy"] = dice.choice(["Honor", "Ignore"])
-            if dice.often(0.3):
-                constraint["matchLabelKeys"] = ["rev"]
-            constraints[key, action] = constraint
-        pod["spec"]["topologySpreadConstraints"] = list(constraints.values())
-
-    def _near(self, pod: Json) -> None:
-        terms = [self._pod_term(pod, near=True)]
-        self._affinity(pod, "podAffinity", "required", terms)
-
-    def _apart(self, pod: Json) -> None:
-        terms = [self._pod_term(pod, near=False) for _ in range(self._dice.choice([1, 1, 2]))]
-        self._affinity(pod, "podAntiAffinity", "required", terms)
-
-    def _leaning(self, pod: Json) -> None:
-        for kind in self._dice.sample(
-            ["podAffinity", "podAntiAffinity"], 1 + self._dice.often(0.3)
-        ):
-            weight = self._dice.choice([1, 50, 100])
-            term = {"weight": weight, "podAffinityTerm": self._pod_term(pod, near=True)}
-            self._affinity(pod, kind, "preferred", [term])
-
-    def _pod_term(self, pod: Json, *, near: bool) -> Json:
-        """Required distance is kept per host mostly: zones are few, and soon all taken."""
-        dice = self._dice
-        labels: Json = {"app": dice.choice([pod["metadata"]["labels"]["app"], *APPS])}
-        if dice.often(0.5):
-            labels["tier"] = dice.choice(TIERS)
-        keys = [ZONE, REGION, HOSTNAME, "pool"] if near else [HOSTNAME] * 5 + [ZONE]
-        term: Json = {"topologyKey": dice.choice(keys), "labelSelector": {"matchLabels": labels}}
-        if dice.often(0.25):
-            term["namespaces"] = dice.sample(list(NAMESPACES), 2)
-        if dice.often(0.3):
-            term["namespaceSelector"] = dice.choice(
-                [{}, {"matchLabels": {"env": "prod"}}, {"matchLabels": {"team": "lab"}}]
-            )
-        if dice.often(0.2):
-            term[dice.choice(["matchLabelKeys", "mismatchLabelKeys"])] = ["rev"]
-        return term
-
-    def _affinity(self, pod: Json, kind: str, strength: str, value: Any) -> None:
-        affinity = pod["spec"].setdefault("affinity", {}).setdefault(kind, {})
-        affinity[f"{strength}DuringSchedulingIgnoredDuringExecution"] = value
-
-    # Volumes
-
-    def _volumes(self, pod: Json) -> None:
-        namespace = pod["metadata"]["namespace"]
-        storage = self._storage
-        kinds = {
-            storage.bound: 40,
-            storage.exclusive: 15,
-            storage.waiting: 25,
-            storage.unprovided: 4,
-            storage.missing: 4,
-            storage.unbound: 3,
-            storage.lost: 3,
-            storage.terminating: 3,
-        }
-        chosen = self._dice.choices(list(kinds), list(kinds.values()), k=self._dice.choice([1, 2]))
-        claims = dict.fromkeys(make(namespace) for make in chosen)
-        pod["spec"]["volumes"] = [
-            {"name": f"v{index}", "persistentVolumeClaim": {"claimName": claim}}
-            for index, claim in enumerate(claims)
-        ]
-        if self._dice.often(0.5):
-            self._selector(pod)
-
-    def _ephemeral(self, pod: Json) -> None:
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        template = {"volumeClaimTemplate": {"spec": spec}}
-        pod["spec"].setdefault("volumes", []).append({"name": "own", "ephemeral": template})
-
-    def _inline(self, pod: Json) -> None:
-        """A disk that only one pod of a node may have."""
-        target = {"targetPortal": "10.0.0.9", "iqn": "iqn.2001-04.com.example:a", "lun": 0}
-        pod["spec"].setdefault("volumes", []).append({"name": "inline", "iscsi": target})
-        if self._dice.often(0.6):
-            pod["spec"]["nodeSelector"] = {"pool": "c", "disk": "hdd"}
-
-    def _gated(self, pod: Json) -> None:
-        pod["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
-
-
-#: Traits, and how often each comes.
-_TRAITS: dict[Callable[[Mixture, Json], None], int] = {
-    Mixture._large: 8,
-    Mixture._selector: 8,
-    Mixture._required: 8,
-    Mixture._preferred: 8,
-    Mixture._tolerating: 12,
-    Mixture._port: 8,
-    Mixture._restarting: 4,
-    Mixture._spread: 14,
-    Mixture._near: 8,
-    Mixture._apart: 8,
-    Mixture._leaning: 10,
-    Mixture._volumes: 18,
-    Mixture._ephemeral: 1,
-    Mixture._inline: 5,
-    Mixture._gated: 1,
-    Mixture._named: 4,
-}

@@ -19,7 +19,7 @@ import yaml
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
 from stowplan.plugins.registry import IN_TREE
-from tests.e2e.live_mixture import Mixture
+from tests.e2e.live_mixture import Change, Mixture
 from tests.e2e.live_nodes import LAST_NEWS
 from tests.e2e.scheduler_play import Stage, condition_of, is_settled, node_of, session_with
 from tests.e2e.schedulers import kube_scheduler, stowplan
@@ -109,6 +109,8 @@ async def play(
                 result = Play()
                 for number, pod in enumerate(mixture.pods, 1):
                     result.pods[pod["metadata"]["name"]] = await stage.place(pod)
+                    if number in mixture.changes:
+                        await stage.change(mixture.changes[number])
                     if number % 100 == 0 or number == len(mixture.pods):
                         tell(f"{scheduler}: {number} pods")
                 await stage.collect_events(result.pods)
@@ -226,6 +228,23 @@ class _LiveStage(Stage):
             message=condition.get("message", ""),
             evicted=tuple(sorted(before - set(self.pods))),
         )
+
+    async def change(self, change: Change) -> None:
+        """Something happens to a placed pod; on the pods' one watch it is before the next pod."""
+        pod = self.pods.get(change.name)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        path = f"/api/v1/namespaces/{change.namespace}/pods/{change.name}"
+        if change.what == "relabel":
+            await self.send("PATCH", path, {"metadata": {"labels": change.labels}})
+            return
+        if change.what == "linger":
+            await self.send("PATCH", path, {"metadata": {"finalizers": ["example.com/later"]}})
+        await self.send("DELETE", path, {"gracePeriodSeconds": 0})
+        if change.what == "linger":
+            await self.until(change.name, lambda pod: "deletionTimestamp" in pod["metadata"])
+        else:
+            await self.gone(change.name)
 
     async def collect_events(self, outcomes: dict[str, Outcome]) -> None:
         """Every pod's events, once there is one for each pod that must have one."""

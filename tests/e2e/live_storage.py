@@ -9,12 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.parity.generate.dice import HOSTNAME, ZONE, Dice
+from tests.parity.generate.dice import BETA_ZONE, HOSTNAME, ZONE, Dice
 
 Json = dict[str, Any]
 
 LIMITED = "limited.csi.example.com"
 COUNTED = "counted.csi.example.com"
+#: In-tree kinds of disks by the drivers that took them over.
+_MIGRATED = {
+    "pd.csi.storage.gke.io": "kubernetes.io/gce-pd",
+    "ebs.csi.aws.com": "kubernetes.io/aws-ebs",
+}
 #: Classes by name: when claims are bound, and by whom.
 _CLASSES: dict[str, Json] = {
     "manual": {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "Immediate"},
@@ -70,7 +75,22 @@ class Storage:
                     {"name": LIMITED, "nodeID": name, "allocatable": {"count": count}},
                     {"name": COUNTED, "nodeID": name, "topologyKeys": [ZONE]},
                 ]
-                body = {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+                metadata: Json = {"name": name}
+                if self.dice.often(0.7):
+                    # An old node without the annotation has not moved its disks to drivers yet.
+                    moved = ",".join(_MIGRATED.values())
+                    metadata["annotations"] = {
+                        "storage.alpha.kubernetes.io/migrated-plugins": moved
+                    }
+                drivers += [
+                    {
+                        "name": driver,
+                        "nodeID": name,
+                        "allocatable": {"count": self.dice.choice([0, 1, 2, 5])},
+                    }
+                    for driver in _MIGRATED
+                ]
+                body = {"metadata": metadata, "spec": {"drivers": drivers}}
                 self._post(f"{_STORAGE}/csinodes", body)
         self._post(
             f"{_STORAGE}/namespaces/default/csistoragecapacities",
@@ -117,6 +137,23 @@ class Storage:
         used.append(self._bound(namespace, ["ReadWriteOncePod"], {}, None))
         return used[-1]
 
+    def in_tree(self, namespace: str) -> str:
+        """A claim whose disk is of a kind that is served by a driver now, in a labelled zone."""
+        used = self._shared.setdefault((namespace, "in-tree"), [])
+        if used and self.dice.often(0.3):
+            return self.dice.choice(used)
+        disk = f"cloud-{self._numbers}"
+        source = self.dice.choice(
+            [
+                {"gcePersistentDisk": {"pdName": disk}},
+                {"awsElasticBlockStore": {"volumeID": f"aws://z1/{disk}"}},
+            ]
+        )
+        key = self.dice.choice([ZONE, BETA_ZONE])
+        labels = {key: self.dice.choice(["z1", "z2", "z3__z4"])}
+        used.append(self._bound(namespace, ["ReadWriteOnce"], labels, None, source))
+        return used[-1]
+
     def waiting(self, namespace: str) -> str:
         """A claim that gets its disk together with its pod, if there is one large enough."""
         size = self.dice.choice([1, 5, 10, 20, 40, 400])
@@ -148,11 +185,18 @@ class Storage:
 
     # Inside
 
-    def _bound(self, namespace: str, modes: list[str], labels: Json, affinity: Json | None) -> str:
+    def _bound(
+        self,
+        namespace: str,
+        modes: list[str],
+        labels: Json,
+        affinity: Json | None,
+        kind: Json | None = None,
+    ) -> str:
         number = self._next()
         disk, claim = f"disk-{number}", f"claim-{number}"
         source = {
-            "csi": {"driver": LIMITED, "volumeHandle": disk},
+            **(kind or {"csi": {"driver": LIMITED, "volumeHandle": disk}}),
             "claimRef": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -161,9 +205,21 @@ class Storage:
             },
         }
         self._disk(disk, number, "manual", source, affinity, modes, labels)
+        if self.dice.often(0.2):
+            self._attach(disk)
         return self._claim(
             namespace, "manual", f"{number}Gi", claim, modes, volume=disk, phase="Bound"
         )
+
+    def _attach(self, disk: str) -> None:
+        """Somewhere, as if a pod that is gone had left it there."""
+        spec = {
+            "attacher": LIMITED,
+            "nodeName": self.dice.choice(self.nodes)["metadata"]["name"],
+            "source": {"persistentVolumeName": disk},
+        }
+        body = {"metadata": {"name": f"attached-{disk}"}, "spec": spec}
+        self._post(f"{_STORAGE}/volumeattachments", body)
 
     def _disk(
         self,
