@@ -15,10 +15,13 @@ from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from stowplan.plugins.node_resources_fit import NodeResourcesFit
 from stowplan.plugins.node_unschedulable import NodeUnschedulable
+from stowplan.plugins.node_volume_limits import NodeVolumeLimits
 from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.plugins.random_choice import RandomFilter, RandomScore
 from stowplan.plugins.scheduling_gates import SchedulingGates
 from stowplan.plugins.taint_toleration import TaintToleration
+from stowplan.plugins.volume_restrictions import VolumeRestrictions
+from stowplan.plugins.volume_zone import VolumeZone
 
 IN_TREE = (
     SchedulingGates,
@@ -29,6 +32,9 @@ IN_TREE = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeZone,
     InterPodAffinity,
     DynamicResources,
     NodeResourcesBalancedAllocation,

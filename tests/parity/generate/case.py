@@ -88,12 +88,16 @@ class Scene:
         dice = self.dice
         names = [f"n{number}" for number in range(dice.randint(99, 400))]
         easy = dice.often(0.7)
+        wanted = self.pod(easy=easy, dressed=0.2)
+        if easy:
+            # Few demands, so that the search ends early rather than in vain.
+            for container in wanted["spec"]["containers"]:
+                container["resources"] = {}
         return {
             "nodes": [self.node(name, easy=easy) for name in names],
             "pods": [self.standing(dice.choice(names)) for _ in range(60)],
             "nominated": [self.promised(dice.choice(names)) for _ in range(5)],
-            # Few demands, so that the search ends early rather than in vain.
-            "pod": self.pod(easy=easy, dressed=0.2),
+            "pod": wanted,
             "config": configuration(percentage=dice.choice([0, 5, 30, 60, 100])),
             "objects": self.objects(names),
         }

@@ -58,7 +58,7 @@ def volume_use(dice: Dice, pod: Json) -> None:
     """Give a pod one to three volumes, most of which matter to its place."""
     volumes = pod["spec"].setdefault("volumes", [])
     for number in range(dice.choice([1, 1, 1, 2, 3])):
-        volumes.append({"name": f"v{number}", **_source(dice, pod)})
+        volumes.append({"name": f"u{number}", **_source(dice, pod)})
 
 
 def volume_use_objects(dice: Dice, nodes: list[str]) -> list[Json]:
@@ -302,7 +302,7 @@ def _ephemeral_claim(dice: Dice, pod: str) -> Json:
         "blockOwnerDeletion": True,
     }
     claim = _claim(dice, EPHEMERAL_NAMESPACE, dice.choice(ZONED_CLAIMS))
-    claim["metadata"]["name"] = f"{pod}-v0"
-    claim["metadata"]["uid"] = f"uid-{pod}-v0"
+    claim["metadata"]["name"] = f"{pod}-u0"
+    claim["metadata"]["uid"] = f"uid-{pod}-u0"
     claim["metadata"]["ownerReferences"] = [owner]
     return claim
