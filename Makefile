@@ -44,12 +44,9 @@ test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 l
 e2e: controlplane ## Only the tests against the real control plane
 	@$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
 
-N ?= 10000
-SEED ?= 1
-SEQUENCES ?= 200
 .PHONY: parity
-parity: controlplane ## Random cases against kube-scheduler's own plugins; N=, SEQUENCES=, SEED=
-	@$(BIN)/python -m tests.parity --cases $(N) --sequences $(SEQUENCES) --seed $(SEED)
+parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=10000 SEQUENCES=200 SEED=1
+	@$(BIN)/python -m tests.parity $(if $(N),--cases $(N)) $(if $(SEQUENCES),--sequences $(SEQUENCES)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: docs
 docs: $(READY) ## Write docs/parity.md anew from the code

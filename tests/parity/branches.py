@@ -124,6 +124,10 @@ MUST: dict[str, list[str]] = {
 RARE: set[Hit] = {
     ("NodeVolumeLimits", ERROR),
     ("VolumeBinding", ERROR),
+    (
+        "VolumeBinding",
+        f"{UAU}: node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    ),
     ("VolumeBinding", f"PreFilter {UAU}: PVC ... was not created for pod ... (pod is not owner)"),
     ("VolumeZone", f'PreFilter {UAU}: storageclass.storage.k8s.io "..." not found'),
     ("VolumeZone", f"PreFilter {UAU}: PersistentVolume had no name"),

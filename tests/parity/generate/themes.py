@@ -34,6 +34,7 @@ class Theme:
 _FEWER_VOLUME_PLUGINS = (
     ("VolumeRestrictions",),
     ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone"),
+    ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone"),
     ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
     ("VolumeRestrictions", "VolumeBinding", "VolumeZone"),
 )
