@@ -18,6 +18,8 @@ from stowplan.errors import ConfigError
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import plugin_errors
 from tests.parity.configuration_files import BAD, GOOD, HEADER
+from tests.parity.generate.configuration_trees import configuration
+from tests.parity.generate.dice import Dice
 from tests.parity.oracle import Oracle, OracleError
 
 POD = {
@@ -36,6 +38,10 @@ STRICTER = {
 }
 #: Taken here, although it refuses them.
 KINDER = {"a duration that is null": "leaderElection: {leaseDuration: null}"}
+FOUND_WHEN_ELECTING = "must be greater than 1.2 times `RetryPeriod`"
+FIELD_ERRORS = re.compile(r"\[?[a-z]\S*: [A-Z]")
+#: Values of which they show the names that fields have in Go.
+SHOWN_OTHERWISE = re.compile(r"queueSort: Invalid|args\.shape: Invalid|pluginConfig\.args: Invalid")
 #: Refused by `run`, as extenders are not called yet; read and validated all the same.
 NOT_YET = "extenders: Forbidden: extenders are not called yet; remove them to start without"
 
@@ -72,20 +78,27 @@ def unknown_fields(complaint: str) -> list[str]:
     return found
 
 
+def in_their_words(line: str) -> str:
+    """A line of ours as they would say it."""
+    # A guess at what was meant is ours alone.
+    line = re.sub(r'; did you mean ".*"\?$', "", line)
+    # Go shows paths as {}, and structs with the names of their fields in Go.
+    line = re.sub(r'Duplicate value: "profiles\[.*"', "Duplicate value: {}", line)
+    return re.sub(r"value: {}: must be", 'value: {"Enabled":null,"Disabled":null}: must be', line)
+
+
+def left_unsaid(complaint: str, lines: list[str]) -> str:
+    """What is in the complaint and in none of our lines."""
+    for line in sorted(map(in_their_words, lines), key=len, reverse=True):
+        complaint = complaint.replace(line, "", 1)
+    return complaint.strip("[], ")
+
+
 def say_the_same(complaint: str, lines: list[str]) -> bool:
     """Whether the complaint consists of our lines and nothing else."""
-    for line in sorted(lines, key=len, reverse=True):
-        # A guess at what was meant is ours alone.
-        said = re.sub(r'; did you mean ".*"\?$', "", line)
-        # Go shows paths as {}, and structs with the names of their fields in Go.
-        said = re.sub(r'Duplicate value: "profiles\[.*"', "Duplicate value: {}", said)
-        said = re.sub(
-            r"value: {}: must be", 'value: {"Enabled":null,"Disabled":null}: must be', said
-        )
-        if said not in complaint:
-            return False
-        complaint = complaint.replace(said, "", 1)
-    return not complaint.strip("[], ")
+    return all(in_their_words(line) in complaint for line in lines) and not left_unsaid(
+        complaint, lines
+    )
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
@@ -119,11 +132,25 @@ def test_what_kube_scheduler_refuses_we_refuse_for_the_same_reason(
     elif complaint.startswith("initializing profiles: "):
         about = re.findall(r'(?:Plugin|plugin) "(\w+)"', complaint)
         assert all(f'"{plugin}"' in lines[0] for plugin in about)
-    elif re.match(r"\[?[a-z]\S*: [A-Z]", complaint):
+    elif FIELD_ERRORS.match(complaint):
         assert say_the_same(complaint, lines), complaint
     else:
         # Read neither by them nor by us: a duration or base64 that is none.
         assert len(lines) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_files(oracle: Oracle, seed: int) -> None:
+    """Accepted by both or by none; and whatever they find wrong in a value, we find and say."""
+    dice = Dice(seed)
+    for _ in range(25):
+        text = yaml.safe_dump(configuration(dice))
+        complaint = theirs(oracle, text)
+        lines = [line for line in ours(text) if not line.endswith(FOUND_WHEN_ELECTING)]
+        assert bool(complaint) == bool(lines), (text, complaint, lines)
+        if FIELD_ERRORS.match(complaint) and not SHOWN_OTHERWISE.search(complaint):
+            # We go on to what they would have found later.
+            assert left_unsaid(complaint, lines) == "", (text, lines)
 
 
 @pytest.mark.parametrize("text", STRICTER.values(), ids=STRICTER)

@@ -44,7 +44,8 @@ def encode_hook(value: Any) -> Any:
 def without_nulls(raw: Any) -> Any:
     """The tree without null members: in Go's API null is the same as not set, at every depth.
 
-    DIVERGES: null is not set for a duration too, where upstream complains of an empty text.
+    DIVERGES: null is not set for a duration too, where upstream complains of an empty text. Null as
+    an item of a list is refused, where upstream takes it for an empty one.
     """
     if isinstance(raw, dict):
         return {key: without_nulls(value) for key, value in raw.items() if value is not None}

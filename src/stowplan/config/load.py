@@ -8,6 +8,7 @@ before found nothing. A caller who knows the plugins has its own checks run with
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ import yaml
 
 from stowplan.config.decode import decode, encode_hook, without_nulls
 from stowplan.config.defaults import default_config, fill_absent, replace_zeros
-from stowplan.config.fields import FieldError, duplicate, invalid, raise_errors, required
+from stowplan.config.fields import FieldError, invalid, raise_errors, required
 from stowplan.config.plugin_args import read_args
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.config.validation import validate
@@ -119,19 +120,32 @@ def _parse(text: str, where: str, errors: list[FieldError]) -> object:
     if text.lstrip().startswith("{"):
         # JSON may hold tabs, which YAML refuses; flow-style YAML falls through.
         try:
-            return json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, errors))
+            tree = json.loads(text, object_pairs_hook=_Members)
         except json.JSONDecodeError:
-            errors.clear()
+            return _parse_yaml(text, where, errors)
+        _find_repeated_members(tree, "", errors)
+        return tree
     return _parse_yaml(text, where, errors)
 
 
-def _unique(pairs: list[tuple[str, Any]], errors: list[FieldError]) -> dict[str, Any]:
-    unique: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in unique:
-            errors.append(duplicate("", key))
-        unique[key] = value
-    return unique
+class _Members(dict[str, Any]):
+    """A JSON object that remembers which names it had twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs)
+        self.repeated = [name for name, count in counts.items() if count > 1]
+
+
+def _find_repeated_members(tree: object, path: str, errors: list[FieldError]) -> None:
+    if isinstance(tree, _Members):
+        prefix = f"{path}." if path else ""
+        errors += [FieldError(prefix + name, "key is there twice") for name in tree.repeated]
+        for name, value in tree.items():
+            _find_repeated_members(value, prefix + name, errors)
+    elif isinstance(tree, list):
+        for index, item in enumerate(tree):
+            _find_repeated_members(item, f"{path}[{index}]", errors)
 
 
 def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:

@@ -130,10 +130,7 @@ def _make_profiles(
                 registry=registry,
                 handle=handles[name],
                 args=_arguments(profile),
-                arg_paths={
-                    entry.name: f"profiles[{index}].pluginConfig[{place}].args"
-                    for place, entry in enumerate(profile.plugin_config)
-                },
+                arg_paths=_argument_paths(index, profile),
                 percentage_of_nodes_to_score=percentage,
                 tie_break_seed=_tie_break_seed(profile, handles[name].rng),
             )
@@ -155,6 +152,14 @@ def _arguments(profile: config_types.Profile) -> dict[str, dict[str, Any]]:
         for entry in profile.plugin_config
         if entry.name not in WITHOUT_ARGS
     }
+
+
+def _argument_paths(index: int, profile: config_types.Profile) -> dict[str, str]:
+    """Where each plugin's arguments stand; of two entries the first counts."""
+    paths: dict[str, str] = {}
+    for place, entry in enumerate(profile.plugin_config):
+        paths.setdefault(entry.name, f"profiles[{index}].pluginConfig[{place}].args")
+    return paths
 
 
 def _tie_break_seed(profile: config_types.Profile, rng: Random) -> int | None:

@@ -223,7 +223,12 @@ def test_repeated_keys_are_refused_with_their_lines() -> None:
 
 def test_repeated_keys_in_json_are_refused() -> None:
     text = json.dumps(to_object(default_config()))[:-1] + ', "parallelism": 3}'
-    assert errors_of(text) == ['Duplicate value: "parallelism"']
+    assert errors_of(text) == ["parallelism: key is there twice"]
+    name = '"schedulerName": "default-scheduler"'
+    assert errors_of(text.replace(name, f"{name}, {name}")) == [
+        "parallelism: key is there twice",
+        "profiles[0].schedulerName: key is there twice",
+    ]
 
 
 def test_repeated_keys_do_not_hide_other_mistakes() -> None:
