@@ -66,6 +66,13 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
             if is_shown:
                 result[name] = _zero(field)
             continue
+        if field.is_text and type(item) is str:
+            # Most fields are; the rest of this is for the others.
+            if item or field.pointer:
+                result[name] = item
+            elif field.always:
+                result[name] = ""
+            continue
         place = f"{path}.{name}" if path else name
         try:
             made = _field(struct, field, item, place, unknown)

@@ -43,6 +43,7 @@ class Field:
     always: bool
     is_struct: bool
     numbers: tuple[int, ...]
+    is_text: bool
 
     @property
     def go_type(self) -> str:
@@ -139,6 +140,7 @@ def _fields(words: list[str], names: set[str]) -> dict[str, Field]:
             always=mark == "!",
             is_struct=element in names,
             numbers=tuple(map(int, numbers.split("."))),
+            is_text=element == "string" and not container,
         )
     return fields
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from stowplan.apiserver import defaulting, validation
 from stowplan.apiserver.conforming import Mismatch, conform
-from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, Kind
+from stowplan.apiserver.kinds import EVENTS, Kind
 from stowplan.apiserver.statuses import Failure
 from stowplan.judge.refusal import Refused, listed
 
@@ -36,13 +36,13 @@ def complete(kind: Kind, obj: Json) -> None:
     """Fill in what the server fills in by itself, into an object that conforms."""
     if kind.namespaced:
         obj["metadata"].setdefault("namespace", "default")
-    if kind not in (EVENTS, EVENTS_V1):
+    if kind.kind != EVENTS.kind:
         defaulting.on_create(kind, obj, 0.0)
 
 
 def check(kind: Kind, obj: Json) -> None:
     """Refuse a completed object that the server would refuse."""
-    if kind in (EVENTS, EVENTS_V1):
+    if kind.kind == EVENTS.kind:
         return
     metadata = obj["metadata"]
     nameless = not metadata.get("name") and bool(metadata.get("generateName"))
