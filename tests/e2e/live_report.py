@@ -59,11 +59,14 @@ def differences(theirs: Play, ours: Play) -> list[Difference]:
 
 
 def _of_pod(name: str, theirs: Outcome, ours: Outcome) -> Iterable[Difference]:
-    for what in ("node", "status", "reason", "message", "evicted", "events"):
+    """Only the first: the events of pods with different fates cannot be the same."""
+    if theirs.node != ours.node:
+        yield Difference(name, "node", theirs.node or theirs.message, ours.node or ours.message)
+        return
+    for what in ("status", "reason", "message", "evicted", "events"):
         left, right = getattr(theirs, what), getattr(ours, what)
         if left != right:
             yield Difference(name, what, str(left or "-"), str(right or "-"))
-            # The events of pods with different fates cannot be the same.
             return
 
 
@@ -91,8 +94,9 @@ def table(found: list[Difference], theirs: Play, *, most: int = 12) -> str:
 def _score_rows(theirs: Play, difference: Difference) -> Iterable[str]:
     """kube-scheduler's own scores of the two nodes, plugin by plugin."""
     for plugin, scores in theirs.scores.get(difference.subject, {}).items():
-        left, right = (scores.get(node) for node in (difference.theirs, difference.ours))
-        yield _row("", f"  {plugin}", str(left), f"{right} (as {KUBE_SCHEDULER} scores it)")
+        left, right = scores.get(difference.theirs), scores.get(difference.ours)
+        if left is not None and right is not None:
+            yield _row("", f"  {plugin}", str(left), f"{right} (as {KUBE_SCHEDULER} scores it)")
 
 
 def _row(subject: str, what: str, left: str, right: str) -> str:
