@@ -166,7 +166,8 @@ def _resolve(
 def _why_unknown(name: str, known: Collection[str]) -> str:
     if name in _DEFAULT_NAMES:
         return "this plugin of kube-scheduler does not exist here yet"
-    return f"no such plugin{did_you_mean(name, known)}"
+    hint = did_you_mean(name, known) or f" (there are {', '.join(sorted(known))})"
+    return f"no such plugin{hint}"
 
 
 def _in_order(

@@ -144,7 +144,8 @@ def test_every_mistake_is_told() -> None:
             },
         }
     ) == [
-        'plugins.multiPoint.enabled[0].name: Invalid value: "Zebra": no such plugin',
+        'plugins.multiPoint.enabled[0].name: Invalid value: "Zebra": no such plugin '
+        "(there are DefaultBinder, Mine, NodeName, PrioritySort, TaintToleration)",
         'plugins.filter.enabled[0].name: Invalid value: "Nodename": no such plugin; '
         'did you mean "NodeName"?',
         'plugins.filter.enabled[3].name: Invalid value: "Nodename": no such plugin; '

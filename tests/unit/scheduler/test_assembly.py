@@ -85,7 +85,7 @@ def test_mistakes_of_several_plugins_are_told_at_once() -> None:
         build_engine(config, registry=in_tree_registry(), where="f.yaml")
     assert str(refused.value).split("\n") == [
         'f.yaml: profiles[0].plugins.multiPoint.enabled[2].name: Invalid value: "Nobody": '
-        "no such plugin",
+        f"no such plugin (there are {', '.join(sorted(in_tree_registry().names))})",
         'f.yaml: profiles[0].pluginConfig[1].args.seed: Invalid value: "x": '
         "Expected `int`, got `str`",
         'f.yaml: profiles[0].pluginConfig[0].args.sed: unknown field; did you mean "seed"?',
