@@ -16,6 +16,7 @@ from typing import TypeAlias
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
 from stowplan.framework.plugin import points_of
 from stowplan.plugins.registry import IN_TREE
+from tests.parity.features import EXPECTED, FEATURES
 from tests.parity.generate.configurations import OURS
 from tests.parity.generate.dice import Json
 
@@ -131,6 +132,10 @@ RARE: set[Hit] = {
     ("VolumeBinding", f"PreFilter {UAU}: PVC ... was not created for pod ... (pod is not owner)"),
     ("VolumeZone", f'PreFilter {UAU}: storageclass.storage.k8s.io "..." not found'),
     ("VolumeZone", f"PreFilter {UAU}: PersistentVolume had no name"),
+    (
+        "VolumeZone",
+        f"PreFilter {UAU}: PersistentVolumeClaim had no pv name and storageClass name",
+    ),
     ("NodeResourcesFit", ZERO),
 }
 #: How many cases are a long run.
@@ -162,7 +167,7 @@ def expected() -> list[Hit]:
         (plugin, what)
         for plugin, whats in MUST.items()
         if plugin in OURS or plugin == CYCLE
-        for what in whats
+        for what in [*whats, *map(_decided_with, EXPECTED.get(plugin, ()))]
     ]
 
 
@@ -175,14 +180,17 @@ def observe(config: Json, pod: Json, answer: Json) -> Iterator[Hit]:
         yield CYCLE, "PreFilter rejects the pod"
         yield from _reasons(rejected, "PreFilter ")
         return
-    yield from set(_filtered(answer["nodes"]))
+    shown = set(_filtered(answer["nodes"]))
+    profile = _profile(config, pod)
     if scores := answer.get("scores"):
         yield CYCLE, "several best nodes" if len(answer["best"]) > 1 else "one best node"
         if len(scores) == 1:
             yield CYCLE, "one feasible node"
-        yield from _scored(_profile(config, pod), scores)
+        shown.update(_scored(profile, scores))
     elif answer["nodes"]:
         yield CYCLE, "no feasible node"
+    yield from shown
+    yield from _features(profile, pod, shown)
 
 
 def _plugin_of(error: str) -> str:
@@ -215,6 +223,22 @@ def _profile(config: Json, pod: Json) -> Json:
     name = pod["spec"]["schedulerName"]
     found: Json = next(each for each in config["profiles"] if each["schedulerName"] == name)
     return found
+
+
+def _features(profile: Json, pod: Json, shown: set[Hit]) -> set[Hit]:
+    """What the plugins that had a say may have looked at."""
+    silent = (ALIKE, ZERO, SKIPPED)
+    spoke = {plugin for plugin, what in shown if plugin in FEATURES and what not in silent}
+    arguments = {each["name"]: each["args"] for each in profile.get("pluginConfig", ())}
+    return {
+        (plugin, _decided_with(feature))
+        for plugin in spoke
+        for feature in FEATURES[plugin](pod["spec"], arguments.get(plugin, {}))
+    }
+
+
+def _decided_with(feature: str) -> str:
+    return f"decides with {feature}"
 
 
 def _scored(profile: Json, scores: Json) -> Iterator[Hit]:

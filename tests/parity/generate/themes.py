@@ -38,8 +38,18 @@ _FEWER_VOLUME_PLUGINS = (
     ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
     ("VolumeRestrictions", "VolumeBinding", "VolumeZone"),
 )
+
+
+def _spread_or_default(dice: Dice, pod: Json) -> None:
+    """Constraints of the pod's own, or else those of the profile, by its owner and services."""
+    if dice.often(0.6):
+        spreading(dice, pod)
+    if dice.often(0.6):
+        own(dice, pod)
+
+
 THEMES = (
-    Theme((spreading, own), lambda dice, _: spread_objects(dice), arguments=SPREAD_ARGUMENTS),
+    Theme((_spread_or_default,), lambda dice, _: spread_objects(dice), arguments=SPREAD_ARGUMENTS),
     Theme((pod_affinity,), lambda dice, _: affinity_objects(dice), arguments=AFFINITY_ARGUMENTS),
     Theme((claims,), volume_objects, (driver_labels,), VOLUME_ARGUMENTS, _FEWER_VOLUME_PLUGINS),
     Theme((volume_use,), volume_use_objects, without=_FEWER_VOLUME_PLUGINS),
