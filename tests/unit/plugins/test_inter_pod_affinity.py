@@ -230,6 +230,13 @@ def test_selectors_of_namespaces_follow_the_namespaces() -> None:
     assert refused(filtered(wants, cache, plugin), ANTI) == {"b1"}
 
 
+def test_namespaces_that_are_named_come_on_top_of_those_that_are_chosen() -> None:
+    cache = cluster(web("a1", namespace="one"), web("b1", namespace="two"), web("bare"))
+    plugin = affinity_plugin(cache, namespace("one", stage="prod"), namespace("two"))
+    wants = wishing(far=[app("web", "host", namespaces=["two"], **PROD)])
+    assert refused(filtered(wants, cache, plugin), ANTI) == {"a1", "b1"}
+
+
 def test_an_empty_selector_of_namespaces_is_all_of_them() -> None:
     cache = cluster(web("a1", namespace="never-heard-of"))
     wants = wishing(far=[app("web", namespaceSelector={})])
