@@ -16,7 +16,7 @@ from tests.parity.generate.configurations import (
     random_arguments,
     random_configuration,
 )
-from tests.parity.generate.dice import NODES, Dice, Json
+from tests.parity.generate.dice import NODES, Dice, Json, copied
 from tests.parity.generate.nodes import node
 from tests.parity.generate.pods import pod, promised, standing
 from tests.parity.generate.themes import some_themes
@@ -80,6 +80,9 @@ class Scene:
             case["nominated"] = [self.promised(dice.choice(names)) for _ in range(3)]
         if dice.often(0.1):
             case["pod"]["status"]["nominatedNodeName"] = dice.choice(NODES)
+            if dice.often(0.5):
+                # As it waits in the cluster; it does not stand in its own way.
+                case["nominated"].append(copied(case["pod"]))
         if len(config["profiles"]) > 1 and dice.often(0.5):
             case["pod"]["spec"]["schedulerName"] = SECOND_SCHEDULER
         return case

@@ -42,6 +42,10 @@ def _port(port: Json) -> tuple[str, int] | None:
     return (port["protocol"], port["hostPort"]) if port.get("hostPort") else None
 
 
+def _waits_here(pod: Json) -> bool:
+    return not pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending"
+
+
 class _Stream(Scene):
     """A cluster as it is at a step, and the changes that make the next one of it."""
 
@@ -173,7 +177,10 @@ class _Stream(Scene):
         made = self.some_pod()
         if made is None:
             return
-        match dice.choice(["labels", "ending", "over", "resize", "promise", "size"]):
+        match dice.choice(["labels", "ending", "over", "resize", "promise", "size", "again"]):
+            case "again":
+                # Another pod of that name, as a StatefulSet makes them.
+                made["metadata"]["uid"] += "-again"
             case "labels":
                 made["metadata"]["labels"] = dice.pod_labels()
             case "ending":
@@ -234,4 +241,9 @@ class _Stream(Scene):
 
     def ask(self) -> None:
         asked = self.copy_of_template() if self.dice.often(0.75) else self.pod(easy=self.easy)
+        waiting = [
+            pod for pod in map(self.there.get, self.known("Pod")) if pod and _waits_here(pod)
+        ]
+        if waiting and self.dice.often(0.2):
+            asked = copied(self.dice.choice(waiting))
         self.line["pod"] = asked
