@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import types
 import typing
 from collections import Counter
@@ -279,8 +280,9 @@ def _paragraph(lines: list[str], first: int) -> str:
             if stripped.endswith('"""'):
                 break
     reason = " ".join(" ".join(words).replace('"""', "").split())
-    # A name such as client-go keeps its small letter.
-    return reason[:1].upper() + reason[1:] if reason.split(" ")[0].isalpha() else reason
+    # A name such as client-go or tieBreak keeps its small letter.
+    is_word = re.match(r"[a-z]+('s)?[ ,.]", reason) is not None
+    return reason[:1].upper() + reason[1:] if is_word else reason
 
 
 def _check_facts(told: set[str]) -> None:

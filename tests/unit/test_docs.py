@@ -10,6 +10,7 @@ import pytest
 
 from stowplan.config.load import parse_config
 from stowplan.config.plugin_args import PLUGIN_ARGS
+from stowplan.errors import ConfigError
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import plugin_errors
 from tools import parity_facts, parity_page
@@ -56,6 +57,24 @@ def test_the_examples_are_good_configurations() -> None:
     assert len(examples) == 3
     for example in examples:
         parse_config(example, check=partial(plugin_errors, registry=in_tree_registry()))
+
+
+def test_the_shown_mistakes_are_what_is_told() -> None:
+    shown = re.findall(r"^Error: config\.yaml: .*$", CONFIGURATION, re.MULTILINE)
+    text = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {score: {enabled: [{name: NodeAfinity}]}}
+  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: Most}}}]
+"""
+    with pytest.raises(ConfigError) as refused:
+        parse_config(
+            text,
+            where="config.yaml",
+            check=partial(plugin_errors, registry=in_tree_registry()),
+        )
+    assert sorted(f"Error: {line}" for line in str(refused.value).split("\n")) == sorted(shown)
 
 
 def test_divergences_are_found_with_their_place_and_reason(tmp_path: Path) -> None:
