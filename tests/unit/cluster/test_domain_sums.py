@@ -65,6 +65,14 @@ def test_sums_follow_counts() -> None:
     assert sums(cache, source) == {"a": 5}
 
 
+def test_changes_of_rows_without_the_label_are_left_out() -> None:
+    cache = cluster("a", "b", None)
+    source = counted(1, 1)
+    assert sums(cache, source) == {"a": 1, "b": 1}
+    source.change(2, 5)
+    assert sums(cache, source) == {"a": 1, "b": 1}
+
+
 def test_changes_that_are_forgotten_are_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RowCounts, "_LOG_LIMIT", 2)
     cache = cluster("a", "b")
