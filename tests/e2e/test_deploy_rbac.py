@@ -311,6 +311,7 @@ def test_missing_rights_are_named_in_one_line(plane: ControlPlane) -> None:
         "create pods/binding in the whole cluster",
         "list persistentvolumeclaims in the whole cluster",
         "watch persistentvolumeclaims in the whole cluster",
+        "patch persistentvolumeclaims in the whole cluster",
         "create leases.coordination.k8s.io in namespace stowplan",
         "get leases.coordination.k8s.io in namespace stowplan",
         "update leases.coordination.k8s.io in namespace stowplan",

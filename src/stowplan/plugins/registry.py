@@ -20,6 +20,7 @@ from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.plugins.random_choice import RandomFilter, RandomScore
 from stowplan.plugins.scheduling_gates import SchedulingGates
 from stowplan.plugins.taint_toleration import TaintToleration
+from stowplan.plugins.volume_binding import VolumeBinding
 from stowplan.plugins.volume_restrictions import VolumeRestrictions
 from stowplan.plugins.volume_zone import VolumeZone
 
@@ -34,6 +35,7 @@ IN_TREE = (
     NodeResourcesFit,
     VolumeRestrictions,
     NodeVolumeLimits,
+    VolumeBinding,
     VolumeZone,
     InterPodAffinity,
     DynamicResources,

@@ -18,7 +18,7 @@ from stowplan.api.resources import (
     STORAGE_CLASSES,
 )
 from stowplan.cluster.pod_volumes import claims_of
-from stowplan.cluster.table import Int32Array
+from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import VolumeBindingArgs
 from stowplan.errors import PluginError
@@ -113,6 +113,9 @@ class VolumeBinding(Plugin):
 
     def pre_score(self, cycle: Cycle, rows: object) -> Status:
         return SKIP
+
+    def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
+        out[rows] = 0
 
     def score(self, pod: Pod, node: NodeView) -> int:
         return 0
