@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.apiserver.history import Record
@@ -25,7 +25,7 @@ SELECTOR = {
     "matchLabels": {"a": "b"},
     "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}],
 }
-TERM = {"topologyKey": "zone", "labelSelector": SELECTOR, "matchLabelKeys": ["a"]}
+TERM = {"topologyKey": "zone", "labelSelector": SELECTOR, "matchLabelKeys": ["c"]}
 POD_SPEC: Json = {
     "containers": [
         {
@@ -162,6 +162,7 @@ def kind_of(plural: str) -> Kind:
 
 
 @pytest.mark.parametrize("plural", BODIES)
+@settings(deadline=None)
 @given(data=st.data())
 def test_one_wrong_value_anywhere(plural: str, data: st.DataObject) -> None:
     kind = kind_of(plural)
@@ -179,6 +180,7 @@ def test_one_wrong_value_anywhere(plural: str, data: st.DataObject) -> None:
     check(lambda: writer.update(single, changed, WriteOptions())[0])
 
 
+@settings(deadline=None)
 @given(junk=JUNK, where=st.sampled_from(["metadata", "target", "deleteOptions"]))
 def test_bindings_and_evictions(junk: Any, where: str) -> None:
     server = ApiServer(kubelet=KubeletOptions(enabled=False))

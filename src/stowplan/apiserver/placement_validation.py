@@ -266,23 +266,29 @@ def _spreading(constraints: Any, path: str) -> list[Cause]:
 
 
 def _label_keys(holder: Json, at: str) -> list[Cause]:
-    """Keys whose values are taken from the pod. That they are in no selector besides is not
-    checked: they have become part of it by then.
-    """
+    """Keys whose values are taken from the pod; by now they have become part of the selector."""
     causes: list[Cause] = []
+    selector = holder.get("labelSelector")
     for name in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = holder.get(name) or ()
-        if keys and holder.get("labelSelector") is None:
+        if keys and selector is None:
             detail = "must not be specified when labelSelector is not set"
             causes.append(not_allowed(f"{at}.{name}", detail))
         for index, key in enumerate(keys):
             causes += label_key_causes(f"{at}.{name}[{index}]", key)
-    both = set(holder.get("mismatchLabelKeys") or ())
+    matched = {key: index for index, key in enumerate(holder.get("matchLabelKeys") or ())}
+    if matched and selector is not None:
+        seen = set(selector.get("matchLabels") or ())
+        for rule in selector.get("matchExpressions") or ():
+            key = rule["key"]
+            if key in matched and key in seen:
+                detail = "exists in both matchLabelKeys and labelSelector"
+                causes.append(wrong(f"{at}[{matched[key]}]", key, detail))
+            seen.add(key)
+    mismatched = set(holder.get("mismatchLabelKeys") or ())
+    detail = "exists in both matchLabelKeys and mismatchLabelKeys"
     return causes + [
-        wrong(f"{at}.matchLabelKeys[{index}]", key, _IN_BOTH)
-        for index, key in enumerate(holder.get("matchLabelKeys") or ())
-        if key in both
+        wrong(f"{at}.matchLabelKeys[{index}]", key, detail)
+        for key, index in matched.items()
+        if key in mismatched
     ]
-
-
-_IN_BOTH = "exists in both matchLabelKeys and mismatchLabelKeys"

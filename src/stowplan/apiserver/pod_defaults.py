@@ -206,7 +206,7 @@ def _default_pod_requests(spec: Json) -> None:
     requests = dict(resources.get("requests") or {})
     for name in ("cpu", "memory"):
         if name not in requests:
-            total = _sum_of_containers(spec, name)
+            total = sum_of_containers(spec, name)
             if total is not None:
                 requests[name] = total
     for name, limit in resources["limits"].items():
@@ -216,7 +216,7 @@ def _default_pod_requests(spec: Json) -> None:
         resources["requests"] = requests
 
 
-def _sum_of_containers(spec: Json, name: str) -> str | None:
+def sum_of_containers(spec: Json, name: str) -> str | None:
     """Containers run together; before them each init container, beside the sidecars so far."""
     written: list[str] = []
 

@@ -6,6 +6,7 @@ server's own code stumble. Fields nobody here reads (probes, security contexts, 
 
 from __future__ import annotations
 
+from stowplan.api.quantity import nanos
 from stowplan.apiserver.field_errors import (
     duplicate,
     in_range,
@@ -20,6 +21,7 @@ from stowplan.apiserver.field_errors import (
 )
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.placement_validation import placement_causes, toleration_causes
+from stowplan.apiserver.pod_defaults import sum_of_containers
 from stowplan.apiserver.resource_validation import resources_causes
 from stowplan.apiserver.statuses import Cause
 from stowplan.apiserver.volume_validation import volumes_causes
@@ -48,6 +50,7 @@ def pod_spec_causes(spec: Json, path: str) -> list[Cause]:
     causes += _containers(spec, path)
     if spec.get("resources"):
         causes += resources_causes(spec["resources"], f"{path}.resources", pod_level=True)
+        causes += _enough_for_containers(spec, f"{path}.resources.requests")
     restart = ("Always", "OnFailure", "Never")
     causes += one_of(f"{path}.restartPolicy", spec["restartPolicy"], restart)
     dns = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -73,6 +76,17 @@ def pod_spec_causes(spec: Json, path: str) -> list[Cause]:
     if spec.get("overhead"):
         # Upstream checks it as if it were limits, and says so.
         causes += resources_causes({"limits": spec["overhead"]}, f"{path}.overhead")
+    return causes
+
+
+def _enough_for_containers(spec: Json, path: str) -> list[Cause]:
+    """What is asked for the whole pod covers what its containers ask for together."""
+    causes: list[Cause] = []
+    for name, amount in (spec["resources"].get("requests") or {}).items():
+        total = sum_of_containers(spec, name)
+        if total is not None and nanos(total) > nanos(amount):
+            detail = f"must be greater than or equal to aggregate container requests of {total}"
+            causes.append(wrong(f"{path}[{name}]", amount, detail))
     return causes
 
 

@@ -8,7 +8,8 @@ from stowplan.apiserver.history import Json
 from stowplan.apiserver.statuses import Cause
 
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
-_NANO = 10**9
+_NANOS_IN_MILLI = 10**6
+_INT64_MAX = 2**63 - 1
 
 
 def resources_causes(resources: Json, at: str, *, pod_level: bool = False) -> list[Cause]:
@@ -41,7 +42,9 @@ def amount_causes(name: str, amount: str, field: str) -> list[Cause]:
     number = nanos(amount)
     if number < 0:
         return [wrong(field, amount, "must be greater than or equal to 0")]
-    if (name == "pods" or not _is_native(name)) and number % _NANO:
+    # Upstream counts thousandths, of which an int64 holds no more than so many.
+    thousandths = min(-(-number // _NANOS_IN_MILLI), _INT64_MAX)
+    if (name == "pods" or not _is_native(name)) and thousandths % 1000:
         return [wrong(field, amount, "must be an integer")]
     return []
 

@@ -84,7 +84,18 @@ def _volume(volume: Json) -> list[Cause]:
     causes += _volume_source(spec)
     if spec.get("storageClassName"):
         causes += name_causes("spec.storageClassName", spec["storageClassName"], subdomain_name)
-    return causes + _volume_mode(spec, "spec")
+    causes += _volume_mode(spec, "spec")
+    attributes = spec.get("volumeAttributesClassName")
+    if attributes is not None:
+        at = "spec.volumeAttributesClassName"
+        if not attributes:
+            causes.append(required(at, "an empty string is disallowed"))
+        else:
+            causes += name_causes(at, attributes, subdomain_name)
+        if "csi" not in spec:
+            detail = "has to be specified when using volumeAttributesClassName"
+            causes.append(required("spec.csi", detail))
+    return causes
 
 
 _NOT_A_SOURCE = frozenset(

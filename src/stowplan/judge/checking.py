@@ -33,10 +33,16 @@ def conformed(kind: Kind, obj: Json) -> tuple[Json, list[str]]:
 
 
 def complete(kind: Kind, obj: Json) -> None:
-    """Fill in what the server fills in by itself, into an object that conforms."""
+    """Fill in what the server fills in by itself, into an object that conforms.
+
+    An object that has a UID has been through that already: some of it, such as merging
+    `matchLabelKeys` into selectors, is done only once.
+    """
     if kind.namespaced:
         obj["metadata"].setdefault("namespace", "default")
-    if kind.kind != EVENTS.kind:
+    if obj["metadata"].get("uid"):
+        defaulting.on_update(kind, obj)
+    elif kind.kind != EVENTS.kind:
         defaulting.on_create(kind, obj, 0.0)
 
 

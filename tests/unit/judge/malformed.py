@@ -188,6 +188,13 @@ MISTAKES: list[Mistake] = [
     Mistake("Pod", f"{_MAIN}.ports[0].hostPort", 70000, f"{_MAIN}.ports[0].hostPort"),
     Mistake("Pod", f"{_MAIN}.ports[0].hostPort", "80", f"{_MAIN}.ports[0].hostPort"),
     Mistake("Pod", f"{_MAIN}.ports[0].protocol", "tcp", f"{_MAIN}.ports[0].protocol"),
+    Mistake(
+        "Pod",
+        "spec.resources",
+        {"requests": {"cpu": "500m"}},
+        "spec.resources.requests[cpu]",
+        "must be greater than or equal to aggregate container requests of 1",
+    ),
     Mistake("Pod", "spec.overhead", {"cpu": "-1"}, "spec.overhead[cpu]"),
     Mistake("Pod", "spec.priority", 2**31, "spec.priority", "cannot unmarshal number"),
     Mistake("Pod", "spec.restartPolicy", "Sometimes", "spec.restartPolicy"),
@@ -275,6 +282,13 @@ MISTAKES: list[Mistake] = [
         f"{_SPREADING}[0].nodeTaintsPolicy",
     ),
     Mistake("Pod", _SPREADING, [_SPREAD, _SPREAD], f"{_SPREADING}[0].", "Duplicate value"),
+    Mistake(
+        "Pod",
+        _SPREADING,
+        [{**_SPREAD, "matchLabelKeys": ["app"]}],
+        f"{_SPREADING}[0].matchLabelKeys",
+        "must not be specified when labelSelector is not set",
+    ),
     # Volumes
     Mistake("Pod", "spec.volumes", [{"name": "A"}], "spec.volumes[0].name"),
     Mistake(
@@ -329,6 +343,12 @@ MISTAKES: list[Mistake] = [
     Mistake("PersistentVolume", "spec.csi.volumeHandle", None, "spec.csi.volumeHandle"),
     Mistake("PersistentVolume", "spec.nodeAffinity.required", None, "spec.nodeAffinity.required"),
     Mistake("PersistentVolume", "spec.storageClassName", "A", "spec.storageClassName"),
+    Mistake(
+        "PersistentVolume",
+        "spec.volumeAttributesClassName",
+        "",
+        "spec.volumeAttributesClassName",
+    ),
     Mistake("StorageClass", "provisioner", None, "provisioner", "Required value"),
     Mistake("StorageClass", "volumeBindingMode", "Late", "volumeBindingMode"),
     Mistake("StorageClass", "reclaimPolicy", "Burn", "reclaimPolicy"),

@@ -275,3 +275,16 @@ def test_lines_are_numbered_unless_they_have_an_id() -> None:
     judge = Judge()
     lines: list[Json] = [{"objects": []}, {"id": None}, {}]
     assert [judge.answer(line)["id"] for line in lines] == [1, None, 3]
+
+
+def test_label_keys_are_merged_once() -> None:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["app"],
+    }
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    pod = as_manifest(make_pod("p", labels={"app": "web"}, affinity={"podAffinity": rule}))
+    assert "error" not in answer(question(pod=pod)), "it has a UID: the server has taken it"
+    new = {**pod, "metadata": {"name": "p", "labels": {"app": "web"}}}
+    assert "exists in both matchLabelKeys and labelSelector" in answer(question(pod=new))["error"]
