@@ -93,27 +93,15 @@ class UsedVolumes:
         """The pods with such volumes on a row, by UID. Read only."""
         return self._pods.get(row, _NOBODY)
 
-    def rows(self) -> Collection[int]:
-        """The rows that have such pods."""
-        return self._pods.keys()
-
     def rows_using(self, namespace: str, claim: str) -> Collection[int]:
         """The rows with pods whose volumes name a claim; ephemeral volumes name none."""
         return self._claims.get((namespace, claim), {}).keys()
 
     def rows_clashing(self, wanted: Disk) -> Iterator[int]:
         """The rows where a disk cannot be had; a row may come more than once."""
-        for rows in self._clashing(wanted):
-            yield from rows
-
-    def clashes(self, row: int, wanted: Disk) -> bool:
-        """Whether a disk cannot be had on one row."""
-        return any(row in rows for rows in self._clashing(wanted))
-
-    def _clashing(self, wanted: Disk) -> Iterator[Collection[int]]:
-        yield self._writers.get(wanted.identity, ())
+        yield from self._writers.get(wanted.identity, ())
         if not wanted.read_only:
-            yield self._readers.get(wanted.identity, ())
+            yield from self._readers.get(wanted.identity, ())
 
 
 def _count(users: dict[_K, dict[int, int]], what: _K, row: int, delta: int) -> None:
