@@ -11,7 +11,7 @@ Json = dict[str, Any]
 GPU = "example.com/gpu"
 HUGE = "hugepages-2Mi"
 RESTARTS = "RestartAllContainersOnContainerExits"
-#: The last node's newest version offers it: who places a pod that needs it has heard of all nodes.
+#: The last node's newest version offers one: who places a pod that needs it has heard of all nodes.
 LAST_NEWS = "example.com/last-news"
 DISKS, POOLS, GENERATIONS = ["ssd", "hdd"], ["a", "b", "c"], ["3", "7", "12"]
 TAINTS: list[Json] = [

@@ -21,6 +21,8 @@ from stowplan.config.defaults import DEFAULT_MULTI_POINT
 from stowplan.plugins.registry import IN_TREE
 from tests.e2e.live_mixture import Change, Mixture
 from tests.e2e.live_nodes import LAST_NEWS
+from tests.e2e.live_storage import Request
+from tests.e2e.live_wakeups import Act, epilogue
 from tests.e2e.scheduler_play import Stage, condition_of, is_settled, node_of, session_with
 from tests.e2e.schedulers import kube_scheduler, stowplan
 from tools.controlplane import ControlPlane
@@ -61,6 +63,8 @@ class Play:
     """Everything that is compared, and the scores where a scheduler tells them."""
 
     pods: dict[str, Outcome] = field(default_factory=dict)
+    #: Pods of the epilogue: the first refusal, and the node in the end.
+    woken: dict[str, Outcome] = field(default_factory=dict)
     #: By claim, the volume it was bound to in the end.
     claims: dict[str, str] = field(default_factory=dict)
     #: By pod, plugin and node.
@@ -97,12 +101,14 @@ async def play(
     preemption: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Play:
-    """The mixture, played to kube-scheduler or to Stowplan."""
+    """The mixture, played to kube-scheduler or to Stowplan, and an epilogue."""
+    after = epilogue()
     with ControlPlane() as plane:
         plane.start_controller_manager(controllers="persistentvolume-binder-controller")
         async with _stage(plane) as stage:
-            await stage.prepare(mixture)
-            tell(f"{scheduler}: {len(mixture.preparations)} objects are there")
+            objects = mixture.preparations + after.preparations
+            await stage.prepare(objects, mixture.phases | after.phases)
+            tell(f"{scheduler}: {len(objects)} objects are there")
             with _running(scheduler, plane, configuration(preemption=preemption)) as log:
                 await stage.bring_nodes(mixture.nodes)
                 tell(f"{scheduler}: {len(mixture.nodes)} nodes are known")
@@ -114,6 +120,10 @@ async def play(
                     if number % 100 == 0 or number == len(mixture.pods):
                         tell(f"{scheduler}: {number} pods")
                 await stage.collect_events(result.pods)
+                await stage.bring_nodes(after.nodes)
+                for act in after.acts:
+                    result.woken[act.pod["metadata"]["name"]] = await stage.wake(act)
+                tell(f"{scheduler}: {len(after.acts)} pods were refused and woken")
                 result.claims = await stage.claims()
                 result.scores = _scores(log)
     return result
@@ -147,11 +157,11 @@ class _LiveStage(Stage):
 
     watched: ClassVar = "/api/v1/pods"
 
-    async def prepare(self, mixture: Mixture) -> None:
+    async def prepare(self, requests: list[Request], phases: dict[str, str]) -> None:
         """Create what plugins look up, and wait until claims are what they are to be."""
-        creating = [request for request in mixture.preparations if request.method == "POST"]
+        creating = [request for request in requests if request.method == "POST"]
         namespaces = [request for request in creating if request.path == "/api/v1/namespaces"]
-        others = [request for request in mixture.preparations if request not in creating]
+        others = [request for request in requests if request not in creating]
         rest = [request for request in creating if request not in namespaces]
         for wave in (namespaces, rest, others):
             await asyncio.gather(
@@ -159,7 +169,7 @@ class _LiveStage(Stage):
             )
         async with asyncio.timeout(_PATIENCE_S):
             while True:
-                if await self._are_ready(mixture.phases):
+                if await self._are_ready(phases):
                     return
                 await asyncio.sleep(0.1)
 
@@ -183,19 +193,20 @@ class _LiveStage(Stage):
             body = {"metadata": {"annotations": {"seen": "twice"}, "labels": {"seen": "twice"}}}
             await self.send("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body)
         last = nodes[-1]
-        offers = last["status"]["capacity"] | {LAST_NEWS: "1"}
+        news = f"{LAST_NEWS}-{len(nodes)}"
+        offers = last["status"]["capacity"] | {news: "1"}
         status = {"capacity": offers, "allocatable": offers}
         name = last["metadata"]["name"]
         await self.change_node(name, {"status": status})
-        await self._wait_for_news()
+        await self._wait_for(news)
 
-    async def _wait_for_news(self) -> None:
+    async def _wait_for(self, news: str) -> None:
         """Until the scheduler knows the newest version of the last node, hence all of them.
 
         The probe does not name its node: each attempt would move the place where the search for
         nodes begins, and how many attempts it takes is a matter of timing.
         """
-        amounts = {LAST_NEWS: "1"}
+        amounts = {news: "1"}
         container = {
             "name": "main",
             "image": "main",
@@ -245,6 +256,28 @@ class _LiveStage(Stage):
             await self.until(change.name, lambda pod: "deletionTimestamp" in pod["metadata"])
         else:
             await self.gone(change.name)
+
+    async def wake(self, act: Act) -> Outcome:
+        """How a pod was refused, and the node that it got after the change."""
+        for helper in act.helpers:
+            outcome = await self.place(helper)
+            assert outcome.node, outcome.message
+        name = act.pod["metadata"]["name"]
+        await self.send("POST", "/api/v1/namespaces/default/pods", act.pod)
+        refused = await self.until(name, is_settled)
+        await self.send(act.change.method, act.change.path, act.change.body)
+        try:
+            woken = await self.until(name, node_of)
+        except TimeoutError:
+            woken = self.pods[name]
+        condition = condition_of(refused) or {}
+        return Outcome(
+            node=node_of(woken),
+            status=condition["status"],
+            reason=condition.get("reason", ""),
+            message=condition.get("message", ""),
+            evicted=(),
+        )
 
     async def collect_events(self, outcomes: dict[str, Outcome]) -> None:
         """Every pod's events, once there is one for each pod that must have one."""

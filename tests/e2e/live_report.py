@@ -51,6 +51,8 @@ def differences(theirs: Play, ours: Play) -> list[Difference]:
         for name in theirs.pods
         for difference in _of_pod(name, theirs.pods[name], ours.pods[name])
     ]
+    for name in theirs.woken:
+        found += _of_pod(name, theirs.woken[name], ours.woken[name])
     for claim in sorted(theirs.claims.keys() | ours.claims.keys()):
         left, right = theirs.claims.get(claim, ""), ours.claims.get(claim, "")
         if left != right:

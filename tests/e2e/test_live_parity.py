@@ -12,6 +12,7 @@ from tests.controlplane_fixtures import require_binaries
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_play import KUBE_SCHEDULER, SHARED, STOWPLAN, Play, play
 from tests.e2e.live_report import UNSEEN, differences, messages_of, seen_plugins, table
+from tests.e2e.live_wakeups import epilogue
 
 pytestmark = pytest.mark.e2e
 
@@ -39,3 +40,7 @@ def _check_that_the_mixture_says_something(result: Play) -> None:
     assert len(messages_of(result)) >= 20
     assert len({outcome.node for outcome in placed}) >= 40
     assert set(SHARED) - seen_plugins(result) <= set(UNSEEN)
+    assert all(outcome.node for outcome in result.woken.values())
+    for act in epilogue().acts:
+        if act.plugin in SHARED:
+            assert result.woken[act.pod["metadata"]["name"]].reason == "Unschedulable"
