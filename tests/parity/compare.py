@@ -1,8 +1,8 @@
 """Two answers to a line of `stowplan decide`, side by side.
 
 Equal means: the same nodes with the same code, plugin and reasons, the same scores of every plugin,
-the same totals, the same best nodes; and an error only where the other side has one too. Errors
-are for people and differ in their words.
+the same totals, the same best nodes; and an error, by a plugin that broke, only where the other
+side has the same one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Difference:
 def difference(ours: Json, theirs: Json) -> Difference | None:
     """None if the answers say the same."""
     if "error" in ours and "error" in theirs:
-        return None
+        if _one_line(ours["error"]) == _one_line(theirs["error"]):
+            return None
+        return Difference("text of an error", _pair("error", ours, theirs))
     if "error" in ours or "error" in theirs:
         who = "ours" if "error" in ours else "theirs"
         return Difference(f"only {who} is an error", _pair("error", ours, theirs))
@@ -41,6 +43,10 @@ def difference(ours: Json, theirs: Json) -> Difference | None:
         return None
     lines = [text for place, we, they in places for text in _texts(place, we, they)]
     return Difference(_kind(places[0]), lines)
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(text.splitlines())
 
 
 def _plain(answer: Json) -> Json:

@@ -80,7 +80,7 @@ class Scene:
             case["nominated"] = [self.promised(dice.choice(names)) for _ in range(3)]
         if dice.often(0.1):
             case["pod"]["status"]["nominatedNodeName"] = dice.choice(NODES)
-            if dice.often(0.5):
+            if "nodeName" not in case["pod"]["spec"] and dice.often(0.5):
                 # As it waits in the cluster; it does not stand in its own way.
                 case["nominated"].append(copied(case["pod"]))
         if len(config["profiles"]) > 1 and dice.often(0.5):
