@@ -73,7 +73,7 @@ def _places(ours: Any, theirs: Any, *path: str) -> list[tuple[tuple[str, ...], A
     """Every place where two trees differ, the outermost that tells what is the matter."""
     if ours == theirs:
         return []
-    if isinstance(ours, dict) and isinstance(theirs, dict) and "code" not in ours:
+    if isinstance(ours, dict) and isinstance(theirs, dict) and "code" not in {**ours, **theirs}:
         return [
             place
             for key in {**theirs, **ours}
@@ -101,7 +101,7 @@ def _word(said: Any) -> str:
     if isinstance(said, dict) and "code" in said:
         by = f" by {said['plugin']}" if "plugin" in said else ""
         return f"{said['code']}{by} {said.get('reasons', '')}".rstrip()
-    return "nothing" if said is None else str(said)
+    return str(said) if said or said == 0 else "nothing"
 
 
 def _pair(key: str, ours: Json, theirs: Json) -> list[str]:
