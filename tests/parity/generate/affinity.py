@@ -102,14 +102,16 @@ def _selector(dice: Dice, labels: Json) -> Json:
 
 
 def _merge_label_keys(dice: Dice, term: Json, labels: Json) -> None:
-    """What the API server does on creation; later changes of the labels change nothing."""
+    """What the API server does on creation; a label may be spoken of in one place only."""
+    selector = term["labelSelector"]
+    taken = {*selector.get("matchLabels", ())}
+    taken |= {expression["key"] for expression in selector.get("matchExpressions", ())}
     for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-        keys = [key for key in labels if dice.often(0.1)]
-        taken = term["labelSelector"].get("matchLabels", {})
-        keys = [key for key in keys if key not in taken]
+        keys = [key for key in labels if dice.often(0.15) and key not in taken]
         if keys:
             term[field] = keys
-            expressions = term["labelSelector"].setdefault("matchExpressions", [])
+            taken.update(keys)
+            expressions = selector.setdefault("matchExpressions", [])
             expressions += [
                 {"key": key, "operator": operator, "values": [labels[key]]} for key in keys
             ]
