@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,6 +21,7 @@ from stowplan.config.fields import did_you_mean
 from stowplan.judge.checking import check as check_stored
 from stowplan.judge.checking import complete, conformed
 from stowplan.judge.lines import decode, json_type
+from stowplan.judge.memory import Memory
 from stowplan.judge.refusal import Refused
 from stowplan.judge.vocabulary import check_kind
 
@@ -36,8 +36,7 @@ _SERVED: dict[tuple[str, str], Kind] = {
 }
 _API_VERSIONS = {kind: api_version for api_version, kind in _SERVED | _READ}
 _DECODERS = {resource.plural: msgspec.json.Decoder(resource.type) for resource in _RESOURCES}
-#: How many objects are remembered.
-_MEMORY = 8192
+_memory: Memory[Thing] = Memory(32 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +159,15 @@ def _read_at(
     place: str, text: bytes, api_version: str, kind: str, defaults: bool, check: bool
 ) -> Thing:
     try:
-        return _read(text, api_version, kind, defaults, check)
+        return _memory.recall(
+            text,
+            (api_version, kind, defaults, check),
+            lambda: _read(text, api_version, kind, defaults, check),
+        )
     except Refused as problem:
         raise problem.at(place) from None
 
 
-@lru_cache(maxsize=_MEMORY)
 def _read(text: bytes, api_version: str, kind: str, defaults: bool, check: bool) -> Thing:
     """An object by its text; `api_version` and `kind` are what it is if it does not say."""
     obj = decode(text)
