@@ -16,6 +16,7 @@ from stowplan.plugins.node_resources_balanced_allocation import NodeResourcesBal
 from stowplan.plugins.node_resources_fit import NodeResourcesFit
 from stowplan.plugins.node_unschedulable import NodeUnschedulable
 from stowplan.plugins.node_volume_limits import NodeVolumeLimits
+from stowplan.plugins.pod_topology_spread import PodTopologySpread
 from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.plugins.random_choice import RandomFilter, RandomScore
 from stowplan.plugins.scheduling_gates import SchedulingGates
@@ -37,6 +38,7 @@ IN_TREE = (
     NodeVolumeLimits,
     VolumeBinding,
     VolumeZone,
+    PodTopologySpread,
     InterPodAffinity,
     DynamicResources,
     NodeResourcesBalancedAllocation,
