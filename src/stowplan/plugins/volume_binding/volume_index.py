@@ -105,8 +105,8 @@ class FreeVolumes:
         self._values: Interner[tuple[str, str]] = Interner()
         self._facts: NDArray[np.int32] | None = None
         self._changes = 0
-        #: By label: our numbers for the table's numbers of its values, and for how many of each.
-        self._translated: dict[str, tuple[int, int, NDArray[np.intp]]] = {}
+        #: By label: the table's values, how many of them and of ours there were, and our numbers.
+        self._translated: dict[str, tuple[Interner[str], int, int, NDArray[np.intp]]] = {}
 
     def __len__(self) -> int:
         return len(self._volumes)
@@ -193,11 +193,11 @@ class FreeVolumes:
         values = table.labels.values(key)
         sizes = (len(values), len(self._values))
         kept = self._translated.get(key)
-        if kept is None or kept[:2] != sizes:
+        if kept is None or kept[0] is not values or kept[1:3] != sizes:
             numbers = [self._values.get((key, value)) for value in values.values]
             array = np.array([-1 if n is None else n for n in numbers] + [-1], np.intp)
-            kept = self._translated[key] = (*sizes, array)
-        return kept[2]
+            kept = self._translated[key] = (values, *sizes, array)
+        return kept[3]
 
 
 class VolumeIndex:
