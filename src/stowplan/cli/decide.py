@@ -122,7 +122,7 @@ class _Progress:
         self._next = time.monotonic() + _PROGRESS_EVERY_S
         self._shown = True
         share = min(100 * self._read // self._size, 100)
-        click.echo(f"\r{number} lines, {share}%\x1b[K", err=True, nl=False)
+        click.echo(f"\rline {number}, {share}%\x1b[K", err=True, nl=False)
 
     def end(self) -> None:
         if self._shown:

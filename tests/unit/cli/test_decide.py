@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -350,3 +351,39 @@ class _Program:
         assert self._process.stdout is not None
         answer: Json = json.loads(self._process.stdout.readline())
         return answer
+
+
+# Progress
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_file_shows_how_far_it_is(
+    decide: Decide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "questions"
+    file.write_text((json.dumps(QUESTION) + "\n") * 4)
+    terminal = _Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    seconds = itertools.count()
+    monkeypatch.setattr("stowplan.cli.decide.time.monotonic", lambda: float(next(seconds)))
+    assert decide.run(str(file)).code == 0
+    shown = terminal.getvalue().replace("\x1b[K", "").split("\r")
+    assert shown[1:3] == ["line 1, 25%", "line 2, 50%"]
+    assert shown[-1] == "", "nothing is left in the end"
+
+
+def test_a_pipe_shows_no_progress(decide: Decide, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("stowplan.cli.decide._PROGRESS_AFTER_S", -1.0)
+    read, write = os.pipe()
+    os.write(write, json.dumps(QUESTION).encode())
+    os.close(write)
+    with os.fdopen(read) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert decide.run().code == 0
+    assert terminal.getvalue() == ""
