@@ -2,7 +2,7 @@
 
 Nodes that offer nothing, next to nothing or nearly all that an int64 holds; resources that only
 some of them know; taints, cordons, pods on nodes that are gone. Labels that selectors compare in
-every way, and selectors of which some are empty or invalid.
+every way, and selectors of which some are empty or invalid. Pods that seek or shun each other.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from stowplan.api.objects import (
     Affinity,
     Container,
     ContainerPort,
+    LabelSelector,
     LabelSelectorRequirement,
     Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     Pod,
+    PodAffinity,
+    PodAffinityTerm,
     PreferredSchedulingTerm,
     Quantities,
     ResourceRequirements,
     RestartRule,
     Taint,
     Toleration,
+    WeightedPodAffinityTerm,
 )
 from stowplan.cluster.cache import ClusterCache
 from stowplan.testing import node as make_node
@@ -132,8 +136,36 @@ node_affinities = st.builds(
         ).map(tuple),
     ),
 )
+#: What pods are called, and what their affinity to each other speaks of.
+_pod_labels = st.dictionaries(st.just("app"), st.sampled_from(["web", "db"]))
+_pod_terms = st.builds(
+    PodAffinityTerm,
+    topology_key=st.sampled_from(["topology.kubernetes.io/zone", "pool", "pool"]),
+    label_selector=st.builds(LabelSelector, match_labels=_pod_labels),
+)
+_pod_affinities = st.one_of(
+    st.none(),
+    st.none(),
+    st.builds(
+        PodAffinity,
+        required=st.lists(_pod_terms, max_size=1).map(tuple),
+        preferred=st.lists(
+            st.builds(
+                WeightedPodAffinityTerm, weight=st.integers(1, 100), pod_affinity_term=_pod_terms
+            ),
+            max_size=1,
+        ).map(tuple),
+    ),
+)
 _affinities = st.one_of(
-    st.none(), st.none(), node_affinities.map(lambda wanted: Affinity(node_affinity=wanted))
+    st.none(),
+    st.none(),
+    st.builds(
+        Affinity,
+        node_affinity=st.one_of(st.none(), node_affinities),
+        pod_affinity=_pod_affinities,
+        pod_anti_affinity=_pod_affinities,
+    ),
 )
 _node_selectors = st.one_of(
     st.none(), st.none(), st.dictionaries(st.sampled_from(LABEL_KEYS), _label_values, max_size=1)
@@ -198,6 +230,7 @@ def pods(draw: st.DrawFn, *, standing: bool = False) -> Pod:
         host_users=draw(st.sampled_from([None, True, False])),
         node_selector=draw(_node_selectors),
         affinity=draw(_affinities),
+        labels=draw(_pod_labels),
     )
 
 

@@ -58,6 +58,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
             }
         },
     ],
+    "InterPodAffinity": [{"hardPodAffinityWeight": 70}],
     "NodeResourcesBalancedAllocation": [
         {"resources": _ALL},
         {"resources": [{"name": GPU, "weight": 1}, {"name": "cpu", "weight": 1}]},
@@ -126,12 +127,14 @@ def test_there_are_plugins_with_both_forms() -> None:
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
+        "InterPodAffinity",
         "NodeDeclaredFeatures",
         "NodeResourcesFit",
     }
     assert {plugin.name for plugin, _ in SCORES} >= {
         "TaintToleration",
         "NodeAffinity",
+        "InterPodAffinity",
         "NodeResourcesFit",
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
