@@ -221,7 +221,7 @@ class Stream(_Answering):
         self._begin(world)
 
     def _deletions(self, parts: Parts, applied: dict[Key, Thing]) -> list[Key]:
-        keys: list[Key] = []
+        keys: dict[Key, None] = {}
         for index, text in enumerate(list_of(parts, "delete")):
             key, shown = self._deletion(f"delete[{index}]", bytes(text))
             if key in applied:
@@ -230,8 +230,8 @@ class Stream(_Answering):
                 raise Refused(f"delete[{index}]: {shown} is there twice")
             if key not in self._world.things:
                 raise Refused(f"delete[{index}]: {shown} not found")
-            keys.append(key)
-        return keys
+            keys[key] = None
+        return list(keys)
 
     def _deletion(self, place: str, text: bytes) -> tuple[Key, str]:
         raw = decode(text)
