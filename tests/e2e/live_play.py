@@ -23,7 +23,14 @@ from tests.e2e.live_mixture import Change, Mixture
 from tests.e2e.live_nodes import LAST_NEWS
 from tests.e2e.live_storage import Request
 from tests.e2e.live_wakeups import Act, epilogue
-from tests.e2e.scheduler_play import Stage, condition_of, is_settled, node_of, session_with
+from tests.e2e.scheduler_play import (
+    Stage,
+    condition_of,
+    is_settled,
+    masked_object,
+    node_of,
+    session_with,
+)
 from tests.e2e.schedulers import kube_scheduler, stowplan
 from tools.controlplane import ControlPlane
 
@@ -50,6 +57,8 @@ class Outcome:
     message: str
     #: Pods that had to go for it.
     evicted: tuple[str, ...]
+    #: The pod as the scheduler left it, without what two runs cannot have in common.
+    pod: Json
     #: (type, reason, action, note) of each event, the first of each reason.
     events: list[tuple[str, str, str, str]] = field(default_factory=list)
 
@@ -65,8 +74,8 @@ class Play:
     pods: dict[str, Outcome] = field(default_factory=dict)
     #: Pods of the epilogue: the first refusal, and the node in the end.
     woken: dict[str, Outcome] = field(default_factory=dict)
-    #: By claim, the volume it was bound to in the end.
-    claims: dict[str, str] = field(default_factory=dict)
+    #: Volumes and claims as they were in the end.
+    storage: dict[str, Json] = field(default_factory=dict)
     #: By pod, plugin and node.
     scores: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
 
@@ -124,7 +133,7 @@ async def play(
                 for act in after.acts:
                     result.woken[act.pod["metadata"]["name"]] = await stage.wake(act)
                 tell(f"{scheduler}: {len(after.acts)} pods were refused and woken")
-                result.claims = await stage.claims()
+                result.storage = await stage.storage()
                 result.scores = _scores(log)
     return result
 
@@ -238,6 +247,7 @@ class _LiveStage(Stage):
             reason=condition.get("reason", ""),
             message=condition.get("message", ""),
             evicted=tuple(sorted(before - set(self.pods))),
+            pod=masked_object(shown),
         )
 
     async def change(self, change: Change) -> None:
@@ -277,6 +287,7 @@ class _LiveStage(Stage):
             reason=condition.get("reason", ""),
             message=condition.get("message", ""),
             evicted=(),
+            pod=masked_object(woken),
         )
 
     async def collect_events(self, outcomes: dict[str, Outcome]) -> None:
@@ -299,13 +310,16 @@ class _LiveStage(Stage):
                 what = (event["type"], reason, event["action"], event.get("note", ""))
                 outcomes[name].events.append(what)
 
-    async def claims(self) -> dict[str, str]:
-        items = (await self.send("GET", "/api/v1/persistentvolumeclaims"))["items"]
-        return {_key(claim): claim["spec"].get("volumeName", "") for claim in items}
+    async def storage(self) -> dict[str, Json]:
+        found = {}
+        for kind in ("persistentvolumes", "persistentvolumeclaims"):
+            for item in (await self.send("GET", f"/api/v1/{kind}"))["items"]:
+                found[f"{kind} {_key(item)}"] = masked_object(item)
+        return found
 
 
 def _key(thing: Json) -> str:
-    return f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
+    return f"{thing['metadata'].get('namespace', '')}/{thing['metadata']['name']}"
 
 
 def _is_final(pod: Json) -> bool:

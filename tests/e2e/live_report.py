@@ -5,8 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tests.e2e.live_play import KUBE_SCHEDULER, STOWPLAN, Outcome, Play
+from tests.e2e.parity import differences as places_that_differ
 
 _COLUMN = 60
 #: What a plugin says when it refuses a node or a pod.
@@ -53,10 +55,8 @@ def differences(theirs: Play, ours: Play) -> list[Difference]:
     ]
     for name in theirs.woken:
         found += _of_pod(name, theirs.woken[name], ours.woken[name])
-    for claim in sorted(theirs.claims.keys() | ours.claims.keys()):
-        left, right = theirs.claims.get(claim, ""), ours.claims.get(claim, "")
-        if left != right:
-            found.append(Difference(claim, "volume", left, right))
+    for name in sorted(theirs.storage.keys() | ours.storage.keys()):
+        found += _of_object(name, theirs.storage.get(name), ours.storage.get(name))
     return found
 
 
@@ -70,6 +70,13 @@ def _of_pod(name: str, theirs: Outcome, ours: Outcome) -> Iterable[Difference]:
         if left != right:
             yield Difference(name, what, str(left or "-"), str(right or "-"))
             return
+    yield from _of_object(name, theirs.pod, ours.pod)
+
+
+def _of_object(name: str, theirs: Any, ours: Any) -> Iterable[Difference]:
+    """Both sides are in each line: `field: theirs != ours`."""
+    for line in places_that_differ(theirs, ours):
+        yield Difference(name, "object", line, "")
 
 
 def table(found: list[Difference], theirs: Play, *, most: int = 12) -> str:

@@ -27,7 +27,13 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 BEACON = "beacon"
 BEACON_TAINT = {"key": "example.com/beacon", "effect": "NoSchedule"}
 _PATIENCE_S = 30.0
-_TIMES = {"lastTransitionTime", "startTime", "creationTimestamp", "deletionTimestamp"}
+_TIMES = {
+    "lastTransitionTime",
+    "lastPhaseTransitionTime",
+    "startTime",
+    "creationTimestamp",
+    "deletionTimestamp",
+}
 
 
 @dataclass(frozen=True)
@@ -95,11 +101,11 @@ class Stage:
     async def pod(self, name: str, body: Json) -> Json:
         """Create a pod; as it is once the scheduler (or admission) has spoken."""
         await self._create(name, body)
-        return _masked_pod(await self.until(name, is_settled))
+        return masked_object(await self.until(name, is_settled))
 
     async def bound(self, name: str, _: Json) -> Json:
         """Wait until a pod that was refused has found its node."""
-        return _masked_pod(await self.until(name, node_of))
+        return masked_object(await self.until(name, node_of))
 
     async def change_pod(self, name: str, body: Json) -> None:
         await self.send("PATCH", f"{PODS}/{name}", body)
@@ -225,8 +231,8 @@ def is_settled(pod: Json) -> bool:
     return bool(node_of(pod)) or condition_of(pod) is not None
 
 
-def _masked_pod(pod: Json) -> Json:
-    masked: Json = _masked(pod)
+def masked_object(thing: Json) -> Json:
+    masked: Json = _masked(thing)
     return masked
 
 
