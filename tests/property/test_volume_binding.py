@@ -179,6 +179,7 @@ CHANGES = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(CHANGES, max_size=30))
 def test_the_index_by_class_is_what_is_believed(changes: list[tuple[str, str, str, str]]) -> None:
     catalog = Catalog()
