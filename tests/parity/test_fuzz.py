@@ -22,29 +22,23 @@ CASES = 1500
 SEQUENCES = 24
 
 
-@pytest.fixture(scope="module")
-def done() -> Batch:
-    """What came of the whole run, by workers on all cores."""
+def test_every_answer_is_the_oracles_and_every_branch_is_hit() -> None:
+    """One test, because the run takes a while: all that it has to say is said at once."""
     oracle: Path = require_binaries("oracle")["oracle"]
-    total = Batch()
+    done = Batch()
     for batch in run(oracle, seed=SEED, cases=CASES, sequences=SEQUENCES):
-        total.add(batch)
-    return total
-
-
-def test_every_answer_is_the_oracles(done: Batch) -> None:
+        done.add(batch)
     assert (done.cases, done.sequences) == (CASES, SEQUENCES)
-    shown = [f"{finding.origin}: {finding.difference}" for finding in done.findings[:5]]
-    advice = f"make parity SEED={SEED} N={CASES} SEQUENCES={SEQUENCES} makes them small"
-    assert not done.findings, "\n".join([*shown, advice])
-
-
-def test_every_branch_was_hit(done: Batch) -> None:
-    assert missing(done.hits, CASES) == []
-
-
-def test_the_list_of_branches_is_complete(done: Batch) -> None:
-    assert unexpected(done.hits) == []
+    problems = [f"{finding.origin}: {finding.difference}" for finding in done.findings[:5]]
+    if problems:
+        advice = f"make parity SEED={SEED} N={CASES} SEQUENCES={SEQUENCES}"
+        problems.append(f"{advice} makes the differences small and keeps them")
+    problems += [f"no hit: {plugin}: {what}" for plugin, what in missing(done.hits, CASES)]
+    problems += [
+        f"not on the list in branches.py: {plugin}: {what}"
+        for plugin, what in unexpected(done.hits)
+    ]
+    assert not problems, "\n".join(problems)
 
 
 def test_checked_lines_are_refused_or_answered_alike() -> None:
