@@ -8,7 +8,7 @@ from tests.parity.generate.nodes import ODD_VALUES, UNSCHEDULABLE
 
 def constrain(dice: Dice, spec: Json, *, hard: bool) -> None:
     """Let the pod prefer some nodes and, if `hard`, insist on some."""
-    if hard and dice.often(0.05):
+    if hard and dice.often(0.08):
         spec["nodeName"] = dice.choice(NODES)
     if hard and dice.often(0.25):
         spec["nodeSelector"] = dice.choice(

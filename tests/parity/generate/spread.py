@@ -79,6 +79,27 @@ SPREAD_ARGUMENTS: list[Json] = [
 ]
 
 
+def domain_labels(dice: Dice, node: Json) -> None:
+    """Let most nodes be in a zone, and hardly any share a hostname."""
+    if not node["metadata"].get("labels") and dice.often(0.3):
+        return
+    labels: Json = {**(node["metadata"].get("labels") or {})}
+    if dice.often(0.9):
+        labels[ZONE] = dice.choice(["z1", "z2", "z3", ""])
+    if dice.often(0.9):
+        labels[HOSTNAME] = (
+            dice.choice(["twin", ""]) if dice.often(0.1) else node["metadata"]["name"]
+        )
+    node["metadata"]["labels"] = labels
+
+
+def alike(dice: Dice, pod: Json) -> None:
+    """Make it one of many: of the same namespace and application."""
+    metadata = pod["metadata"]
+    metadata["namespace"] = NAMESPACES[0]
+    metadata["labels"] = {**(metadata.get("labels") or {}), "app": POD_LABELS["app"][0]}
+
+
 def spreading(dice: Dice, pod: Json) -> None:
     """Give a pod, incoming or standing, constraints that an API server would take."""
     taken: set[tuple[str, str]] = set()
@@ -98,9 +119,9 @@ def _constraint(dice: Dice, pod: Json, key: str, action: str) -> Json:
         "whenUnsatisfiable": action,
     }
     labels: Json = pod["metadata"].get("labels") or {}
-    if labels and dice.often(0.5):
+    if labels and dice.often(0.6):
         # The usual way: the pod counts itself and its like.
-        own = dice.choice(sorted(labels))
+        own = "app" if "app" in labels and dice.often(0.7) else dice.choice(sorted(labels))
         constraint["labelSelector"] = {"matchLabels": {own: labels[own]}}
     elif dice.often(0.9):
         constraint["labelSelector"] = dice.label_selector()

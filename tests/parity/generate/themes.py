@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from tests.parity.generate.affinity import AFFINITY_ARGUMENTS, affinity_objects, pod_affinity
 from tests.parity.generate.dice import Dice, Json
-from tests.parity.generate.spread import SPREAD_ARGUMENTS, own, spread_objects, spreading
+from tests.parity.generate.spread import (
+    SPREAD_ARGUMENTS,
+    alike,
+    domain_labels,
+    own,
+    spread_objects,
+    spreading,
+)
 from tests.parity.generate.volume_use import volume_use, volume_use_objects
 from tests.parity.generate.volumes import VOLUME_ARGUMENTS, claims, driver_labels, volume_objects
 
@@ -49,7 +56,12 @@ def _spread_or_default(dice: Dice, pod: Json) -> None:
 
 
 THEMES = (
-    Theme((_spread_or_default,), lambda dice, _: spread_objects(dice), arguments=SPREAD_ARGUMENTS),
+    Theme(
+        (alike, _spread_or_default),
+        lambda dice, _: spread_objects(dice),
+        (domain_labels,),
+        SPREAD_ARGUMENTS,
+    ),
     Theme((pod_affinity,), lambda dice, _: affinity_objects(dice), arguments=AFFINITY_ARGUMENTS),
     Theme((claims,), volume_objects, (driver_labels,), VOLUME_ARGUMENTS, _FEWER_VOLUME_PLUGINS),
     Theme((volume_use,), volume_use_objects, without=_FEWER_VOLUME_PLUGINS),
