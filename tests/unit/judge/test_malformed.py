@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stowplan.api.resources import CATALOGED, NODES, PODS
 from stowplan.apiserver.kinds import KINDS
 from stowplan.judge import answer
 from tests.unit.judge.malformed import GOOD, MISTAKES, Mistake
@@ -28,3 +29,8 @@ def test_the_error_names_object_and_field(mistake: Mistake) -> None:
     assert any(
         problem.startswith(mistake.field) and mistake.words in problem for problem in problems
     ), said["error"]
+
+
+def test_no_kind_that_plugins_read_is_missing_here() -> None:
+    assert {resource.kind for resource in (NODES, PODS, *CATALOGED)} <= GOOD.keys()
+    assert {mistake.kind for mistake in MISTAKES} == GOOD.keys()
