@@ -9,7 +9,7 @@ object's text.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -55,10 +55,11 @@ class Thing:
     prefix: str = ""
     #: Paths of fields that the kind does not have.
     unknown: tuple[str, ...] = ()
+    key: Key = field(init=False)
 
-    @property
-    def key(self) -> Key:
-        return key_of(self.api_version, self.kind, self.namespace, self.name)
+    def __post_init__(self) -> None:
+        key = key_of(self.api_version, self.kind, self.namespace, self.name)
+        object.__setattr__(self, "key", key)
 
     def __str__(self) -> str:
         return describe(self.kind, self.namespace, self.name or self.prefix)
