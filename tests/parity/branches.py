@@ -137,6 +137,8 @@ RARE: set[Hit] = {
         f"PreFilter {UAU}: PersistentVolumeClaim had no pv name and storageClass name",
     ),
     ("NodeResourcesFit", ZERO),
+    ("PodTopologySpread", "decides with default constraints, List"),
+    ("PodTopologySpread", "decides with no selector"),
 }
 #: How many cases are a long run.
 LONG_RUN = 10_000

@@ -169,6 +169,6 @@ def random_arguments(dice: Dice, themes: Sequence[Theme]) -> Json:
     """Arguments by plugin; more often than not there are none."""
     arguments: Json = dict(dice.choice(ARGUMENTS)) if dice.often(0.5) else {}
     for theme in themes:
-        if theme.arguments and dice.often(0.4):
+        if theme.arguments and dice.often(0.6):
             arguments |= dice.choice(theme.arguments)
     return arguments
