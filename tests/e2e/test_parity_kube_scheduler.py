@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from stowplan.config.defaults import DEFAULT_MULTI_POINT
 from tests.controlplane_fixtures import require_binaries
+from tests.e2e.live_play import SHARED
 from tests.e2e.node_fact_scenarios import features, host_ports, images
 from tests.e2e.parity import differences
 from tests.e2e.scheduler_play import Json, Step, condition_of, stage
@@ -21,25 +23,17 @@ from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 
+#: The default profile without what Stowplan does not have.
 _PLUGINS = """
     plugins:
       multiPoint:
         disabled: [{name: "*"}]
         enabled:
-        - {name: SchedulingGates}
-        - {name: PrioritySort}
-        - {name: NodeUnschedulable}
-        - {name: NodeName}
-        - {name: TaintToleration, weight: 3}
-        - {name: NodeAffinity, weight: 2}
-        - {name: NodePorts}
-        - {name: NodeResourcesFit, weight: 1}
-        - {name: DynamicResources, weight: 2}
-        - {name: NodeResourcesBalancedAllocation, weight: 1}
-        - {name: ImageLocality, weight: 1}
-        - {name: DefaultBinder}
-        - {name: NodeDeclaredFeatures}
-"""
+""" + "".join(
+    f"        - {{name: {ref.name}, weight: {ref.weight}}}\n"
+    for ref in DEFAULT_MULTI_POINT
+    if ref.name in SHARED
+)
 #: Profiles by name, and what each says beside its plugins.
 _PROFILES = {
     "default-scheduler": "",
