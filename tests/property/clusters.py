@@ -2,7 +2,8 @@
 
 Nodes that offer nothing, next to nothing or nearly all that an int64 holds; resources that only
 some of them know; taints, cordons, pods on nodes that are gone. Labels that selectors compare in
-every way, and selectors of which some are empty or invalid. Pods that seek or shun each other.
+every way, and selectors of which some are empty or invalid. Pods that seek or shun each other,
+and pods that spread.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from stowplan.api.objects import (
     RestartRule,
     Taint,
     Toleration,
+    TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
 from stowplan.cluster.cache import ClusterCache
@@ -157,6 +159,21 @@ _pod_affinities = st.one_of(
         ).map(tuple),
     ),
 )
+_spread_constraints = st.one_of(
+    st.none(),
+    st.none(),
+    st.lists(
+        st.builds(
+            TopologySpreadConstraint,
+            max_skew=st.integers(1, 2),
+            topology_key=st.sampled_from(["topology.kubernetes.io/zone", "pool", "pool"]),
+            when_unsatisfiable=st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+            label_selector=st.builds(LabelSelector, match_labels=_pod_labels),
+            node_taints_policy=st.sampled_from([None, "Honor"]),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
 _affinities = st.one_of(
     st.none(),
     st.none(),
@@ -231,6 +248,7 @@ def pods(draw: st.DrawFn, *, standing: bool = False) -> Pod:
         node_selector=draw(_node_selectors),
         affinity=draw(_affinities),
         labels=draw(_pod_labels),
+        topology_spread_constraints=draw(_spread_constraints),
     )
 
 

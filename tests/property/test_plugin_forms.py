@@ -127,6 +127,7 @@ def test_there_are_plugins_with_both_forms() -> None:
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
+        "PodTopologySpread",
         "InterPodAffinity",
         "NodeDeclaredFeatures",
         "NodeResourcesFit",
@@ -134,6 +135,7 @@ def test_there_are_plugins_with_both_forms() -> None:
     assert {plugin.name for plugin, _ in SCORES} >= {
         "TaintToleration",
         "NodeAffinity",
+        "PodTopologySpread",
         "InterPodAffinity",
         "NodeResourcesFit",
         "NodeResourcesBalancedAllocation",
