@@ -304,6 +304,10 @@ class _Attempt:
     def _run_filters(self, candidates: BoolArray) -> BoolArray:
         """Which of the rows every filter accepts; what the filters say is in the diagnosis."""
         alive = candidates.copy()
+        if self.nominated is not None:
+            # First, as upstream does: a filter that breaks on a row must not be asked about it if
+            # the nominees leave no room there.
+            self._respect_nominees(candidates, alive)
         columns = self.diagnosis.columns
         for step in self.profile.filters:
             if step.name in self.cycle.skip_filter:
@@ -315,8 +319,6 @@ class _Attempt:
                 step.fill(self.cycle, np.flatnonzero(alive), verdicts)
             columns.append((step, verdicts))
             alive &= verdicts == 0
-        if self.nominated is not None:
-            self._respect_nominees(candidates, alive)
         self.diagnosis.candidates = candidates
         return alive
 
