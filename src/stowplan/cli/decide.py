@@ -35,7 +35,13 @@ _PROGRESS_EVERY_S: Final = 0.2
     is_flag=True,
     help="Complete objects as the API server would; else they are decided on as given.",
 )
-def decide(file: str, stream: bool, defaults: bool) -> int:
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse every object that the API server would refuse; else it is told as a warning if"
+    " what the object means is clear all the same.",
+)
+def decide(file: str, stream: bool, defaults: bool, strict: bool) -> int:
     """Say which nodes would take a pod, and why the others not.
 
     Reads a JSON object a line from FILE (- is standard input) and prints one for each, with every
@@ -51,7 +57,7 @@ def decide(file: str, stream: bool, defaults: bool) -> int:
     A line that cannot be answered gets {"id", "error"}, and the exit code is 1 in the end. The
     whole format is in docs/decide.md.
     """
-    answering = (Stream if stream else Judge)(defaults=defaults, warn=_Warnings())
+    answering = (Stream if stream else Judge)(defaults=defaults, strict=strict, warn=_Warnings())
     if file == "-":
         return _answer_all(answering, sys.stdin.buffer)
     with _open(file) as source:

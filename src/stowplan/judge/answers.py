@@ -23,7 +23,7 @@ from stowplan.judge.lines import (
     list_of,
     take_apart,
 )
-from stowplan.judge.objects import Key, Thing, find_key, read_objects, read_pod
+from stowplan.judge.objects import Key, Reading, Thing, find_key, read_objects, read_pod
 from stowplan.judge.refusal import Refused
 from stowplan.judge.verdicts import verdicts
 from stowplan.judge.world import World
@@ -50,15 +50,15 @@ class _Answering:
         *,
         defaults: bool = False,
         check: bool = True,
+        strict: bool = False,
         registry: Registry | None = None,
         warn: Callable[[str], None] | None = None,
     ) -> None:
         """`defaults`: decide on objects as the API server would have completed them. `check`:
-        refuse what it would refuse. The registry has the plugins that configurations may name.
-        `warn` is told of fields that do not exist: the API server ignores them.
+        refuse malformed objects; `strict`: refuse all that it would refuse. The registry has the
+        plugins that configurations may name. `warn` is told of what else the server would mind.
         """
-        self._defaults = defaults
-        self._check = check
+        self._how = Reading(defaults, check, strict)
         self._warn = warn
         self._registry = registry if registry is not None else default_registry()
         self._count = 0
@@ -102,8 +102,8 @@ class _Answering:
         text = parts.get("pod")
         if text is None or is_absent(text):
             return None
-        pod = read_pod(text, "pod", defaults=self._defaults, check=self._check)
-        self._tell_unknown("pod", pod)
+        pod = read_pod(text, "pod", self._how)
+        self._tell_complaints("pod", pod)
         return pod
 
     def _objects(self, parts: Parts, name: str, serial: int = 0) -> dict[Key, Thing]:
@@ -111,11 +111,11 @@ class _Answering:
         found: dict[Key, Thing] = {}
         places: dict[Key, str] = {}
         texts = list_of(parts, name)
-        for place, thing in read_objects(texts, name, defaults=self._defaults, check=self._check):
+        for place, thing in read_objects(texts, name, self._how):
             if not thing.name:
                 serial += 1
                 thing = thing.named(f"{thing.prefix}{serial}")
-            self._tell_unknown(place, thing)
+            self._tell_complaints(place, thing)
             first = places.setdefault(thing.key, place)
             if first is not place:
                 raise Refused(
@@ -125,10 +125,10 @@ class _Answering:
             found[thing.key] = thing
         return found
 
-    def _tell_unknown(self, place: str, thing: Thing) -> None:
+    def _tell_complaints(self, place: str, thing: Thing) -> None:
         if self._warn is not None:
-            for path in thing.unknown:
-                self._warn(f'line {self._count}: {place}: {thing}: unknown field "{path}"')
+            for complaint in thing.complaints:
+                self._warn(f"line {self._count}: {place}: {thing}: {complaint}")
 
 
 class Judge(_Answering):
@@ -147,7 +147,9 @@ class Judge(_Answering):
         world = World()
         for thing in self._objects(parts, "objects").values():
             world.put(thing)
-        return verdicts(world.judge(pod, world.settle(config.profile_for(pod.struct))))
+        return verdicts(
+            world.judge(pod, world.settle(config.profile_for(pod.struct)), config.serves)
+        )
 
 
 class Stream(_Answering):
@@ -155,15 +157,9 @@ class Stream(_Answering):
 
     _MEMBERS = ("id", "config", "apply", "delete", "pod")
 
-    def __init__(
-        self,
-        *,
-        defaults: bool = False,
-        check: bool = True,
-        registry: Registry | None = None,
-        warn: Callable[[str], None] | None = None,
-    ) -> None:
-        super().__init__(defaults=defaults, check=check, registry=registry, warn=warn)
+    def __init__(self, **how: Any) -> None:
+        """`how`: as for `Judge`."""
+        super().__init__(**how)
         self._config_now = read_config(b"{}", self._registry)
         self._begin(World())
 
@@ -189,7 +185,7 @@ class Stream(_Answering):
         profile = self._settled(config.profile_for(pod.struct)) if pod is not None else None
         before = {key: self._world.things.get(key) for key in (*applied, *deleted)}
         try:
-            said = self._change_and_judge(applied, deleted, pod, profile)
+            said = self._change_and_judge(applied, deleted, pod, profile, config)
         except BaseException:
             if before:
                 self._go_back_to(before)
@@ -203,6 +199,7 @@ class Stream(_Answering):
         deleted: list[Key],
         pod: Thing | None,
         profile: Profile | None,
+        config: Configuration,
     ) -> Json:
         for key in deleted:
             self._world.remove(key)
@@ -210,7 +207,7 @@ class Stream(_Answering):
             self._world.put(thing)
         if pod is None or profile is None:
             return {}
-        return verdicts(self._world.judge(pod, profile))
+        return verdicts(self._world.judge(pod, profile, config.serves))
 
     def _go_back_to(self, before: dict[Key, Thing | None]) -> None:
         """Build the cluster anew: slower than undoing what was done, and never half done."""

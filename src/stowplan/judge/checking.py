@@ -1,4 +1,11 @@
-"""What the API server would say to an object, by the embedded one's own code."""
+"""What the API server would say to an object, by the embedded one's own code.
+
+Some of it an answer can do without. A value that is impossible (a quantity that is none, an unknown
+operator, a label that cannot be one) makes an object malformed: nobody could say what it means.
+That something is missing which no plugin reads, is there twice, or does not go with something else
+(a Service without ports, two equal taints, a pod-level request below the containers' sum) leaves
+the meaning clear: it is a complaint, and refused only where the caller is strict.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +53,38 @@ def complete(kind: Kind, obj: Json) -> None:
         defaulting.on_create(kind, obj, 0.0)
 
 
-def check(kind: Kind, obj: Json) -> None:
-    """Refuse a completed object that the server would refuse."""
+#: Fields that an API server wants to have and that no plugin reads.
+_NEVER_READ = (
+    "csi",
+    "image",
+    "nodeAffinity",
+    "nodeID",
+    "ports",
+    "resources[storage]",
+    "serviceName",
+    "template",
+    "volumeAttributesClassName",
+    "volumeClaimTemplate",
+    "volumeHandle",
+)
+#: What objects are to be made of, which no plugin reads either.
+_TEMPLATES = ("spec.template.", "volumeClaimTemplate.")
+#: What an API server says of amounts that do not go with others.
+_DISAGREEING = (
+    "must be an integer",
+    "must be equal to",
+    "must be greater than or equal to aggregate",
+    "must be greater than zero",
+    "must be less than or equal to",
+)
+
+
+def check(kind: Kind, obj: Json, *, strict: bool = False) -> list[str]:
+    """Refuse a completed object that is malformed; what else the server would refuse it for is
+    returned, or refused as well if `strict`.
+    """
     if kind.kind == EVENTS.kind:
-        return
+        return []
     metadata = obj["metadata"]
     nameless = not metadata.get("name") and bool(metadata.get("generateName"))
     if nameless:
@@ -58,10 +93,36 @@ def check(kind: Kind, obj: Json) -> None:
         validation.check_create(kind, obj, asked_as=kind)
     except Failure as failure:
         causes = (failure.details or {})["causes"]
-        problems = [f"{_real_path(cause['field'])}: {cause['message']}" for cause in causes]
-        raise Refused(listed(problems[:_MOST])) from None
-    if nameless:
-        del metadata["name"]
+        refused = [_told(cause) for cause in causes if strict or not _is_complaint(cause)]
+        if refused:
+            raise Refused(listed(refused[:_MOST])) from None
+        return [_told(cause) for cause in causes]
+    finally:
+        if nameless:
+            del metadata["name"]
+    return []
+
+
+def _told(cause: Json) -> str:
+    return f"{_real_path(cause['field'])}: {cause['message']}"
+
+
+def _is_complaint(cause: Json) -> bool:
+    """Whether the object's meaning is clear all the same."""
+    field, message = cause["field"], cause["message"]
+    if any(part in field for part in _TEMPLATES):
+        return True
+    match cause["reason"]:
+        case "FieldValueForbidden":
+            return True
+        case "FieldValueDuplicate":
+            return not field.endswith(".name")
+        case "FieldValueRequired":
+            # A volume without a source, a term of a label that is only now and then required.
+            return field.endswith(_NEVER_READ) or field == "spec" or "must be set for" in message
+        case "FieldValueInvalid":
+            return any(words in message for words in _DISAGREEING)
+    return False
 
 
 def _real_path(field: str) -> str:

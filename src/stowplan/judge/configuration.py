@@ -35,6 +35,10 @@ class Configuration:
             config, ClusterCache(), registry=registry, clock=SystemClock(), rng=Random(0)
         )
 
+    def serves(self, pod: Pod) -> bool:
+        """Whether a pod would be in this scheduler's queue; one that says nothing would."""
+        return not pod.spec.scheduler_name or pod.spec.scheduler_name in self._patterns
+
     def profile_for(self, pod: Pod) -> Profile:
         """The profile that a pod asks for; where there is no choice, or it says nothing, the
         first. A pattern: a cluster makes its own of it (`World.settle`).

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,17 @@ _DECODERS = {resource.plural: msgspec.json.Decoder(resource.type) for resource i
 _memory: Memory[Thing] = Memory(32 << 20)
 
 
+class Reading(NamedTuple):
+    """How objects are read."""
+
+    #: Decide on them as the API server would have completed them.
+    defaults: bool = False
+    #: Refuse malformed ones.
+    check: bool = True
+    #: Refuse whatever the API server would refuse.
+    strict: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Thing:
     """An object that was read. `struct` is None for kinds that no plugin reads."""
@@ -53,8 +64,8 @@ class Thing:
     has_uid: bool = True
     #: Names as `generateName` begins them; only where there is no name.
     prefix: str = ""
-    #: Paths of fields that the kind does not have.
-    unknown: tuple[str, ...] = ()
+    #: What the API server would mind: fields that it drops, things for which it would refuse it.
+    complaints: tuple[str, ...] = ()
     key: Key = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,31 +122,26 @@ def with_uid(pod: Pod, uid: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
 
 
-def read_objects(
-    texts: list[msgspec.Raw], place: str, *, defaults: bool, check: bool
-) -> Iterator[tuple[str, Thing]]:
+def read_objects(texts: list[msgspec.Raw], place: str, how: Reading) -> Iterator[tuple[str, Thing]]:
     """Every object and where it stands; a List is taken apart."""
     for index, text in enumerate(texts):
         at = f"{place}[{index}]"
         try:
-            yield at, _read_at(at, bytes(text), "", "", defaults, check)
+            yield at, _read_at(at, bytes(text), "", "", how)
         except _IsList as found:
             for number, item in enumerate(found.items):
                 inner = f"{at}.items[{number}]"
                 item_text = msgspec.json.encode(item)
                 try:
-                    yield (
-                        inner,
-                        _read_at(inner, item_text, found.api_version, found.kind, defaults, check),
-                    )
+                    yield inner, _read_at(inner, item_text, found.api_version, found.kind, how)
                 except _IsList:
                     raise Refused(f"{inner}: is a list within a list") from None
 
 
-def read_pod(text: msgspec.Raw, place: str, *, defaults: bool, check: bool) -> Thing:
+def read_pod(text: msgspec.Raw, place: str, how: Reading) -> Thing:
     """The pod that a question is about; it need not say that it is one."""
     try:
-        thing = _read_at(place, bytes(text), PODS.api_version, PODS.kind, defaults, check)
+        thing = _read_at(place, bytes(text), PODS.api_version, PODS.kind, how)
     except _IsList:
         raise Refused(f"{place}: kind: expected a Pod, got a list") from None
     if thing.resource is not PODS:
@@ -156,20 +162,18 @@ class _IsList(Exception):
         self.api_version = api_version if self.kind else ""
 
 
-def _read_at(
-    place: str, text: bytes, api_version: str, kind: str, defaults: bool, check: bool
-) -> Thing:
+def _read_at(place: str, text: bytes, api_version: str, kind: str, how: Reading) -> Thing:
     try:
         return _memory.recall(
             text,
-            (api_version, kind, defaults, check),
-            lambda: _read(text, api_version, kind, defaults, check),
+            (api_version, kind, how),
+            lambda: _read(text, api_version, kind, how),
         )
     except Refused as problem:
         raise problem.at(place) from None
 
 
-def _read(text: bytes, api_version: str, kind: str, defaults: bool, check: bool) -> Thing:
+def _read(text: bytes, api_version: str, kind: str, how: Reading) -> Thing:
     """An object by its text; `api_version` and `kind` are what it is if it does not say."""
     obj = decode(text)
     if not isinstance(obj, dict):
@@ -183,7 +187,7 @@ def _read(text: bytes, api_version: str, kind: str, defaults: bool, check: bool)
         check_kind(api_version, kind)
         return _unread(obj, api_version, kind, namespaced=False)
     assert served is not None, "the embedded server has every kind that plugins read"
-    return _Reading(text, obj, served, resource, defaults, check).thing()
+    return _Object(text, obj, served, resource, how).thing()
 
 
 def _type_member(obj: Json, name: str, assumed: str) -> str:
@@ -208,23 +212,22 @@ def _unread(obj: Json, api_version: str, kind: str, *, namespaced: bool) -> Thin
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Object:
     """One object on its way to a struct."""
 
     text: bytes
     obj: Json
     served: Kind
     resource: Resource[Any] | None
-    defaults: bool
-    check: bool
+    how: Reading
 
     def thing(self) -> Thing:
         try:
-            struct, unknown = self._read()
+            struct, complaints = self._read()
         except Refused as problem:
             raise problem.at(self._name()) from None
         if struct is None:
-            return replace(self._bare(), unknown=tuple(unknown))
+            return replace(self._bare(), complaints=tuple(complaints))
         metadata = struct.metadata
         namespace = (metadata.namespace or "default") if self.served.namespaced else ""
         has_uid = True
@@ -244,30 +247,34 @@ class _Reading:
             struct,
             has_uid,
             "" if metadata.name else metadata.generate_name,
-            tuple(unknown),
+            tuple(complaints),
         )
 
     def _read(self) -> tuple[Any, list[str]]:
-        """The struct, if plugins read the kind, and the fields that do not exist."""
+        """The struct, if plugins read the kind, and what the API server would mind."""
         resource = self.resource
-        unknown: list[str] = []
-        if self.defaults or self.check:
+        complaints: list[str] = []
+        if self.how.defaults or self.how.check:
             stored, unknown = conformed(self.served, self.obj)
+            complaints = [f'unknown field "{path}"' for path in unknown]
             complete(self.served, stored)
-            if self.check:
-                check_stored(self.served, stored)
+            if self.how.check:
+                complaints += [
+                    f"{said} (an API server would refuse it)"
+                    for said in check_stored(self.served, stored, strict=self.how.strict)
+                ]
             if resource is None:
-                return None, unknown
-            if self.defaults:
-                return msgspec.convert(stored, resource.type), unknown
+                return None, complaints
+            if self.how.defaults:
+                return msgspec.convert(stored, resource.type), complaints
         elif resource is None:
-            return None, unknown
+            return None, complaints
         try:
-            return _DECODERS[resource.plural].decode(self.text), unknown
+            return _DECODERS[resource.plural].decode(self.text), complaints
         except msgspec.ValidationError:
             # Nulls where Go takes them for nothing, or really wrong: the server's reading decides.
             given, _ = conformed(self.served, self.obj)
-            return msgspec.convert(given, resource.type), unknown
+            return msgspec.convert(given, resource.type), complaints
 
     def _name(self) -> str:
         thing = self._bare()

@@ -7,6 +7,7 @@ knows them by UID. Nodes that are unknown but hold pods are kept as the live sch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from stowplan.api.objects import Pod
@@ -76,21 +77,29 @@ class World:
         elif thing.resource is not None:
             self.cache.catalog[thing.resource].remove(thing.name, thing.namespace)
 
-    def judge(self, thing: Thing, profile: Profile) -> Decision:
-        """What every node has to say to a pending pod."""
+    def judge(
+        self, thing: Thing, profile: Profile, is_served: Callable[[Pod], bool] = lambda pod: True
+    ) -> Decision:
+        """What every node has to say to a pending pod.
+
+        Room is kept for nominated pods only if they wait in the same scheduler's queue.
+        """
         pod: Pod = thing.struct
         known = self.things.get(thing.key)
-        if known is not None:
-            if _stands(known.struct):
-                raise Refused(
-                    f"{thing} is to be placed, but an object of that name stands on node"
-                    f" {known.struct.spec.node_name} already"
-                )
-            if not thing.has_uid:
-                # The same pod: it must not stand in its own way where it is nominated.
-                pod = with_uid(pod, known.struct.uid)
-        nominated = self._nominated if len(self._nominated) else None
-        return judge(self.cache.table, compile_pod(pod), profile, nominated=nominated)
+        if known is not None and not thing.has_uid and not _stands(known.struct):
+            # The same pod: it must not stand in its own way where it is nominated.
+            pod = with_uid(pod, known.struct.uid)
+        nominated = Nominator()
+        for name in self._nominated.nodes():
+            for other in self._nominated.for_node(name):
+                if is_served(other):
+                    nominated.add(other)
+        return judge(
+            self.cache.table,
+            compile_pod(pod),
+            profile,
+            nominated=nominated if len(nominated) else None,
+        )
 
     def _put_pod(self, old: Pod | None, thing: Thing) -> None:
         pod: Pod = thing.struct
@@ -103,7 +112,8 @@ class World:
         self._nominated.delete(pod)
         if _stands(pod):
             self.cache.add_pod(pod)
-        elif not pod.is_finished and not pod.spec.node_name:
+        elif not (pod.is_finished or pod.spec.node_name or pod.spec.scheduling_gates):
+            # A gated pod is in no queue yet, whatever it was promised.
             self._nominated.add(pod)
 
     def _take_away(self, pod: Pod) -> None:

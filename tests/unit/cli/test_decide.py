@@ -158,10 +158,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(decide: Decide) -> None:
             },
             "Pod default/y: metadata.uid: Duplicate value: also of Pod default/x",
         ),
-        (
-            {"objects": [*NODES, as_manifest(make_pod("p", node="a"))], "pod": POD},
-            "Pod default/p is to be placed, but an object of that name stands on node a already",
-        ),
     ],
 )
 def test_a_bad_line_says_what_is_wrong(
