@@ -7,7 +7,7 @@ import re
 import pytest
 
 from stowplan.apiserver.kinds import KINDS
-from stowplan.judge import answer
+from stowplan.judge import Judge
 from tests.unit.judge.malformed import GOOD, MISTAKES, Json, Mistake
 from tools.controlplane import ControlPlane
 from tools.controlplane.api_access import ApiError
@@ -41,7 +41,8 @@ def test_both_complain_of_the_same(mistake: Mistake, control_plane: ControlPlane
     if mistake.field in _SAID_BY_ADMISSION:
         assert _SAID_BY_ADMISSION[mistake.field] in theirs
         return
-    ours = answer({"objects": [mistake.made()], "pod": GOOD["Pod"]})["error"]
+    judge = Judge(strict=True)
+    ours = judge.answer({"objects": [mistake.made()], "pod": GOOD["Pod"]})["error"]
     problems = ours.split(": ", 2)[2].split("; ")
     # Our path has indexes where Go's decoder names none, and is right where theirs has a slip.
     texts = [problem.partition(": ")[2] for problem in problems]

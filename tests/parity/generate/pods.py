@@ -98,6 +98,9 @@ def promised(dice: Dice, made: Json, node: str) -> Json:
     """The pod waiting for a node that it was promised."""
     made["status"]["nominatedNodeName"] = node
     if dice.often(0.05):
+        # Nobody here will place it, so the promise is none of ours.
+        made["spec"]["schedulerName"] = "another-scheduler"
+    elif dice.often(0.05):
         made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return made
 
