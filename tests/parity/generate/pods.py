@@ -12,6 +12,8 @@ from tests.parity.generate.nodes import GPU, HUGE, IMAGES, NIC, PAGES, STORAGE
 #: The least and the most that the API takes, and what system pods have.
 PRIORITIES = [-2147483648, -5, 0, 0, 1000, 2000001000]
 
+ANOTHER_SCHEDULER = "another-scheduler"
+
 
 def pod(dice: Dice, name: str, *, easy: bool = False) -> Json:
     """A pod that waits; an easy one asks for nothing that only some nodes have."""
@@ -99,7 +101,7 @@ def promised(dice: Dice, made: Json, node: str) -> Json:
     made["status"]["nominatedNodeName"] = node
     if dice.often(0.05):
         # Nobody here will place it, so the promise is none of ours.
-        made["spec"]["schedulerName"] = "another-scheduler"
+        made["spec"]["schedulerName"] = ANOTHER_SCHEDULER
     elif dice.often(0.05):
         made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return made

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tests.parity.generate.case import Key, Scene, key_of
 from tests.parity.generate.configurations import SECOND_SCHEDULER, random_configuration
 from tests.parity.generate.dice import NODES, Json, copied
-from tests.parity.generate.pods import promised, requests, standing
+from tests.parity.generate.pods import ANOTHER_SCHEDULER, promised, requests, standing
 
 STEPS = 60
 
@@ -43,7 +43,8 @@ def _port(port: Json) -> tuple[str, int] | None:
 
 
 def _waits_here(pod: Json) -> bool:
-    return not pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending"
+    is_ours = pod["spec"]["schedulerName"] != ANOTHER_SCHEDULER
+    return is_ours and not pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending"
 
 
 class _Stream(Scene):
