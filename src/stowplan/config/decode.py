@@ -8,6 +8,7 @@ be read in the same way, into the plugin's own struct.
 from __future__ import annotations
 
 import types
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -81,8 +82,7 @@ def _check_struct(
     if not isinstance(value, dict):
         errors.append(_wrong_type(path, value, "a mapping"))
         return
-    hints = get_type_hints(wanted, include_extras=True)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(wanted)}
+    hints, fields = _members(wanted)
     for key, item in value.items():
         inner = f"{path}.{key}" if path else str(key)
         if key in fields:
@@ -93,6 +93,15 @@ def _check_struct(
     for key, field in fields.items():
         if field.required and key not in value:
             errors.append(required(f"{path}.{key}" if path else key))
+
+
+@cache
+def _members(
+    wanted: type[msgspec.Struct],
+) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
+    """A struct's types by name, and its fields by the names that files use."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(wanted)}
+    return get_type_hints(wanted, include_extras=True), fields
 
 
 def _wrong_type(path: str, value: object, expected: str) -> FieldError:

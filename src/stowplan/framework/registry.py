@@ -21,6 +21,7 @@ class Registry:
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
         self._classes: dict[str, type[Plugin]] = {}
+        self._points: dict[str, frozenset[str]] = {}
         for plugin in plugins:
             self.register(plugin)
 
@@ -36,11 +37,13 @@ class Registry:
                 f"{plugin.__module__}.{plugin.__qualname__}",
                 where="plugins",
             )
-        if not points_of(plugin):
+        points = points_of(plugin)
+        if not points:
             raise ConfigError(
                 f"plugin {plugin.name!r} implements no extension point", where="plugins"
             )
         self._classes[plugin.name] = plugin
+        self._points[plugin.name] = points
 
     def load_entry_points(self, entries: Iterable[EntryPoint] | None = None) -> None:
         """Register the plugins that installed distributions offer."""
@@ -60,7 +63,7 @@ class Registry:
 
     def points(self, name: str) -> frozenset[str]:
         """Extension points of a known plugin."""
-        return points_of(self._classes[name])
+        return self._points[name]
 
     @property
     def names(self) -> Collection[str]:
