@@ -332,11 +332,11 @@ def test_missing_rights_are_named_in_one_line(plane: ControlPlane) -> None:
     wait_for("the right to go", lambda: not may_read_nodes(plane, "narrow"))
     code, lines = outcome(command(plane, kubeconfig, "--namespace=narrow", namespace="narrow"))
     assert (code, len(lines)) == (1, 1)
-    told = lines[0].removeprefix(LACKING).partition(". ")[0].split("; ")
-    assert told[:2] == ["list nodes in the whole cluster", "watch nodes in the whole cluster"]
+    lacking = lines[0].removeprefix(LACKING).partition(". ")[0].split("; ")
+    assert lacking[:2] == ["list nodes in the whole cluster", "watch nodes in the whole cluster"]
     # Whatever else its plugins look up that is in no namespace.
-    assert "list namespaces in the whole cluster" in told
-    assert all(lacked.endswith(" in the whole cluster") for lacked in told)
+    assert "list namespaces in the whole cluster" in lacking
+    assert all(lacked.endswith(" in the whole cluster") for lacked in lacking)
 
 
 def test_missing_rights_that_it_can_do_without_are_warned_of(
