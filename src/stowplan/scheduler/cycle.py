@@ -217,14 +217,14 @@ class _Attempt:
                         rejection = unresolvable(_no_common_node(sorted(narrowed_by)))
                         break
                 continue
-            status = as_status(answer, plugin.name, "PreFilter").by(plugin.name)
+            status = as_status(answer, plugin.name, "PreFilter")
             if status.is_skip:
                 self.cycle.skip_filter.add(plugin.name)
             elif status.code is Code.UNSCHEDULABLE:
                 # The rest still runs: making room by preemption needs what it computes.
-                rejection = status
+                rejection = status.by(plugin.name)
             elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                rejection = status
+                rejection = status.by(plugin.name)
                 narrowed_by.clear()
                 break
             elif not status.is_success:
