@@ -194,7 +194,10 @@ def wait_event(plane: ControlPlane, namespace: str, pod: str, reason: str) -> Js
 
 def check_unschedulable(plane: ControlPlane, namespace: str, name: str) -> None:
     """The pod says why it waits, by condition and by event."""
-    message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate"
+    message = (
+        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
 
     def look() -> Json | None:
         conditions = get_pod(plane, namespace, name)["status"].get("conditions", [])
@@ -309,6 +312,8 @@ def test_missing_rights_are_named_in_one_line(plane: ControlPlane) -> None:
         "list pods in the whole cluster",
         "watch pods in the whole cluster",
         "create pods/binding in the whole cluster",
+        "list poddisruptionbudgets.policy in the whole cluster",
+        "watch poddisruptionbudgets.policy in the whole cluster",
         "list persistentvolumeclaims in the whole cluster",
         "watch persistentvolumeclaims in the whole cluster",
         "list services in the whole cluster",

@@ -368,7 +368,8 @@ def test_ten_lines_filter_and_score(target: Target, tmp_path: Path) -> None:
         target.create_pods("web", schedulerName="ssd-scheduler")
         condition = target.wait_condition("web", "False")
         assert condition["message"] == (
-            "0/3 nodes are available: 3 node(s) had no SSD. no new claims to deallocate"
+            "0/3 nodes are available: 3 node(s) had no SSD. no new claims to deallocate, "
+            "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
         )
         for name in ("full", "empty"):
             target.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"disk": "ssd"}}})

@@ -37,7 +37,8 @@ def test_a_pod_that_claims_devices_is_refused_not_bound_without_them(target: Tar
     assert condition["reason"] == "Unschedulable"
     assert condition["message"] == (
         "0/1 nodes are available: Stowplan does not support dynamic resource allocation yet, and "
-        "the pod asks for it in spec.resourceClaims. no new claims to deallocate"
+        "the pod asks for it in spec.resourceClaims. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
     target.create_nodes("n2")
     target.create_pods("plain")
@@ -58,7 +59,8 @@ def test_a_pod_that_fits_nowhere_says_why_and_goes_when_a_node_comes(target: Tar
 
     message = (
         "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), "
-        "1 node(s) were unschedulable. no new claims to deallocate"
+        "1 node(s) were unschedulable. no new claims to deallocate, preemption: "
+        "0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )
     assert (condition["reason"], condition["message"]) == ("Unschedulable", message)
     event = target.wait_event("big", "FailedScheduling")

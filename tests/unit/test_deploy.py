@@ -91,7 +91,7 @@ def config(shared: list[Json], tmp_path: Path) -> KubeSchedulerConfiguration:
 def default_rights() -> list[Right]:
     config = KubeSchedulerConfiguration(profiles=(Profile(scheduler_name="stowplan"),))
     engine = build_engine(config)
-    return rights_for(engine.looked_up(), engine.patched())
+    return rights_for(engine.plugins())
 
 
 def test_the_cluster_roles_are_the_table() -> None:

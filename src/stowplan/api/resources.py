@@ -59,6 +59,14 @@ REPLICA_SETS = Resource(
 STATEFUL_SETS = Resource(
     "apps", "v1", "statefulsets", "StatefulSet", True, workload_objects.StatefulSet
 )
+POD_DISRUPTION_BUDGETS = Resource(
+    "policy",
+    "v1",
+    "poddisruptionbudgets",
+    "PodDisruptionBudget",
+    True,
+    workload_objects.PodDisruptionBudget,
+)
 PERSISTENT_VOLUMES = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", False, storage_objects.PersistentVolume
 )
@@ -101,6 +109,7 @@ CATALOGED: tuple[Resource[Any], ...] = (
     REPLICATION_CONTROLLERS,
     REPLICA_SETS,
     STATEFUL_SETS,
+    POD_DISRUPTION_BUDGETS,
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,
     STORAGE_CLASSES,

@@ -1,4 +1,4 @@
-"""Services and the owners of pods, cut down to the selectors that default spreading reads."""
+"""Services, owners and disruption budgets of pods: the fields that a scheduler reads."""
 
 from __future__ import annotations
 
@@ -33,3 +33,15 @@ class ReplicaSet(Wire, frozen=True):
 class StatefulSet(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: OwnerSpec = OwnerSpec()
+
+
+class PodDisruptionBudgetStatus(Wire, frozen=True):
+    disruptions_allowed: int = 0
+    #: Names of pods whose eviction was allowed and is not seen yet, and when.
+    disrupted_pods: dict[str, str] | None = None
+
+
+class PodDisruptionBudget(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: OwnerSpec = OwnerSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()

@@ -13,7 +13,7 @@ import numpy as np
 
 from stowplan.api.objects import Node, Pod, Taint
 from stowplan.cluster.journal import Rows
-from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.pod_info import PodInfo, Request
 from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
 
 
@@ -37,25 +37,60 @@ class Overlay:
         self.rows: Rows = np.array(touched, dtype=np.intp)
         self._capacity = table.capacity
         self._place = {row: place for place, row in enumerate(touched)}
-        for pods in (*added.values(), *self.removed.values()):
-            for info in pods:
-                for name, _ in info.held:
-                    table.resource_row(name)
-        size = len(touched) + 1
-        self.requested: Int64Array = np.zeros((len(table.resources), size), np.int64)
-        self.non_zero: Int64Array = np.zeros((2, size), np.int64)
-        self.pod_count: Int64Array = np.zeros(size, np.int64)
+        self._compile(
+            table, (info for pods in (*added.values(), *self.removed.values()) for info in pods)
+        )
+        size, resources = len(touched) + 1, len(table.resources)
+        self._deltas: Int64Array = np.zeros((resources + 3, size), np.int64)
+        self.requested: Int64Array = self._deltas[:resources]
+        self.non_zero: Int64Array = self._deltas[resources : resources + 2]
+        self.pod_count: Int64Array = self._deltas[resources + 2]
         for changes, sign in ((added, 1), (self.removed, -1)):
-            for row, pods in changes.items():
-                for info in pods:
-                    self._account(table, self._place[row], info, sign)
+            crowds = {row: pods for row, pods in changes.items() if pods}
+            if crowds:
+                takes = self._takes[
+                    :, [self._kind[info] for pods in crowds.values() for info in pods]
+                ]
+                ends = np.cumsum([len(pods) for pods in crowds.values()])
+                starts = np.concatenate([[0], ends[:-1]])
+                places = [self._place[row] for row in crowds]
+                self._deltas[:, places] += sign * np.add.reduceat(takes, starts, axis=1)
 
-    def _account(self, table: NodeTable, place: int, info: PodInfo, sign: int) -> None:
-        for name, amount in info.held:
-            self.requested[table.resource_row(name), place] += sign * amount
-        self.non_zero[CPU_ROW, place] += sign * info.held_non_zero[0]
-        self.non_zero[MEMORY_ROW, place] += sign * info.held_non_zero[1]
-        self.pod_count[place] += sign
+    def _compile(self, table: NodeTable, pods: Iterable[PodInfo]) -> None:
+        """Pods that ask for the same share a column of `_takes`, laid out as the deltas are."""
+        kinds: dict[tuple[Request, tuple[int, int]], int] = {}
+        self._kind = {
+            info: kinds.setdefault((info.held, info.held_non_zero), len(kinds)) for info in pods
+        }
+        for held, _ in kinds:
+            for name, _ in held:
+                if table.resources.get(name) is None:
+                    table.resource_row(name)
+        resources = len(table.resources)
+        self._takes: Int64Array = np.zeros((resources + 3, len(kinds)), np.int64)
+        for (held, (cpu, memory)), kind in kinds.items():
+            for name, amount in held:
+                self._takes[table.resources.get(name), kind] = amount
+            self._takes[resources + CPU_ROW, kind] = cpu
+            self._takes[resources + MEMORY_ROW, kind] = memory
+            self._takes[resources + 2, kind] = 1
+
+    def put_back(self, pods: Mapping[int, PodInfo]) -> None:
+        """Removed pods, one a row, stay after all."""
+        for row, info in pods.items():
+            self.removed[row].remove(info)
+        self._shift(pods, 1)
+
+    def take_away(self, pods: Mapping[int, PodInfo]) -> None:
+        """Some that were put back have to go again."""
+        for row, info in pods.items():
+            self.removed[row].append(info)
+        self._shift(pods, -1)
+
+    def _shift(self, pods: Mapping[int, PodInfo], sign: int) -> None:
+        places = [self._place[row] for row in pods]
+        kinds = [self._kind[info] for info in pods.values()]
+        self._deltas[:, places] += sign * self._takes[:, kinds]
 
     def place(self, row: int) -> int:
         """The column of one row."""

@@ -7,11 +7,14 @@ with it; everything else is shared and must not be changed afterwards.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import NodeTable
+
+if TYPE_CHECKING:
+    from stowplan.framework.what_if import WhatIf
 
 T = TypeVar("T")
 
@@ -24,10 +27,12 @@ class Clonable(Protocol):
 class Cycle:
     """The pod, the table it is decided on, and the plugins' notes."""
 
-    __slots__ = ("info", "notes", "skip_filter", "skip_score", "table")
+    __slots__ = ("info", "notes", "skip_filter", "skip_score", "table", "what_if")
 
-    def __init__(self, table: NodeTable, info: PodInfo) -> None:
+    def __init__(self, table: NodeTable, info: PodInfo, what_if: WhatIf | None = None) -> None:
         self.table = table
+        #: Answers whether the pod would fit on rows as they might be.
+        self.what_if = what_if
         #: The pod, compiled.
         self.info = info
         #: Plugins that skipped in PreFilter (not asked about what-if pods either) and in PreScore.
@@ -55,7 +60,7 @@ class Cycle:
 
     def clone(self) -> Cycle:
         """A copy for what-if questions."""
-        twin = Cycle(self.table, self.info)
+        twin = Cycle(self.table, self.info, self.what_if)
         twin.skip_filter = set(self.skip_filter)
         twin.skip_score = set(self.skip_score)
         twin.notes = {

@@ -15,6 +15,7 @@ from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.table import NodeTable
+from stowplan.framework.preempting import Preempting
 from stowplan.framework.waiting import WaitingPods
 
 
@@ -49,6 +50,8 @@ class Handle:
     rng: Random = field(default_factory=Random)
     #: Pods that Permit is holding back.
     waiting: WaitingPods = field(default_factory=WaitingPods)
+    #: Pods for which others are being evicted.
+    preempting: Preempting = field(default_factory=Preempting)
     #: `await client.bind(namespace, name, uid, node)` and the rest of the API client.
     client: Any = None
     #: Move pods to the active queue at once, backoff or not.

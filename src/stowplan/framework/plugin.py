@@ -19,6 +19,7 @@ questions and explanations. The points, in the order in which they run:
   score / score_columns, then normalize(cycle, scores) -> array
   reserve(cycle, pod, node_name) -> Status | None, undone by unreserve(cycle, pod, node_name)
   permit(cycle, pod, node_name) -> Status | (Status, timeout_s) | None
+  pre_bind_pre_flight(cycle, pod, node_name) -> SKIP if its pre_bind has nothing to do, or None
   pre_bind(cycle, pod, node_name), bind(cycle, pod, node_name) -> Status | None   (may be async)
   post_bind(cycle, pod, node_name) -> None                                        (may be async)
 
@@ -31,15 +32,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
+from stowplan.api.objects import Pod
 from stowplan.api.resources import Resource
+from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.handle import Handle
-from stowplan.framework.status import Status
+from stowplan.framework.status import Code, Status
 from stowplan.queue.events import EventHint
 
 #: The extension points by their configuration names, and the methods that make a plugin have them.
@@ -82,6 +85,8 @@ class Plugin:
     looks_up: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Kinds that it patches at its binding points: the scheduler must be allowed to.
     patches: ClassVar[tuple[Resource[Any], ...]] = ()
+    #: Kinds of which objects are deleted because it says so.
+    deletes: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Whether `filter_columns` understands an Overlay; if not, what-if rows use the per-node form.
     overlays: ClassVar[bool] = False
     #: What the verdict ids 1, 2, ... of `filter_columns` mean.
@@ -120,15 +125,38 @@ class PreFilterResult:
     nodes: frozenset[str] | None = None
 
 
+class Rejections(Protocol):
+    """What PostFilter is told: why no node took the pod."""
+
+    @property
+    def total_nodes(self) -> int: ...
+
+    def status_of(self, row: int) -> Status: ...
+
+    def rows_of(self, code: Code) -> Rows:
+        """Rows that answered with this code, in the order of nodes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Pods that must leave a node, the most important first."""
+
+    node: str
+    victims: tuple[Pod, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
     """From PostFilter: what became of the pod that fits nowhere.
 
-    `nominated_node` None leaves the pod's nomination alone, "" clears it.
+    `nominated_node` None leaves the pod's nomination alone, "" clears it. `eviction` is carried
+    out after the attempt.
     """
 
     status: Status
     nominated_node: str | None = None
+    eviction: Eviction | None = None
 
 
 def points_of(plugin: type[Plugin]) -> frozenset[str]:

@@ -7,6 +7,7 @@ one not; PENDING pods come back without backoff.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -101,3 +102,10 @@ def pending(*reasons: str) -> Status:
 def wait(*reasons: str) -> Status:
     """From Permit: hold the pod until it is allowed, rejected or timed out."""
     return Status(Code.WAIT, reasons)
+
+
+def fit_error(total_nodes: int, reasons: Mapping[str, int]) -> str:
+    """How many nodes there are and how many of them gave each reason, sorted as text."""
+    text = f"0/{total_nodes} nodes are available:"
+    parts = sorted(f"{count} {reason}" for reason, count in reasons.items())
+    return f"{text} {', '.join(parts)}." if parts else text

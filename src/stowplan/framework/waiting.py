@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from stowplan.api.objects import Pod
 from stowplan.config.durations import format_duration
-from stowplan.framework.status import SUCCESS, Status, unschedulable
+from stowplan.framework.status import SUCCESS, Status, error, unschedulable
 
 #: No plugin may hold a pod longer than this.
 MAX_WAIT_S = 15 * 60.0
@@ -53,6 +53,12 @@ class WaitingPod:
     def reject(self, plugin: str, message: str) -> None:
         """Refuse the pod; it is unreserved and queued again."""
         self._decide(unschedulable(message).by(plugin))
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """Send the pod back to the queue for a more important one; False if it is too late."""
+        is_in_time = self._status is None
+        self._decide(error(message).by(plugin))
+        return is_in_time
 
     def expire(self, now: float) -> None:
         """Reject the pod if a plugin's time is up."""

@@ -29,6 +29,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "ServiceAccount",
     ),
     "apps/v1": ("ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+    "policy/v1": ("Eviction", "PodDisruptionBudget"),
     "storage.k8s.io/v1": (
         "CSIDriver",
         "CSINode",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.default_preemption import DefaultPreemption
 from stowplan.plugins.dynamic_resources import DynamicResources
 from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.inter_pod_affinity import InterPodAffinity
@@ -41,6 +42,7 @@ IN_TREE = (
     PodTopologySpread,
     InterPodAffinity,
     DynamicResources,
+    DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,

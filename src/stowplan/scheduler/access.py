@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from stowplan.api.client import ApiClient
 from stowplan.api.resources import CSI_STORAGE_CAPACITIES, Resource
 from stowplan.errors import StowplanError
+from stowplan.framework.plugin import Plugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +53,28 @@ def is_cluster_wide(resource: Resource[Any]) -> bool:
     return not resource.namespaced or resource is CSI_STORAGE_CAPACITIES
 
 
-def rights_for(
-    looked_up: Iterable[Resource[Any]], patched: Iterable[Resource[Any]] = ()
-) -> list[Right]:
-    """What a scheduler needs whose plugins look up and patch these kinds; a lease comes on top."""
+def rights_for(plugins: Collection[Plugin]) -> list[Right]:
+    """What a scheduler needs that has these plugins; a lease comes on top."""
+    wanted = {
+        # Without this one, the plugin's decisions are there and come to nothing.
+        ("delete",): (kind for plugin in plugins for kind in plugin.deletes),
+        ("list", "watch"): (kind for plugin in plugins for kind in plugin.looks_up),
+        ("patch",): (kind for plugin in plugins for kind in plugin.patches),
+    }
     return [
         *RIGHTS,
-        *(_right(("list", "watch"), resource) for resource in looked_up),
-        *(_right(("patch",), resource) for resource in patched),
+        *(
+            Right(
+                verbs,
+                resource.plural,
+                group=resource.group,
+                cluster_wide=is_cluster_wide(resource),
+                optional=verbs == ("delete",),
+            )
+            for verbs, resources in wanted.items()
+            for resource in dict.fromkeys(resources)
+        ),
     ]
-
-
-def _right(verbs: tuple[str, ...], resource: Resource[Any]) -> Right:
-    return Right(
-        verbs,
-        resource.plural,
-        group=resource.group,
-        cluster_wide=is_cluster_wide(resource),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +98,12 @@ async def missing_rights(
     *,
     namespace: str = "",
     lease: tuple[str, str] | None = None,
-    looked_up: Iterable[Resource[Any]] = (),
-    patched: Iterable[Resource[Any]] = (),
+    plugins: Collection[Plugin] = (),
 ) -> list[MissingRight]:
     """Ask the API server what we may not do. `lease` is (namespace, name); None: no election."""
     wanted = [
         MissingRight(right, verb, "" if right.cluster_wide else namespace)
-        for right in rights_for(looked_up, patched)
+        for right in rights_for(plugins)
         for verb in right.verbs
     ]
     names = [""] * len(wanted)

@@ -66,13 +66,23 @@ class Binder:
             self._failed(placement, status)
 
     async def _bind(self, placement: Placement) -> Status:
+        pre_bind, status = self._pre_flight(placement)
+        if not status.is_success:
+            return status
+        await self._reporter.fall_silent(placement.pod)
+        if pre_bind or placement.waiting is not None:
+            # It will take a while: whoever looks (an autoscaler) should know where the pod goes.
+            await self._reporter.expected(placement)
         if placement.waiting is not None:
             status = await self._wait_on_permit(placement, placement.waiting)
             if not status.is_success:
                 return status
         self._engine.permitted(placement)
-        status = await self._pre_bind(placement)
-        return await self._run_bind_plugins(placement) if status.is_success else status
+        if pre_bind:
+            status = await self._pre_bind_unless_preempted(placement, pre_bind)
+            if not status.is_success:
+                return status
+        return await self._run_bind_plugins(placement)
 
     # Permit
 
@@ -97,8 +107,44 @@ class Binder:
 
     # PreBind, Bind, PostBind
 
-    async def _pre_bind(self, placement: Placement) -> Status:
+    def _pre_flight(self, placement: Placement) -> tuple[list[Any], Status]:
+        """The PreBind plugins that have something to do for this pod."""
+        busy: list[Any] = []
         for plugin in placement.profile.at("preBind"):
+            ask = getattr(plugin, "pre_bind_pre_flight", None)
+            try:
+                answer = ask(*placement.arguments) if ask is not None else None
+                status = as_status(answer, plugin.name, "PreBindPreFlight")
+            except Exception as problem:
+                return [], _broken(plugin, "PreBindPreFlight", problem)
+            if status.is_success:
+                busy.append(plugin)
+            elif not status.is_skip:
+                return [], error(str(PluginError(plugin.name, "PreBindPreFlight", status.message)))
+        return busy, SUCCESS
+
+    async def _pre_bind_unless_preempted(self, placement: Placement, plugins: list[Any]) -> Status:
+        """Until PreBind has ended, a more important pod may still take the place."""
+        reasons: list[str] = []
+        task = asyncio.ensure_future(self._pre_bind(placement, plugins))
+
+        def cancel(message: str) -> None:
+            reasons.append(message)
+            task.cancel()
+
+        self._engine.pre_binding[placement.pod.uid] = cancel
+        try:
+            return await task
+        except asyncio.CancelledError:
+            task.cancel()
+            if not reasons:
+                raise
+            return error(reasons[0])
+        finally:
+            self._engine.pre_binding.pop(placement.pod.uid, None)
+
+    async def _pre_bind(self, placement: Placement, plugins: list[Any]) -> Status:
+        for plugin in plugins:
             try:
                 status = await _ask(plugin, "pre_bind", "PreBind", placement)
             except Exception as problem:
@@ -116,6 +162,8 @@ class Binder:
             except Exception as problem:
                 failure = _broken(plugin, "Bind", problem)
                 if isinstance(problem, _UNCLEAR):
+                    # A conflict says that this request did nothing: whose did?
+                    placement.is_bound_by_other = isinstance(problem, Conflict)
                     return await self._look(placement, failure)
                 return failure
             if status.is_skip:
@@ -152,7 +200,7 @@ class Binder:
                 continue
             if current.uid == pod.uid and current.spec.node_name == node:
                 log.info(
-                    "Binding had taken effect although its answer was lost",
+                    "Pod is bound to the node although the request was not answered so",
                     extra=kv(pod=pod.key, node=node, answer=failure.message),
                 )
                 return SUCCESS
@@ -163,7 +211,8 @@ class Binder:
 
     def _succeeded(self, placement: Placement) -> None:
         self._engine.bound(placement)
-        self._reporter.bound(placement)
+        if not placement.is_bound_by_other:
+            self._reporter.bound(placement)
         decision = placement.decision
         log.log(
             V2,
@@ -187,7 +236,7 @@ class Binder:
 
 async def _ask(plugin: Any, method: str, point: str, placement: Placement) -> Status:
     """Call a binding point, which may be a coroutine function."""
-    answer = getattr(plugin, method)(placement.decision.cycle, placement.pod, placement.node)
+    answer = getattr(plugin, method)(*placement.arguments)
     if inspect.isawaitable(answer):
         answer = await answer
     return as_status(answer, plugin.name, point)

@@ -14,13 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stowplan.cluster.journal import Rows
-from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import BoolArray, NodeTable
-from stowplan.cluster.views import Overlay
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import as_status, call
-from stowplan.framework.plugin import PostFilterResult, PreFilterResult
+from stowplan.framework.plugin import Eviction, PostFilterResult, PreFilterResult
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import (
     SUCCESS,
@@ -30,6 +29,7 @@ from stowplan.framework.status import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.what_if import WhatIf
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.decision import NO_NODES, Decision, Diagnosis, ScoreSheet
 from stowplan.scheduler.extender_requests import (
@@ -137,7 +137,8 @@ class _Attempt:
         self.cursor = cursor
         self.nominated = nominated
         self.on_point = on_point
-        self.cycle = Cycle(table, info)
+        self.what_if = WhatIf(profile, nominated)
+        self.cycle = Cycle(table, info, self.what_if)
         self.diagnosis = Diagnosis(self.cycle, len(table))
         self.evaluated = 0
         #: The nominated node's row, when it was found not to do.
@@ -251,7 +252,7 @@ class _Attempt:
         if row is None:
             return _NO_ROWS
         try:
-            status = self._objection(row)
+            status = self.what_if.objection(self.cycle, row)
         except StowplanError:
             # Upstream too goes on as if there were no nomination; if the plugin breaks on other
             # nodes as well, that is told.
@@ -285,7 +286,10 @@ class _Attempt:
             for step in self.profile.filters:
                 step.sign(self.cycle)
             feasible, passed, problem = first_fitting(
-                ordered, lambda row: self._objection(row) is None, start=self.cursor, limit=limit
+                ordered,
+                lambda row: self.what_if.objection(self.cycle, row) is None,
+                start=self.cursor,
+                limit=limit,
             )
             if problem is None and passed == len(ordered):
                 passed, problem = 0, broken
@@ -328,46 +332,10 @@ class _Attempt:
         for name in self.nominated.nodes():
             row = self.table.live_row(name)
             if row is not None and candidates[row]:
-                objection = self._nominees_object(row)
+                objection = self.what_if.nominees_object(self.cycle, row)
                 if objection is not None:
                     alive[row] = False
                     self.diagnosis.overrides[row] = objection
-
-    def _objection(self, row: int) -> Status | None:
-        """Why one row does not do; None if it does."""
-        status = self._nominees_object(row)
-        for step in self.profile.filters if status is None else ():
-            if step.name not in self.cycle.skip_filter:
-                answer = step.status_of_row(self.cycle, row)
-                if not answer.is_success:
-                    return answer
-        return status
-
-    def _nominees_object(self, row: int) -> Status | None:
-        """Why the pod does not fit beside the pods nominated to a row; None if it does."""
-        if self.nominated is None:
-            return None
-        pod = self.cycle.pod
-        others = [
-            compile_pod(other)
-            for other in self.nominated.for_node(self.table.names[row])
-            if other.priority >= pod.priority and other.uid != pod.uid
-        ]
-        if not others:
-            return None
-        cycle = self.cycle.clone()
-        overlay = Overlay(self.table, {row: others})
-        for plugin in self.profile.at("preFilter"):
-            if plugin.name not in cycle.skip_filter:
-                for other in others:
-                    point = "AddPod on PreFilter"
-                    call(plugin.what_if, plugin.name, point, cycle, other, row, 1)
-        for step in self.profile.filters:
-            if step.name not in cycle.skip_filter:
-                status = step.status_of_row(cycle, row, overlay)
-                if not status.is_success:
-                    return status
-        return None
 
     def _ask_to_filter(
         self, extenders: Sequence[Extender], feasible: Rows
@@ -448,6 +416,7 @@ class _Attempt:
         code = Code.UNSCHEDULABLE
         plugins = self.profile.at("postFilter")
         nominated_node: str | None = None if plugins else ""
+        eviction: Eviction | None = None
         for plugin in plugins:
             result = self._ask_to_make_room(plugin)
             status = result.status
@@ -456,6 +425,7 @@ class _Attempt:
                 code = status.code
                 reasons = list(status.reasons)
                 nominated_node = None if code is Code.ERROR else result.nominated_node
+                eviction = result.eviction
                 break
             reasons += status.reasons
             if result.nominated_node is not None:
@@ -465,6 +435,7 @@ class _Attempt:
         self.diagnosis.post_filter_message = ", ".join(reasons)
         decision = self.fail(rejection, self.diagnosis.message())
         decision.nominated_node = nominated_node
+        decision.eviction = eviction
         return decision
 
     def _ask_to_make_room(self, plugin: Any) -> PostFilterResult:

@@ -8,7 +8,7 @@ counts; texts are made when they are read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,8 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import BoolArray, Int32Array, Int64Array, NodeTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep
-from stowplan.framework.status import SUCCESS, Code, Status, unresolvable
+from stowplan.framework.plugin import Eviction
+from stowplan.framework.status import SUCCESS, Code, Status, fit_error, unresolvable
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -107,6 +108,16 @@ class Diagnosis:
                 return step.status(self.cycle, int(verdicts[row]))
         return SUCCESS
 
+    def rows_of(self, code: Code) -> Rows:
+        """Rows that answered with this code, in the order of nodes."""
+        table = self.cycle.table
+        mask = table.valid.copy() if self.absent.code is code else np.zeros_like(table.valid)
+        if self.candidates is not None:
+            mask &= ~self.candidates
+        for status, rows in self.groups():
+            mask[rows] = status.code is code
+        return table.order[mask[table.order]]
+
     def settle(self) -> None:
         """Nothing fits: keep what moves on with the table, note every plugin that rejected."""
         assert self.candidates is not None
@@ -132,23 +143,12 @@ class Diagnosis:
     def message(self) -> str:
         """kube-scheduler's FitError text."""
         if self.pre_filter_message:
-            text = f"{_unavailable(self.total_nodes)} {self.pre_filter_message}."
+            text = f"{fit_error(self.total_nodes, {})} {self.pre_filter_message}."
         else:
             text = fit_error(self.total_nodes, self.reasons())
         if self.post_filter_message:
             text += f" {self.post_filter_message}"
         return text
-
-
-def fit_error(total_nodes: int, reasons: Mapping[str, int]) -> str:
-    """How many nodes there are and how many of them gave each reason, sorted as text."""
-    text = _unavailable(total_nodes)
-    parts = sorted(f"{count} {reason}" for reason, count in reasons.items())
-    return f"{text} {', '.join(parts)}." if parts else text
-
-
-def _unavailable(total_nodes: int) -> str:
-    return f"0/{total_nodes} nodes are available:"
 
 
 @dataclass(slots=True)
@@ -171,6 +171,8 @@ class Decision:
     table_version: int = 0
     #: From PostFilter: None leaves the pod's nomination alone, "" clears it.
     nominated_node: str | None = None
+    #: From PostFilter: who must leave which node to make room.
+    eviction: Eviction | None = None
 
     @property
     def pod(self) -> Pod:

@@ -19,10 +19,12 @@ from stowplan.clock import Clock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import PodInfo, compile_pod, held_amounts
 from stowplan.errors import ConfigError, PluginError
+from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import describe
 from stowplan.framework.handle import Handle
+from stowplan.framework.plugin import Eviction, Plugin
 from stowplan.framework.profile import Profile
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import Code, Status, error, fit_error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V4, get_logger, kv
 from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
@@ -30,7 +32,7 @@ from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
 from stowplan.scheduler.cycle import EXTENDER, decide
-from stowplan.scheduler.decision import Decision, fit_error
+from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 
@@ -50,6 +52,13 @@ class Placement:
     started: float
     #: Set while Permit plugins hold the pod.
     waiting: WaitingPod | None = None
+    #: Another scheduler was quicker, and chose the same node.
+    is_bound_by_other: bool = False
+
+    @property
+    def arguments(self) -> tuple[Cycle, Pod, str]:
+        """What every binding point of a plugin is given."""
+        return self.decision.cycle, self.pod, self.node
 
 
 @dataclass(slots=True)
@@ -65,6 +74,8 @@ class Failure:
     #: False: the pod is gone or has a node, there is nobody to tell.
     is_pending: bool = True
     decision: Decision | None = None
+    #: Pods that are to make room for this one; whoever does I/O sees to it.
+    eviction: Eviction | None = None
 
     @property
     def reason(self) -> str:
@@ -98,6 +109,8 @@ class Engine:
         #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
         self.lookup = lookup
         self.cursor = 0
+        #: How to stop the PreBind plugins of a pod, by UID; filled by whoever runs them.
+        self.pre_binding: dict[str, Callable[[str], None]] = {}
         #: Decisions so far; what is drawn at random for a pod is a matter of its number.
         self.turn = 0
         self._evaluations = {
@@ -117,15 +130,13 @@ class Engine:
             max_in_unschedulable_s=max_in_unschedulable_s,
         )
 
+    def plugins(self) -> list[Plugin]:
+        """The plugins of all profiles."""
+        return [plugin for each in self.profiles.values() for plugin in each.plugins.values()]
+
     def looked_up(self) -> list[Resource[Any]]:
         """The kinds besides nodes and pods that some plugin wants to have watched."""
-        plugins = (plugin for each in self.profiles.values() for plugin in each.plugins.values())
-        return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.looks_up))
-
-    def patched(self) -> list[Resource[Any]]:
-        """The kinds that some plugin writes to when it binds."""
-        plugins = (plugin for each in self.profiles.values() for plugin in each.plugins.values())
-        return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.patches))
+        return list(dict.fromkeys(kind for plugin in self.plugins() for kind in plugin.looks_up))
 
     def serves(self, pod: Pod) -> bool:
         """Whether a pod asks for one of our profiles."""
@@ -216,7 +227,8 @@ class Engine:
     def _decided_nowhere(self, queued: QueuedPod, decision: Decision, started: float) -> Failure:
         queued.unschedulable_plugins = decision.unschedulable_plugins
         queued.pending_plugins = decision.pending_plugins
-        return self._failed(
+        eviction = self._hold_for(queued.pod, decision)
+        failure = self._failed(
             queued,
             decision.status,
             decision.profile,
@@ -225,6 +237,22 @@ class Engine:
             nominated_node=decision.nominated_node,
             decision=decision,
         )
+        failure.eviction = eviction
+        return failure
+
+    def _hold_for(self, pod: Pod, decision: Decision) -> Eviction | None:
+        """Before the pod is queued again: hold it there until its victims are on their way.
+
+        Those that are leaving already need not be told again.
+        """
+        if decision.eviction is None:
+            return None
+        self.metrics.preemption_victims.at().observe(len(decision.eviction.victims))
+        victims = tuple(each for each in decision.eviction.victims if not each.is_terminating)
+        if not victims:
+            return None
+        self.handles[decision.profile].preempting.begin(pod)
+        return Eviction(decision.eviction.node, victims)
 
     def _reserve(
         self,
@@ -251,6 +279,14 @@ class Engine:
         run_unreserve(profile, decision.cycle, pod, node)
         self.cache.forget(pod.uid)
         return self._rejected_late(queued, status, profile.name, started)
+
+    def cancel_pre_bind(self, uid: str, message: str) -> bool:
+        """Turn back a pod that PreBind plugins are still busy with; False if there is none."""
+        cancel = self.pre_binding.pop(uid, None)
+        if cancel is None:
+            return False
+        cancel(message)
+        return True
 
     # How a placement ends
 

@@ -59,9 +59,11 @@ class EventHandlers:
                 self._queue.move_all(event, old, new)
 
     def delete_pod(self, pod: Pod) -> None:
-        if self._engine.serves(pod):
+        is_ours = self._engine.serves(pod)
+        if is_ours:
             self._queue.delete(pod)
-        if not self._leave_node(pod):
+        if not self._leave_node(pod) and is_ours:
+            # Nobody had to respect the nomination of another scheduler's pod.
             self._nomination_ended(pod)
 
     def _update_pending(self, old: Pod, new: Pod) -> None:
@@ -77,8 +79,9 @@ class EventHandlers:
 
     def _leave_node(self, pod: Pod) -> bool:
         """The pod's room is free for others; False if it had none."""
-        if self._reject_waiting(pod):
-            # The binding cycle sees the rejection, and frees the node itself.
+        if self._reject_waiting(pod) and self._cache.is_assumed(pod.uid):
+            # The binding cycle sees the rejection, and frees the node itself. It would not if
+            # another scheduler had bound the pod meanwhile: then it is not ours any more.
             return True
         placed = self._cache.pod(pod.uid)
         if placed is None:

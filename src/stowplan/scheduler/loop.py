@@ -13,6 +13,7 @@ from collections.abc import Callable
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.wakeups import Wakeups
 
@@ -35,6 +36,7 @@ class SchedulingLoop:
         engine: Engine,
         binder: Binder,
         reporter: Reporter,
+        evictor: Evictor,
         *,
         on_outcome: Callable[[Placement | Failure], None] | None = None,
     ) -> None:
@@ -42,6 +44,7 @@ class SchedulingLoop:
         self._engine = engine
         self._binder = binder
         self._reporter = reporter
+        self._evictor = evictor
         self._on_outcome = on_outcome
         self._ready = asyncio.Event()
         self._bind_ended = asyncio.Event()
@@ -65,6 +68,7 @@ class SchedulingLoop:
         """Let go of the binds under way: we may not write any more."""
         for task in self._binds:
             task.cancel()
+        self._evictor.abandon()
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait for the binds under way; False if some had to be left."""
@@ -72,6 +76,7 @@ class SchedulingLoop:
             for waiting in handle.waiting:
                 waiting.reject("", "the scheduler is shutting down")
         self.wakeups.close()
+        await self._evictor.drain(timeout_s)
         if not self._binds:
             return True
         _, left = await asyncio.wait(self._binds, timeout=timeout_s)
@@ -113,6 +118,8 @@ class SchedulingLoop:
                 extra=kv(pod=outcome.pod.key, err=outcome.message),
             )
         self._reporter.failed(outcome)
+        if outcome.eviction is not None:
+            self._evictor.start(outcome)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._binds.discard(task)

@@ -229,10 +229,22 @@ class SchedulerMetrics:
             (),
             exponential(1, 2, 7),
         )
-        self.preemption_attempts = self._counter(
+        self.preemption_attempts = self._source(
             "scheduler_preemption_attempts_total",
+            "counter",
             "[STABLE] Total preemption attempts in the cluster till now",
             (),
+        )
+        self.preemption_duration = self._histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "[ALPHA] Duration in seconds of evicting the victims of a preemption.",
+            ("result",),
+            exponential(0.01, 2, 20),
+        )
+        self.preemptions = self._counter(
+            "scheduler_preemption_goroutines_execution_total",
+            "[ALPHA] Number of preemptions that were carried out.",
+            ("result",),
         )
 
     def _declare_process(self) -> None:

@@ -29,6 +29,7 @@ from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.reporter import Reporter
@@ -120,7 +121,11 @@ class SchedulerProcess:
         )
         self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
         self.loop = SchedulingLoop(
-            engine, Binder(engine, client, self.reporter), self.reporter, on_outcome=on_outcome
+            engine,
+            Binder(engine, client, self.reporter),
+            self.reporter,
+            Evictor(engine, client, self.recorder, self.pods.store.get),
+            on_outcome=on_outcome,
         )
         self.elector: LeaderElector | None = None
         if election is not None:
@@ -142,6 +147,7 @@ class SchedulerProcess:
             handle.call_later = _call_later
             handle.wakeup = self.loop.wakeups.new
             handle.record = self.recorder.event
+            handle.preempting.lookup = self.pods.store.get
         self._expose(engine.metrics)
 
     # Running
@@ -288,6 +294,9 @@ class SchedulerProcess:
         metrics.events_written.read = lambda: {(): self.recorder.written}
         metrics.events_dropped.read = lambda: {(): self.recorder.dropped}
         metrics.unschedulable_pods.read = lambda: dict(queue.unschedulable_by.items())
+        metrics.preemption_attempts.read = lambda: {
+            (): sum(handle.preempting.attempts for handle in self.engine.handles.values())
+        }
         metrics.lists.read = lambda: {
             (name,): informer.lists_applied for name, informer in self.informers.items()
         }

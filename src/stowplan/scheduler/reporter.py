@@ -11,13 +11,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from stowplan.api.client import ApiClient, PatchKind
 from stowplan.api.objects import Condition, Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import PODS
 from stowplan.api.transport import Lane
 from stowplan.clock import Clock, rfc3339
-from stowplan.errors import ApiError, ApiUnavailable, Conflict, NotFound, ServerError, Throttled
+from stowplan.errors import (
+    ApiError,
+    ApiUnavailable,
+    Conflict,
+    NotFound,
+    ServerError,
+    StowplanError,
+    Throttled,
+)
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.engine import Failure, Placement
 
@@ -44,10 +54,24 @@ class Reporter:
         #: The newest failure of each pod until it is written; gone when the pod is bound.
         self._patches: dict[str, Failure] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
+        #: Pods that a worker has, or will have.
+        self._in_hand: set[str] = set()
+        #: By UID, patches on their way; set when they are answered.
+        self._sending: dict[str, asyncio.Event] = {}
+        #: Where pods under way are said to go, by UID: our copy of them may not know it yet.
+        self._expected: dict[str, str] = {}
+
+    async def fall_silent(self, pod: Pod) -> None:
+        """Before a pod is bound: an older word that came after it would call it unschedulable."""
+        self._patches.pop(pod.uid, None)
+        sending = self._sending.get(pod.uid)
+        if sending is not None:
+            await sending.wait()
 
     def bound(self, placement: Placement) -> None:
         pod = placement.pod
         self._patches.pop(pod.uid, None)
+        self._expected.pop(pod.uid, None)
         self._recorder.event(
             pod,
             type="Normal",
@@ -56,6 +80,19 @@ class Reporter:
             note=f"Successfully assigned {pod.key} to {placement.node}",
             reporting_controller=placement.profile.name,
         )
+
+    async def expected(self, placement: Placement) -> None:
+        """Say where a pod is going that is not bound at once; not worth failing for."""
+        pod = placement.pod
+        if pod.status.nominated_node_name == placement.node:
+            return
+        try:
+            self._expected[pod.uid] = placement.node
+            await self._send(pod, _patch(pod, {"nominatedNodeName": placement.node}))
+        except StowplanError as problem:
+            log.warning(
+                "Could not write where the pod is going", extra=kv(pod=pod.key, err=str(problem))
+            )
 
     def failed(self, failure: Failure) -> None:
         if not failure.message:
@@ -71,9 +108,10 @@ class Reporter:
             reporting_controller=failure.profile,
         )
         if failure.is_pending:
-            if failure.pod.uid not in self._patches:
-                self._ready.put_nowait(failure.pod.uid)
             self._patches[failure.pod.uid] = failure
+            if failure.pod.uid not in self._in_hand:
+                self._in_hand.add(failure.pod.uid)
+                self._ready.put_nowait(failure.pod.uid)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until every patch that was asked for is written, but not for ever."""
@@ -97,6 +135,7 @@ class Reporter:
                     log.exception("Status patch broke", extra=kv(pod=failure.pod.key))
                 if self._patches.get(uid) is failure:
                     del self._patches[uid]
+            self._in_hand.discard(uid)
             self._ready.task_done()
 
     async def _write(self, failure: Failure) -> None:
@@ -105,6 +144,7 @@ class Reporter:
                 await asyncio.sleep(0.25 * 2 ** (attempt - 1))
             if self._patches.get(failure.pod.uid) is not failure:
                 return
+            self._sending[failure.pod.uid] = answered = asyncio.Event()
             try:
                 await self._patch(failure)
             except NotFound:
@@ -123,12 +163,19 @@ class Reporter:
                 return
             else:
                 return
+            finally:
+                del self._sending[failure.pod.uid]
+                answered.set()
 
     async def _patch(self, failure: Failure) -> None:
         """Write the condition, unless the pod has moved on or says so already."""
         current = self._lookup(failure.pod.key)
+        expected = self._expected.pop(failure.pod.uid, None)
         if current is None or current.uid != failure.pod.uid or current.spec.node_name:
             return
+        if expected is not None:
+            status = msgspec.structs.replace(current.status, nominated_node_name=expected)
+            current = msgspec.structs.replace(current, status=status)
         patch = status_patch(
             current,
             reason=failure.reason,
@@ -137,24 +184,24 @@ class Reporter:
             now=self._clock.time(),
         )
         if patch is not None:
-            await self._client.patch(
-                PODS,
-                current.metadata.name,
-                patch,
-                namespace=current.metadata.namespace,
-                subresource="status",
-                kind=PatchKind.STRATEGIC,
-                lane=Lane.STATUS,
-            )
+            await self._send(current, patch)
+
+    async def _send(self, pod: Pod, patch: dict[str, Any]) -> None:
+        await self._client.patch(
+            PODS,
+            pod.metadata.name,
+            patch,
+            namespace=pod.metadata.namespace,
+            subresource="status",
+            kind=PatchKind.STRATEGIC,
+            lane=Lane.STATUS,
+        )
 
 
 def status_patch(
     pod: Pod, *, reason: str, message: str, nominated_node: str | None, now: float
 ) -> dict[str, Any] | None:
-    """Strategic merge patch for a failed attempt; None when the pod says so already.
-
-    The UID in it makes the API server refuse to patch a namesake.
-    """
+    """Strategic merge patch for a failed attempt; None when the pod says so already."""
     status: dict[str, Any] = {}
     old = next((c for c in pod.status.conditions or () if c.type == "PodScheduled"), None)
     changed_at = rfc3339(now)
@@ -169,17 +216,31 @@ def status_patch(
         observed_generation=pod.metadata.generation,
     )
     if old != new:
-        status["conditions"] = [
-            {
-                "type": new.type,
-                "status": new.status,
-                "reason": new.reason,
-                "message": new.message,
-                "lastProbeTime": None,
-                "lastTransitionTime": new.last_transition_time,
-                "observedGeneration": new.observed_generation,
-            }
-        ]
+        status |= condition_patch(pod, new)
     if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
         status["nominatedNodeName"] = nominated_node or None
-    return {"metadata": {"uid": pod.uid}, "status": status} if status else None
+    return _patch(pod, status) if status else None
+
+
+def condition_patch(pod: Pod, new: Condition) -> dict[str, Any]:
+    """What a strategic merge patch of the status says to add or replace a condition."""
+    condition = {
+        "type": new.type,
+        "status": new.status,
+        "reason": new.reason,
+        "message": new.message,
+        "lastProbeTime": None,
+        "lastTransitionTime": new.last_transition_time,
+        "observedGeneration": new.observed_generation,
+    }
+    status: dict[str, Any] = {"conditions": [condition]}
+    kinds = dict.fromkeys([*(old.type for old in pod.status.conditions or ()), new.type])
+    if len(kinds) > 1:
+        # Without an order the API server would put the new one before those that are there.
+        status["$setElementOrder/conditions"] = [{"type": kind} for kind in kinds]
+    return status
+
+
+def _patch(pod: Pod, status: dict[str, Any]) -> dict[str, Any]:
+    """The UID in it makes the API server refuse to patch a namesake."""
+    return {"metadata": {"uid": pod.uid}, "status": status}

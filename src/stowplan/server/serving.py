@@ -121,8 +121,7 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
         client,
         namespace=options.namespace,
         lease=lease,
-        looked_up=engine.looked_up(),
-        patched=engine.patched(),
+        plugins=engine.plugins(),
     )
     for right in missing:
         if right.is_optional:

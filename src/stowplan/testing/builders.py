@@ -180,6 +180,9 @@ def as_manifest(built: Pod | Node) -> dict[str, Any]:
         for index, container in enumerate(manifest.get("spec", {}).get(kind, ())):
             container.setdefault("name", f"{kind[0]}{index}")
             container.setdefault("image", "pause")
+    for constraint in manifest.get("spec", {}).get("topologySpreadConstraints", ()):
+        # Left out where it is the default here; a server knows no default.
+        constraint.setdefault("maxSkew", 1)
     return {"apiVersion": "v1", "kind": type(built).__name__, **manifest}
 
 

@@ -45,6 +45,11 @@ GOOD: dict[str, Json] = {
         "apps/v1",
         spec={"selector": {"matchLabels": {"app": "web"}}, "template": _TEMPLATE},
     ),
+    "PodDisruptionBudget": _object(
+        "PodDisruptionBudget",
+        "policy/v1",
+        spec={"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1},
+    ),
     "StatefulSet": _object(
         "StatefulSet",
         "apps/v1",
@@ -318,6 +323,7 @@ MISTAKES: list[Mistake] = [
     Mistake("Service", "spec.ports", None, "spec.ports", "Required value"),
     Mistake("ReplicaSet", "spec.selector", None, "spec.selector", "Required value"),
     Mistake("ReplicaSet", "spec.selector.matchLabels.app", "db", "spec.template.metadata.labels"),
+    Mistake("PodDisruptionBudget", "metadata.labels.not!a!key", "x", "metadata.labels"),
     Mistake("StatefulSet", "spec.selector", {}, "spec.selector", "empty selector"),
     Mistake("StatefulSet", "spec.replicas", -1, "spec.replicas"),
     Mistake("ReplicationController", "spec.template", None, "spec.template", "Required value"),

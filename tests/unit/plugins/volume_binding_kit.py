@@ -123,10 +123,11 @@ def storage_class(
     provisioner: str = "disks.example.com",
     mode: str | None = LATE,
     zones: Iterable[str] = (),
+    labels: dict[str, str] | None = None,
 ) -> StorageClass:
     expressions = [{"key": ZONE, "values": list(zones)}]
     wire = {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": labels},
         "provisioner": provisioner,
         "volumeBindingMode": mode,
         "allowedTopologies": [{"matchLabelExpressions": expressions}] if zones else None,

@@ -229,6 +229,60 @@ async def test_a_pod_that_goes_while_it_is_held_is_not_bound() -> None:
         assert await it.events() == [], "there is nobody to tell"
 
 
+# While it takes time
+
+
+async def test_it_is_told_where_a_held_pod_is_going() -> None:
+    async with live(plugin("A", permit=wait())) as it:
+        web = it.post(pod("web"))
+        placement = it.placed()
+        bound = asyncio.create_task(it.binder.run(placement))
+        for _ in range(500):
+            if (await it.get(web)).status.nominated_node_name:
+                break
+            await asyncio.sleep(0.01)
+        assert (await it.get(web)).status.nominated_node_name == "n1"
+        assert await it.node_of(web) == ""
+        assert placement.waiting is not None
+        placement.waiting.allow("A")
+        await bound
+        assert await it.node_of(web) == "n1"
+
+
+@pytest.mark.parametrize("skips", [True, False])
+async def test_a_plugin_that_has_nothing_to_do_before_binding_says_so(skips: bool) -> None:
+    asked: list[str] = []
+    slow = plugin(
+        "Slow",
+        pre_bind_pre_flight=SKIP if skips else None,
+        pre_bind=lambda cycle, pod, node: asked.append(node),
+    )
+    async with live(slow) as it:
+        web = it.post(pod("web"))
+        await it.bind_next()
+        assert await it.node_of(web) == "n1"
+        assert asked == ([] if skips else ["n1"])
+
+
+async def test_a_pod_is_turned_back_as_long_as_pre_bind_takes() -> None:
+    began = asyncio.Event()
+
+    async def slowly(*_: Any) -> None:
+        began.set()
+        await asyncio.sleep(60)
+
+    async with live(plugin("Slow", pre_bind=slowly)) as it:
+        web = it.post(pod("web"))
+        assert not it.engine.cancel_pre_bind(web.uid, "preempted by Somebody")
+        bound = asyncio.create_task(it.binder.run(it.placed()))
+        await began.wait()
+        assert it.engine.cancel_pre_bind(web.uid, "preempted by Somebody")
+        assert not it.engine.cancel_pre_bind(web.uid, "preempted by Somebody")
+        await bound
+        await refused(it, web, "preempted by Somebody")
+        assert (await it.get(web)).status.nominated_node_name == ""
+
+
 # What the API server answers
 
 
@@ -317,6 +371,16 @@ async def test_an_answer_that_was_lost(fault: dict[str, Any]) -> None:
             assert where == ""
             assert it.cache.pod_count == 0
             assert it.where(web) == "error_backoff"
+
+
+async def test_a_pod_that_another_scheduler_put_on_the_same_node_is_told_of_once() -> None:
+    async with live() as it:
+        web = it.post(pod("web"))
+        await it.client.bind("default", "web", web.uid, "n1")
+        await it.bind_next()
+        assert it.cache.is_assumed(web.uid), "its room is taken, whoever put it there"
+        assert it.where(web) == "nowhere"
+        assert await it.events() == []
 
 
 async def test_the_pod_is_looked_up_for_as_long_as_it_takes(

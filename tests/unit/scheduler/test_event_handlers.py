@@ -364,3 +364,15 @@ def test_events_during_an_attempt_are_not_lost() -> None:
     queued.unschedulable_plugins = {"NodeResourcesFit"}
     it.queue.add_unschedulable(queued)
     assert is_woken(it, web)
+
+
+def test_a_held_pod_that_another_scheduler_bound_leaves_its_node_when_it_is_deleted() -> None:
+    it = Bench(plugin("Hold", permit=wait()), nodes=[node("n1"), node("n2")])
+    web = it.create(pod("web"))
+    placement = it.placed()
+    it.update(web, node_name="n2")
+    it.delete(web)
+    assert it.cache.node_of(web.uid) is None
+    it.engine.bind_failed(placement, error("rejected"))
+    assert it.where(web) == "nowhere"
+    assert not it.cache.placements()

@@ -68,8 +68,8 @@ def test_one_cycle_in_ten_is_sampled_and_the_first_is_one_of_them() -> None:
 
 def test_two_schedulers_share_nothing() -> None:
     one, two = SchedulerMetrics(), SchedulerMetrics()
-    one.preemption_attempts.at().value += 1
-    assert two.preemption_attempts.at().value == 0
+    one.preemptions.at("success").value += 1
+    assert two.preemptions.at("success").value == 0
     one.pending_pods.read = lambda: {("active",): 1}
     assert two.pending_pods.read() == {}
 

@@ -72,7 +72,6 @@ def written(**fields: Any) -> dict[str, Any]:
     "old",
     [
         None,
-        Condition(type="Ready", status="False", last_transition_time=EARLIER),
         condition(status="True"),
         condition(status="Unknown"),
         condition(last_transition_time=None),
@@ -82,6 +81,16 @@ def test_a_new_condition_begins_now(old: Condition | None) -> None:
     assert told(old) == {
         "metadata": {"uid": "u1"},
         "status": {"conditions": [written(lastTransitionTime=rfc3339(NOW))]},
+    }
+
+
+def test_a_new_condition_comes_after_those_of_others() -> None:
+    assert told(Condition(type="Ready", status="False", last_transition_time=EARLIER)) == {
+        "metadata": {"uid": "u1"},
+        "status": {
+            "$setElementOrder/conditions": [{"type": "Ready"}, {"type": "PodScheduled"}],
+            "conditions": [written(lastTransitionTime=rfc3339(NOW))],
+        },
     }
 
 
@@ -370,6 +379,22 @@ async def test_a_late_retry_does_not_call_a_bound_pod_unschedulable(seen_by: str
         condition = await it.condition(failed)
         assert condition is not None
         assert condition.status == "True"
+
+
+async def test_a_pod_is_not_bound_while_it_is_called_unschedulable() -> None:
+    """The API server might take the older word last."""
+    async with live() as it:
+        failed = it.post(pod("web"))
+        fault = it.fault("/status", action="delay", delay_s=0.3)
+        it.reporter.failed(no_room(failed))
+        await until(lambda: fault.hits == 1)
+        it.reporter.failed(no_room(failed, "not sent yet"))
+        await it.bind_next()
+        await it.told()
+        condition = await it.condition(failed)
+        assert condition is not None
+        assert condition.status == "True"
+        assert fault.hits == 1
 
 
 async def test_waiting_for_the_last_words_ends() -> None:

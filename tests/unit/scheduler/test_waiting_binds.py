@@ -10,6 +10,7 @@ import pytest
 from stowplan.api.objects import Pod
 from stowplan.framework.status import Status, error
 from stowplan.scheduler import loop
+from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.testing import pod
 from tests.unit.api.api_kit import until
@@ -38,7 +39,8 @@ async def test_pods_that_wait_do_not_count_as_busy(monkeypatch: pytest.MonkeyPat
     patience = Patience()
     async with live(plugin("Patience", pre_bind=patience.pre_bind)) as it:
         patience.it = it
-        scheduling = SchedulingLoop(it.engine, it.binder, it.reporter)
+        evictor = Evictor(it.engine, it.client, it.recorder, it.store.get)
+        scheduling = SchedulingLoop(it.engine, it.binder, it.reporter, evictor)
         it.handle.wakeup = scheduling.wakeups.new
         slow = [it.post(pod(f"slow-{number}", cpu="1m")) for number in range(3)]
         quick = it.post(pod("quick", cpu="1m"))

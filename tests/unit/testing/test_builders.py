@@ -133,6 +133,10 @@ def test_manifests_round_trip_and_leave_the_object_alone() -> None:
     decoded = msgspec.convert(manifest, Pod)
     assert decoded.metadata == built.metadata
 
+    constraint = {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    spread = as_manifest(pod("a", topology_spread_constraints=[constraint]))
+    assert spread["spec"]["topologySpreadConstraints"] == [{**constraint, "maxSkew": 1}]
+
     made = node("n", cpu=4, taints=["a:NoSchedule"])
     shown = as_manifest(made)
     assert shown["kind"] == "Node"

@@ -205,8 +205,19 @@ func (c *cluster) decide(ctx context.Context, pod *v1.Pod) (outcome, error) {
 		if errors.As(err, &unfit) {
 			decided.Plugins = sets.List(unfit.Diagnosis.UnschedulablePlugins)
 			if c.framework.HasPostFilterPlugins() {
+				// Preemption reads the pod anew: it may have changed since it was queued.
+				if err := c.informers["Pod"].indexer.Add(pod); err != nil {
+					return outcome{}, err
+				}
 				_, status := c.framework.RunPostFilterPlugins(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
 				unfit.Diagnosis.PostFilterMsg = status.Message()
+				if status.IsSuccess() {
+					room, err := c.makeRoom(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
+					if err != nil {
+						return outcome{}, err
+					}
+					decided.Room = room
+				}
 			}
 		}
 		decided.Message = err.Error()

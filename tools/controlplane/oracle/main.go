@@ -81,6 +81,8 @@ type outcome struct {
 	Plugins []string `json:"plugins,omitempty"`
 	// Totals are the weighted sums of the feasible nodes, when more than one was.
 	Totals map[string]int64 `json:"totals,omitempty"`
+	// Room is there if evicting pods would help.
+	Room *room `json:"room,omitempty"`
 }
 
 type answer struct {

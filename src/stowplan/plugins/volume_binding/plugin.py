@@ -152,6 +152,9 @@ class VolumeBinding(Plugin):
         if volumes is not None:
             revert(self._believed, volumes)
 
+    def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
+        return SKIP if cycle.get(NodeVolumes) is None else None
+
     async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
         volumes = cycle.get(NodeVolumes)
         if volumes is None:

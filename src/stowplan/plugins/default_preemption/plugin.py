@@ -1,0 +1,145 @@
+"""DefaultPreemption: a pod that fits nowhere may take the place of less important ones.
+
+Decides only: which node, and who has to go there. The eviction itself is an effect, named in the
+result and carried out by the scheduler beside its loop; meanwhile PreEnqueue keeps the pod that
+waits for it out of the queue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from stowplan.api.objects import Pod
+from stowplan.api.resources import POD_DISRUPTION_BUDGETS, PODS
+from stowplan.config.plugin_args import DefaultPreemptionArgs
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.handle import Handle
+from stowplan.framework.plugin import Eviction, Plugin, PostFilterResult, Rejections
+from stowplan.framework.status import (
+    SUCCESS,
+    Code,
+    Status,
+    error,
+    fit_error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.plugins.default_preemption.choice import Candidate, best_candidate
+from stowplan.plugins.default_preemption.dry_run import DryRun
+from stowplan.plugins.default_preemption.victims import read_budgets
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+
+_NEVER = "not eligible due to preemptionPolicy=Never."
+_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+_NOT_HELPFUL = "Preemption is not helpful for scheduling"
+_HELD = unresolvable("waiting for the preemption for this pod to be finished")
+
+
+class DefaultPreemption(Plugin):
+    name = "DefaultPreemption"
+    Args = DefaultPreemptionArgs
+    looks_up = (POD_DISRUPTION_BUDGETS,)
+    deletes = (PODS,)
+
+    def __init__(
+        self, args: DefaultPreemptionArgs | None = None, handle: Handle | None = None
+    ) -> None:
+        self.args: DefaultPreemptionArgs
+        self.handle: Handle
+        super().__init__(args or DefaultPreemptionArgs(), handle or Handle())
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        return _HELD if self.handle.preempting.holds(pod) else None
+
+    def events(self) -> Sequence[EventHint]:
+        """The plugins that rejected the pod say when it comes back, never this one."""
+        return (EventHint(ClusterEvent("Pod", ActionType.DELETE), lambda *_: Hint.SKIP),)
+
+    def post_filter(self, cycle: Cycle, diagnosis: Rejections) -> PostFilterResult:
+        self.handle.preempting.attempts += 1
+        reason = self._not_eligible(cycle, diagnosis)
+        if reason:
+            return PostFilterResult(_said(unschedulable(reason)))
+        candidates, statuses = self._candidates(cycle, diagnosis)
+        if not candidates:
+            return self._in_vain(diagnosis, statuses)
+        best = best_candidate(candidates, self.handle.clock.time())
+        eviction = Eviction(best.node, tuple(info.pod for info in best.victims))
+        return PostFilterResult(SUCCESS, nominated_node=best.node, eviction=eviction)
+
+    def _not_eligible(self, cycle: Cycle, diagnosis: Rejections) -> str:
+        """Why this pod may not evict others (now); empty if it may."""
+        pod, table = cycle.pod, cycle.table
+        if pod.spec.preemption_policy == "Never":
+            return _NEVER
+        row = table.live_row(pod.status.nominated_node_name)
+        if row is None or diagnosis.status_of(row).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        leaving = any(
+            other.pod.priority < pod.priority and _is_being_preempted(other.pod)
+            for other in table.pods[row].values()
+        )
+        return _TERMINATING if leaving else ""
+
+    def _candidates(
+        self, cycle: Cycle, diagnosis: Rejections
+    ) -> tuple[list[Candidate], list[Status]]:
+        """Nodes that could be cleared, and what the others said. Stops when there are enough."""
+        rows: list[int] = diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
+        if not rows:
+            return [], []
+        start = self.handle.rng.randrange(len(rows))
+        rows = rows[start:] + rows[:start]
+        wanted = self._wanted(len(rows))
+        dry_run = DryRun(
+            cycle,
+            read_budgets(self.handle.catalog[POD_DISRUPTION_BUDGETS]),
+            self.handle.clock.time(),
+        )
+        found: list[Candidate] = []
+        statuses: list[Status] = []
+        for begin in range(0, len(rows), wanted):
+            some = rows[begin : begin + wanted]
+            outcomes = dry_run.try_rows(some)
+            for row in some:
+                outcome = outcomes[row]
+                if isinstance(outcome, Candidate):
+                    found.append(outcome)
+                    harmless = any(not candidate.violations for candidate in found)
+                    if harmless and len(found) >= wanted:
+                        return found, statuses
+                else:
+                    statuses.append(outcome)
+        return found, statuses
+
+    def _wanted(self, nodes: int) -> int:
+        share = nodes * self.args.min_candidate_nodes_percentage // 100
+        return min(max(share, self.args.min_candidate_nodes_absolute), nodes)
+
+    def _in_vain(self, diagnosis: Rejections, statuses: Sequence[Status]) -> PostFilterResult:
+        errors = dict.fromkeys(status.message for status in statuses if status.code is Code.ERROR)
+        if errors:
+            text = ", ".join(errors)
+            if len(errors) > 1:
+                text = f"[{text}]"
+            return PostFilterResult(_said(error(text)))
+        reasons = Counter(reason for status in statuses for reason in status.reasons)
+        if rest := diagnosis.total_nodes - len(statuses):
+            reasons[_NOT_HELPFUL] += rest
+        text = fit_error(diagnosis.total_nodes, reasons)
+        return PostFilterResult(_said(unschedulable(text)), nominated_node="")
+
+
+def _said(status: Status) -> Status:
+    return Status(status.code, (f"preemption: {status.message}",))
+
+
+def _is_being_preempted(pod: Pod) -> bool:
+    """Whether a pod is on its way out because a scheduler wanted it so."""
+    if not pod.is_terminating:
+        return False
+    for condition in pod.status.conditions or ():
+        if condition.type == "DisruptionTarget":
+            return condition.status == "True" and condition.reason == "PreemptionByScheduler"
+    return False

@@ -1,0 +1,307 @@
+"""DefaultPreemption: who may evict whom, which node is chosen, and what is said if none is."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from stowplan.api.objects import Condition, LabelSelector, ObjectMeta, Pod, PodStatus
+from stowplan.api.resources import POD_DISRUPTION_BUDGETS
+from stowplan.api.workload_objects import (
+    OwnerSpec,
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+)
+from stowplan.clock import VirtualClock
+from stowplan.cluster.cache import ClusterCache
+from stowplan.cluster.pod_info import compile_pod
+from stowplan.cluster.views import NodeView
+from stowplan.errors import ConfigError
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.handle import Handle
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.profile import make_plugin
+from stowplan.framework.status import Status, error
+from stowplan.plugins.default_preemption import DefaultPreemption
+from stowplan.queue.nominator import Nominator
+from stowplan.scheduler.cycle import decide
+from stowplan.scheduler.decision import Decision
+from stowplan.testing import node, pod
+from tests.unit.scheduler.scheduler_kit import defaults, profile_of
+
+
+class Crowd:
+    """Nodes of 4 CPUs, and pods on them."""
+
+    def __init__(self, *names: str, **args: Any) -> None:
+        self.cache = ClusterCache()
+        self.nominated = Nominator()
+        self.handle = Handle(
+            table=self.cache.table,
+            catalog=self.cache.catalog,
+            clock=VirtualClock(),
+            rng=Random(7),
+        )
+        self.plugin = make_plugin(DefaultPreemption, args, self.handle)
+        for name in names:
+            self.cache.set_node(node(name, cpu=4))
+
+    def stand(self, name: str, where: str, cpu: str = "2", priority: int = 0, **more: Any) -> Pod:
+        start = more.pop("start", "2026-01-01T00:00:00Z")
+        status = more.pop("status", None) or PodStatus(start_time=start)
+        made = pod(name, node=where, cpu=cpu, priority=priority, status=status, **more)
+        self.cache.add_pod(made)
+        return made
+
+    def protect(self, labels: dict[str, str], allowed: int, *disrupted: str) -> None:
+        self.cache.catalog[POD_DISRUPTION_BUDGETS].set(
+            PodDisruptionBudget(
+                metadata=ObjectMeta(name="budget", namespace="default"),
+                spec=OwnerSpec(selector=LabelSelector(match_labels=labels)),
+                status=PodDisruptionBudgetStatus(
+                    disruptions_allowed=allowed, disrupted_pods=dict.fromkeys(disrupted, "")
+                ),
+            )
+        )
+
+    def decide(self, wanted: Pod) -> Decision:
+        profile = profile_of(*defaults(), self.plugin)
+        return decide(self.cache.table, compile_pod(wanted), profile, nominated=self.nominated)
+
+
+def victims(decision: Decision) -> list[str]:
+    assert decision.eviction is not None, decision.message
+    return [each.metadata.name for each in decision.eviction.victims]
+
+
+def test_the_least_important_pods_that_make_room_have_to_go() -> None:
+    crowd = Crowd("n1")
+    crowd.stand("important", "n1", "1", priority=50)
+    crowd.stand("old", "n1", "1", start="2026-01-01T00:00:01Z")
+    crowd.stand("young", "n1", "1", start="2026-01-01T00:00:02Z")
+    crowd.stand("large", "n1", "1", priority=7)
+    decision = crowd.decide(pod("p", cpu=2, priority=100))
+    assert victims(decision) == ["old", "young"]
+    assert decision.eviction is not None
+    assert decision.eviction.node == decision.nominated_node == "n1"
+    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_pods_of_the_same_priority_stay() -> None:
+    crowd = Crowd("n1", "n2")
+    crowd.stand("a", "n1", "4", priority=5)
+    crowd.stand("b", "n2", "4", priority=9)
+    decision = crowd.decide(pod("p", cpu=1, priority=5))
+    assert decision.eviction is None
+    assert decision.nominated_node == ""
+    assert decision.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: "
+        "2 No preemption victims found for incoming pod."
+    )
+
+
+def test_a_node_that_no_eviction_helps_is_not_tried() -> None:
+    crowd = Crowd("n1")
+    crowd.cache.set_node(node("n2", cpu=4, taints=["k:NoSchedule"]))
+    crowd.stand("a", "n1", "4")
+    crowd.stand("b", "n2", "4")
+    decision = crowd.decide(pod("p", cpu=5, priority=5))
+    assert decision.message == (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). "
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+
+
+class Broken(Plugin):
+    """Comes after the other filters: it is asked only about nodes that they find good."""
+
+    name = "Broken"
+
+    def filter(self, cycle: Cycle, node: NodeView) -> Status:
+        return error(f"no answer on {node.labels['rack']}")
+
+
+@pytest.mark.parametrize(
+    ("racks", "said"),
+    [
+        ("a", "no answer on a"),
+        ("aa", "no answer on a"),
+        ("aba", "[no answer on a, no answer on b]"),
+    ],
+)
+def test_errors_of_the_search_are_each_told_once(racks: str, said: str) -> None:
+    crowd = Crowd()
+    crowd.handle.rng = Random(2)
+    for number, rack in enumerate(racks):
+        crowd.cache.set_node(node(f"n{number}", cpu=4, labels={"rack": rack}))
+        crowd.stand(f"p{number}", f"n{number}", "4")
+    profile = profile_of(*defaults(), Broken(), crowd.plugin)
+    wanted = compile_pod(pod("p", cpu=1, priority=5))
+    decision = decide(crowd.cache.table, wanted, profile, nominated=crowd.nominated)
+    assert decision.eviction is None
+    wrapped = said.replace("no answer", 'running "Broken" filter plugin: no answer')
+    assert decision.message.endswith(f"Insufficient cpu. preemption: {wrapped}")
+
+
+def test_a_pod_that_fits_not_even_alone_costs_nobody() -> None:
+    crowd = Crowd("n1")
+    crowd.stand("equal", "n1", "2", priority=5)
+    crowd.stand("lower", "n1", "2")
+    decision = crowd.decide(pod("p", cpu=3, priority=5))
+    assert decision.eviction is None
+    assert decision.message.endswith("preemption: 0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_never_means_never() -> None:
+    crowd = Crowd("n1")
+    crowd.stand("a", "n1", "4")
+    decision = crowd.decide(pod("p", priority=5, preemption_policy="Never"))
+    assert decision.eviction is None
+    assert decision.nominated_node is None
+    assert decision.message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+
+
+LEAVING = PodStatus(
+    conditions=(Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler"),)
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "terminating", "waits"),
+    [(LEAVING, True, True), (LEAVING, False, False), (PodStatus(), True, False)],
+)
+def test_while_victims_leave_nobody_else_dies(
+    status: PodStatus, terminating: bool, waits: bool
+) -> None:
+    crowd = Crowd("n1")
+    crowd.stand("leaving", "n1", "2", status=status, terminating=terminating)
+    crowd.stand("other", "n1", "2")
+    waiting = pod("p", cpu=4, priority=5, nominated_node="n1")
+    decision = crowd.decide(waiting)
+    text = "preemption: not eligible due to a terminating pod on the nominated node."
+    assert (text in decision.message) == waits
+    assert (decision.eviction is None) == waits
+    if waits:
+        assert decision.nominated_node is None
+
+
+class TestChoice:
+    """Every rule decides where those before it do not."""
+
+    def test_fewest_violated_budgets(self) -> None:
+        crowd = Crowd("n1", "n2")
+        crowd.stand("protected", "n1", "4", priority=1, labels={"app": "db"})
+        crowd.stand("plain", "n2", "4", priority=2)
+        crowd.protect({"app": "db"}, 0)
+        assert victims(crowd.decide(pod("p", priority=9))) == ["plain"]
+
+    def test_lowest_of_the_highest_priorities(self) -> None:
+        crowd = Crowd("n1", "n2")
+        crowd.stand("a", "n1", "4", priority=3)
+        crowd.stand("b", "n2", "2", priority=2)
+        crowd.stand("c", "n2", "2", priority=2)
+        assert victims(crowd.decide(pod("p", cpu=4, priority=9))) == ["b", "c"]
+
+    def test_smallest_sum_of_priorities(self) -> None:
+        crowd = Crowd("n1", "n2")
+        crowd.stand("a", "n1", "2", priority=3)
+        crowd.stand("b", "n1", "2", priority=-2)
+        crowd.stand("c", "n2", "2", priority=3)
+        crowd.stand("d", "n2", "2", priority=-1)
+        assert victims(crowd.decide(pod("p", cpu=4, priority=9))) == ["a", "b"]
+
+    def test_fewer_victims_even_of_negative_priority(self) -> None:
+        crowd = Crowd("n1", "n2")
+        crowd.stand("a", "n1", "2", priority=-5)
+        crowd.stand("b", "n1", "2", priority=-5)
+        crowd.stand("c", "n2", "4", priority=-5)
+        assert victims(crowd.decide(pod("p", cpu=4))) == ["c"]
+
+    def test_the_shortest_run_is_lost(self) -> None:
+        crowd = Crowd("n1", "n2")
+        crowd.stand("old", "n1", "4", start="2026-01-01T00:00:00Z")
+        crowd.stand("young", "n2", "4", start="2026-03-01T00:00:00Z")
+        assert victims(crowd.decide(pod("p", priority=9))) == ["young"]
+
+
+def test_a_protected_pod_is_spared_before_a_more_important_one() -> None:
+    crowd = Crowd("n1")
+    crowd.stand("protected", "n1", "2", priority=1, labels={"app": "db"})
+    crowd.stand("plain", "n1", "2", priority=2)
+    crowd.protect({"app": "db"}, 0)
+    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["plain"]
+
+
+@pytest.mark.parametrize(("allowed", "disrupted"), [(1, ()), (0, ("protected",))])
+def test_a_budget_that_has_room_protects_nobody(allowed: int, disrupted: tuple[str, ...]) -> None:
+    crowd = Crowd("n1")
+    crowd.stand("protected", "n1", "2", priority=1, labels={"app": "db"})
+    crowd.stand("plain", "n1", "2", priority=2)
+    crowd.protect({"app": "db"}, allowed, *disrupted)
+    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["protected"]
+
+
+def test_room_that_is_promised_to_others_is_not_room() -> None:
+    crowd = Crowd("n1")
+    crowd.stand("a", "n1", "4")
+    crowd.nominated.add(pod("promised", cpu=3, priority=9), "n1")
+    decision = crowd.decide(pod("p", cpu=2, priority=9))
+    assert decision.eviction is None
+    assert decision.message.endswith("preemption: 0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_enough_candidates_are_enough() -> None:
+    names = [f"n{number}" for number in range(20)]
+    crowd = Crowd(*names, minCandidateNodesPercentage=10, minCandidateNodesAbsolute=3)
+    for number, name in enumerate(names):
+        crowd.stand(f"p{number}", name, "4", priority=number)
+    tried = {victims(crowd.decide(pod("p", priority=99)))[0] for _ in range(40)}
+    # With all of them tried it would always be p0.
+    assert len(tried) > 5
+
+
+def test_a_pod_is_held_while_its_victims_are_told() -> None:
+    crowd = Crowd("n1")
+    waiting, first, last = pod("p"), pod("first"), pod("last")
+    held = crowd.handle.preempting
+    store = {last.key: last}
+    held.lookup = store.get
+    assert isinstance(crowd.plugin, DefaultPreemption)
+    assert crowd.plugin.pre_enqueue(waiting) is None
+    held.begin(waiting)
+    status = crowd.plugin.pre_enqueue(waiting)
+    assert status is not None
+    assert status.message == "waiting for the preemption for this pod to be finished"
+    assert crowd.plugin.pre_enqueue(first) is None
+    held.only_left(waiting, last)
+    assert crowd.plugin.pre_enqueue(waiting) is not None
+    del store[last.key]
+    assert crowd.plugin.pre_enqueue(waiting) is None
+    held.end(waiting)
+    assert not len(held)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            {"minCandidateNodesPercentage": 101},
+            "minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]",
+        ),
+        (
+            {"minCandidateNodesAbsolute": -1},
+            "minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)",
+        ),
+        (
+            {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
+            "minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as "
+            "minCandidateNodesAbsolute",
+        ),
+    ],
+)
+def test_arguments_are_checked(args: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Crowd("n1", **args)
+    assert message in str(caught.value)

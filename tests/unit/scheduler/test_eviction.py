@@ -1,0 +1,157 @@
+"""Evictions against a real API server: nobody dies in vain, and no pod is held for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stowplan.api.objects import Condition, Pod
+from stowplan.api.resources import PODS
+from stowplan.errors import NotFound
+from stowplan.plugins.default_preemption import DefaultPreemption
+from stowplan.scheduler.engine import Failure
+from stowplan.scheduler.eviction import Evictor
+from stowplan.testing import node, pod
+from tests.unit.scheduler.live_bench import Live, live
+
+SMALL = node("n1", cpu=4)
+
+
+class Scene:
+    """A full node, and an important pod that has decided who must go."""
+
+    def __init__(self, it: Live) -> None:
+        self.it = it
+        self.evictor = Evictor(it.engine, it.client, it.recorder, it.store.get)
+        vip = {"metadata": {"name": "vip"}, "value": 10}
+        it.server.create("scheduling.k8s.io", "v1", "priorityclasses", vip)
+
+    def stand(self, *names: str, cpu: int = 1) -> list[Pod]:
+        return [self.it.post(pod(name, node="n1", cpu=cpu)) for name in names]
+
+    def preempt(self, cpu: int) -> Failure:
+        self.it.post(pod("vip", cpu=cpu, priority_class_name="vip"))
+        failure = self.it.failed()
+        assert failure.eviction is not None
+        return failure
+
+    async def end(self) -> None:
+        await self.evictor.drain(10)
+
+    async def left(self, *pods: Pod) -> list[str]:
+        """Names of those that are on their way out or gone."""
+        names = []
+        for each in pods:
+            try:
+                current = await self.it.get(each)
+            except NotFound:
+                names.append(each.metadata.name)
+                continue
+            if current.is_terminating:
+                names.append(each.metadata.name)
+        return names
+
+
+async def test_victims_leave_and_the_pod_is_held_until_they_do() -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        pods = scene.stand("a", "b", "c", "d")
+        failure = scene.preempt(cpu=3)
+        assert it.where(failure.pod) == "unschedulable"
+        assert it.handle.preempting.holds(failure.pod)
+        scene.evictor.start(failure)
+        await scene.end()
+        assert len(await scene.left(*pods)) == 3
+        assert not it.handle.preempting.holds(failure.pod)
+        reasons = [reason for _, reason, _ in await it.events()]
+        assert reasons == ["Preempted"] * 3
+        assert it.engine.metrics.preemptions.at("success").value == 1
+        assert it.engine.metrics.preemption_victims.at().count == 1
+
+
+async def test_the_condition_of_a_victim_comes_after_those_that_it_has() -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        (victim,) = scene.stand("a")
+        await it.client.patch(
+            PODS,
+            "a",
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            namespace="default",
+            subresource="status",
+        )
+        it.update(victim, conditions=(Condition(type="Ready", status="True"),))
+        scene.evictor.start(scene.preempt(cpu=4))
+        await scene.end()
+        conditions = (await it.get(victim)).status.conditions or ()
+        assert [each.type for each in conditions] == ["Ready", "DisruptionTarget"]
+
+
+async def test_nobody_dies_for_a_pod_that_is_gone() -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        pods = scene.stand("a", "b", "c", "d")
+        failure = scene.preempt(cpu=4)
+        it.delete(failure.pod)
+        scene.evictor.start(failure)
+        await scene.end()
+        assert await scene.left(*pods) == []
+
+
+async def test_the_last_victim_is_spared_if_the_pod_goes_in_the_middle() -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        pods = scene.stand("a", "b")
+        failure = scene.preempt(cpu=4)
+        assert failure.eviction is not None
+        first, last = failure.eviction.victims
+        path = f"pods/{first.metadata.name}"
+        it.fault(path, method="DELETE", action="delay", delay_s=0.3)
+        scene.evictor.start(failure)
+        await asyncio.sleep(0.1)
+        it.delete(failure.pod)
+        await scene.end()
+        assert last.metadata.name not in await scene.left(*pods)
+
+
+@pytest.mark.parametrize("request_kind", [{"method": "DELETE"}, {"method": "PATCH"}])
+async def test_a_request_that_fails_brings_the_pod_back_at_once(
+    request_kind: dict[str, Any],
+) -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        scene.stand("a")
+        failure = scene.preempt(cpu=4)
+        it.fault("pods/a", status=403, **request_kind)
+        scene.evictor.start(failure)
+        await scene.end()
+        assert it.where(failure.pod) == "active"
+        assert it.engine.metrics.preemptions.at("error").value == 1
+        assert not it.handle.preempting.holds(failure.pod)
+
+
+async def test_a_victim_that_is_gone_already_is_no_failure() -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        (victim,) = scene.stand("a")
+        failure = scene.preempt(cpu=4)
+        await it.client.request(
+            "DELETE", "/api/v1/namespaces/default/pods/a", params={"gracePeriodSeconds": 0}
+        )
+        scene.evictor.start(failure)
+        await scene.end()
+        assert it.engine.metrics.preemptions.at("success").value == 1
+        assert victim.uid
+
+
+async def test_victims_that_leave_already_are_not_told_again() -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        Scene(it).stand("a", cpu=4)
+        it.update(it.store["default/a"], deletion_timestamp="2026-01-01T00:00:00Z")
+        it.post(pod("vip", cpu=4, priority_class_name="vip"))
+        failure = it.failed()
+        assert failure.eviction is None
+        assert failure.nominated_node == "n1"
+        assert not it.handle.preempting.holds(failure.pod)
