@@ -72,8 +72,12 @@ types: $(READY) ## mypy, strict
 bench: controlplane ## Pods per second beside kube-scheduler and bare binding requests, in one run
 	@$(BIN)/python -m tools.bench $(BENCH_ARGS)
 
+.PHONY: bench-waiting
+bench-waiting: controlplane ## How soon a waiting pod gets a free place, what waiting costs, the search for victims
+	@$(BIN)/python -m tools.bench.waiting
+
 .PHONY: live-parity
-live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1
+live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1 LIVE_ARGS=--preemption
 	@$(BIN)/python -m tests.e2e.live_parity $(if $(N),--pods $(N)) $(if $(SEED),--seed $(SEED)) $(LIVE_ARGS)
 
 .PHONY: requirements

@@ -11,6 +11,7 @@ import pytest
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
 from tests.integration.fault_proxy import FaultProxy
+from tests.integration.preempting import CLASSES, PRIORITIES
 from tests.integration.target import Target
 from tools.controlplane import ControlPlane
 from tools.controlplane.api_access import ApiAccess
@@ -46,3 +47,14 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             yield target
         finally:
             target.clean()
+
+
+@pytest.fixture
+def priorities(target: Target) -> Iterator[None]:
+    """The priority classes that tests of preemption speak of."""
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    for name, fields in PRIORITIES.items():
+        target.api.create(CLASSES, {**kind, "metadata": {"name": name}, **fields})
+    yield
+    for name in PRIORITIES:
+        target.api.delete(f"{CLASSES}/{name}")
