@@ -1,0 +1,133 @@
+"""A real API server with a scheduler on it, for pods that wait for one thing to happen.
+
+Objects are made with plain requests. How often a pod was tried in vain is read from the
+scheduler's log: neither conditions nor event series are written for every attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.integration.target import wait_for
+from tools.controlplane.api_access import ApiAccess, ApiError
+
+Json = dict[str, Any]
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+#: In the order in which they can be removed.
+_ALL = (PODS, NODES, CLAIMS, VOLUMES, CLASSES, CSI_NODES)
+_KINDS = {
+    NODES: ("v1", "Node"),
+    PODS: ("v1", "Pod"),
+    CLAIMS: ("v1", "PersistentVolumeClaim"),
+    VOLUMES: ("v1", "PersistentVolume"),
+    CLASSES: ("storage.k8s.io/v1", "StorageClass"),
+    CSI_NODES: ("storage.k8s.io/v1", "CSINode"),
+}
+#: Long enough for a pod that comes back by mistake to be tried.
+_QUIET_S = 0.5
+
+
+class Cluster:
+    """`failed` is what the scheduler's log says of every attempt in vain, before the pod's name."""
+
+    def __init__(self, api: ApiAccess, log: Path, failed: str) -> None:
+        self.api = api
+        self._log = log
+        self._failed = failed
+
+    # Things that happen
+
+    def create(self, path: str, name: str, **fields: Any) -> None:
+        version, kind = _KINDS[path]
+        metadata = {"name": name, **fields.pop("metadata", {})}
+        body = {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+        self.api.create(path, body)
+
+    def node(self, name: str = "n1", *, cpu: str = "4", **spec: Any) -> None:
+        labels = {"kubernetes.io/hostname": name, **spec.pop("labels", {})}
+        offers = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+        status = {"capacity": offers, "allocatable": offers}
+        self.create(NODES, name, metadata={"labels": labels}, spec=spec, status=status)
+
+    def pod(self, name: str, *, on: str = "", labels: Json | None = None, **spec: Any) -> None:
+        """A pod for Stowplan, or one that stands on a node already."""
+        container: Json = {"name": "main", "image": "example.test/main:1"}
+        container |= spec.pop("container", {})
+        container.setdefault("resources", {"requests": {"cpu": "100m"}})
+        self.create(
+            PODS,
+            name,
+            metadata={"labels": labels or {}},
+            spec={"containers": [container], **({"nodeName": on} if on else {}), **spec},
+        )
+
+    def patch(self, path: str, **fields: Any) -> None:
+        self.api.patch(path, fields)
+
+    def tolerate(self, name: str, toleration: Json) -> None:
+        """One more: the server takes no change of those that are there."""
+        path = f"{PODS}/{name}"
+        present = self.api.get(path)["spec"].get("tolerations", [])
+        self.patch(path, spec={"tolerations": [*present, toleration]})
+
+    def delete(self, path: str) -> None:
+        self.api.delete(path, grace_seconds=0)
+
+    # Looking
+
+    def wait_rejected(self, name: str, message: str) -> None:
+        """Until the pod's condition says so, and the scheduler has let go of it."""
+
+        def look() -> bool:
+            conditions = self.api.get(f"{PODS}/{name}")["status"].get("conditions", [])
+            texts = [c.get("message", "") for c in conditions if c["status"] == "False"]
+            return any(message in text for text in texts)
+
+        wait_for(f"{name} to wait because of {message!r}", look)
+        before = -1
+        while before != (before := self.failures(name)):
+            time.sleep(_QUIET_S)
+
+    def failures(self, name: str) -> int:
+        """How often the pod was tried in vain, rows before this one included."""
+        return self._log.read_text().count(f'"{self._failed}" pod="default/{name}" ')
+
+    def stays(self, name: str) -> int:
+        """How often it was tried in vain, after time enough to be tried again."""
+        time.sleep(_QUIET_S)
+        assert not self.api.get(f"{PODS}/{name}")["spec"].get("nodeName"), f"{name} was bound"
+        return self.failures(name)
+
+    def wait_bound(self, name: str) -> str:
+        def look() -> str | None:
+            node: str | None = self.api.get(f"{PODS}/{name}")["spec"].get("nodeName")
+            return node
+
+        return wait_for(f"{name} to be bound; tried {self.failures(name)} times in vain", look)
+
+    # The end
+
+    def clean(self) -> None:
+        for path in _ALL:
+            for thing in self.api.get(path)["items"]:
+                self._remove(f"{path}/{thing['metadata']['name']}", thing)
+        for path in _ALL:
+            wait_for(f"{path} to be empty", lambda path=path: not self.api.get(path)["items"])  # type: ignore[misc]
+
+    def _remove(self, path: str, thing: Json) -> None:
+        try:
+            if thing["metadata"].get("finalizers"):
+                # The controllers that would say that it may go are not running.
+                self.api.patch(path, {"metadata": {"finalizers": None}})
+            self.api.delete(path, grace_seconds=0)
+        except ApiError as problem:
+            if problem.status != 404:
+                raise
