@@ -7,7 +7,7 @@ with a finalizer, or get other labels, so that whatever is counted goes down as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.e2e.live_nodes import GPU, HUGE, IMAGES, nodes
 from tests.e2e.live_storage import Request, Storage
@@ -15,8 +15,6 @@ from tests.e2e.live_traits import APPS, NAMESPACES, TIERS, Traits
 from tests.parity.generate.dice import Dice
 
 Json = dict[str, Any]
-
-PRIORITY_CLASSES = {"urgent": 1000, "lazy": -5}
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,14 @@ class Change:
 
 class Mixture:
     """What is created before the scheduler starts, then the nodes, then the pods."""
+
+    #: By name, what a class of priority says.
+    priority_classes: ClassVar[dict[str, Json]] = {"urgent": {"value": 1000}, "lazy": {"value": -5}}
+    #: How many of the pods have one.
+    with_priority: ClassVar = 0.15
+    grace_s: ClassVar = 0
+    cpu: ClassVar = ["0", "1m", "50m", "100m", "200m", "0.3", "1"]
+    memory: ClassVar = ["0", "64Mi", "200M", "512Mi", "1Gi"]
 
     def __init__(self, seed: int, nodes_wanted: int = 60, pods_wanted: int = 500) -> None:
         self._dice = Dice(seed)
@@ -63,8 +69,8 @@ class Mixture:
         for name, labels in NAMESPACES.items():
             if name != "default":
                 self._post("/api/v1/namespaces", name, metadata={"labels": labels})
-        for name, value in PRIORITY_CLASSES.items():
-            self._post("/apis/scheduling.k8s.io/v1/priorityclasses", name, value=value)
+        for name, body in self.priority_classes.items():
+            self._post("/apis/scheduling.k8s.io/v1/priorityclasses", name, **body)
         self._post(
             "/apis/node.k8s.io/v1/runtimeclasses",
             "walled",
@@ -122,7 +128,7 @@ class Mixture:
             metadata["ownerReferences"] = [owner["reference"]]
         pod: Json = {
             "metadata": metadata,
-            "spec": {"terminationGracePeriodSeconds": 0, **self._resources()},
+            "spec": {"terminationGracePeriodSeconds": self.grace_s, **self._resources()},
         }
         self._traits.add_to(pod)
         return pod
@@ -147,8 +153,8 @@ class Mixture:
                 spec["initContainers"].append(self._container("i1"))
         if dice.often(0.08):
             spec["runtimeClassName"] = "walled"
-        if dice.often(0.15):
-            spec["priorityClassName"] = dice.choice(list(PRIORITY_CLASSES))
+        if dice.often(self.with_priority):
+            spec["priorityClassName"] = dice.choice(list(self.priority_classes))
         if dice.often(0.08):
             self._as_a_whole(spec)
         return spec
@@ -158,9 +164,9 @@ class Mixture:
         requests: Json = {}
         limits: Json = {}
         if dice.often(0.8):
-            requests["cpu"] = dice.choice(["0", "1m", "50m", "100m", "200m", "0.3", "1"])
+            requests["cpu"] = dice.choice(self.cpu)
         if dice.often(0.8):
-            requests["memory"] = dice.choice(["0", "64Mi", "200M", "512Mi", "1Gi"])
+            requests["memory"] = dice.choice(self.memory)
         if dice.often(0.15):
             requests["ephemeral-storage"] = dice.choice(["100Mi", "1Gi", "3Gi"])
         if dice.often(0.1):

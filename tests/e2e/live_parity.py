@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 
+from tests.e2e.live_crowd import Crowd
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_play import KUBE_SCHEDULER, SHARED, STOWPLAN, play
 from tests.e2e.live_report import UNSEEN, differences, seen_plugins, summary, table
@@ -43,7 +44,7 @@ async def _compare(options: argparse.Namespace) -> int:
     def tell(line: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
 
-    mixture = Mixture(options.seed, options.nodes, options.pods)
+    mixture = (Crowd if options.preemption else Mixture)(options.seed, options.nodes, options.pods)
     plays = {
         scheduler: await play(scheduler, mixture, preemption=options.preemption, tell=tell)
         for scheduler in (KUBE_SCHEDULER, STOWPLAN)

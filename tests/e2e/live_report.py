@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.live_play import KUBE_SCHEDULER, STOWPLAN, Outcome, Play
+from tests.e2e.live_play import KUBE_SCHEDULER, STOWPLAN, Play
+from tests.e2e.live_stage import Outcome
 from tests.e2e.parity import differences as places_that_differ
 
 _COLUMN = 60
@@ -27,6 +28,8 @@ _SAYINGS = {
     "InterPodAffinity": "node(s) didn't match pod affinity rules",
     "NodeDeclaredFeatures": "node(s) didn't match Pod's required features",
 }
+#: Of an outcome, after the node; only the first difference is told.
+_COMPARED = ("nominated", "evicted", "refusal", "status", "reason", "message", "events")
 #: Default plugins whose work cannot be seen here, and why.
 UNSEEN = {
     "PrioritySort": "pods that come one at a time are in no order",
@@ -65,12 +68,15 @@ def _of_pod(name: str, theirs: Outcome, ours: Outcome) -> Iterable[Difference]:
     if theirs.node != ours.node:
         yield Difference(name, "node", theirs.node or theirs.message, ours.node or ours.message)
         return
-    for what in ("status", "reason", "message", "evicted", "events"):
+    for what in _COMPARED:
         left, right = getattr(theirs, what), getattr(ours, what)
         if left != right:
             yield Difference(name, what, str(left or "-"), str(right or "-"))
             return
     yield from _of_object(name, theirs.pod, ours.pod)
+    for victim in sorted(theirs.victims.keys() | ours.victims.keys()):
+        subject = f"{victim} (for {name})"
+        yield from _of_object(subject, theirs.victims.get(victim), ours.victims.get(victim))
 
 
 def _of_object(name: str, theirs: Any, ours: Any) -> Iterable[Difference]:
@@ -130,10 +136,18 @@ def messages_of(play: Play) -> set[str]:
     return {outcome.message for outcome in play.pods.values() if not outcome.node}
 
 
+def preemptors_of(play: Play) -> list[Outcome]:
+    """Pods for which others had to go."""
+    return [outcome for outcome in play.pods.values() if outcome.has_preempted]
+
+
 def summary(play: Play, found: list[Difference]) -> str:
     placed = [outcome for outcome in play.pods.values() if outcome.node]
     nodes = {outcome.node for outcome in placed}
+    preemptors = preemptors_of(play)
+    victims = sum(len(outcome.evicted) for outcome in preemptors)
     return (
         f"{len(placed)} pods placed on {len(nodes)} nodes, {len(play.pods) - len(placed)} refused "
-        f"with {len(messages_of(play))} distinct messages, {len(found)} differences"
+        f"with {len(messages_of(play))} distinct messages, "
+        f"{len(preemptors)} preemptions with {victims} victims, {len(found)} differences"
     )

@@ -173,6 +173,9 @@ class Stage:
             assert response.status < 300, f"{method} {path}: {answer}"
             return answer
 
+    def heard(self, pod: Json) -> None:
+        """Every version of every pod, for those to whom the newest is not enough."""
+
     async def watch(self) -> None:
         """Follow the pods; an ended stream is a failed test."""
         async with self._session.get(
@@ -186,6 +189,7 @@ class Stage:
                         self.pods.pop(name, None)
                     else:
                         self.pods[name] = event["object"]
+                        self.heard(event["object"])
                     self._changed.notify_all()
         raise AssertionError("the watch of the test ended")
 
@@ -222,9 +226,9 @@ def node_of(pod: Json) -> str:
     return node
 
 
-def condition_of(pod: Json) -> Json | None:
+def condition_of(pod: Json, kind: str = "PodScheduled") -> Json | None:
     conditions = pod["status"].get("conditions", [])
-    return next((c for c in conditions if c["type"] == "PodScheduled"), None)
+    return next((c for c in conditions if c["type"] == kind), None)
 
 
 def is_settled(pod: Json) -> bool:

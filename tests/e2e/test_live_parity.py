@@ -1,5 +1,7 @@
-"""Live parity: one mixture of 500 pods, the same node or the same refusal from both schedulers.
+"""Live parity: mixtures of 500 pods, the same node or the same refusal from both schedulers.
 
+One with PostFilter plugins off, and a more crowded one with the default profile, where also the
+victims of each preemption are the same, and what is said of them.
 Each scheduler has a fresh real control plane. Plugins that Stowplan does not have are disabled on
 both sides, so the comparison grows with the registry.
 """
@@ -9,27 +11,53 @@ from __future__ import annotations
 import pytest
 
 from tests.controlplane_fixtures import require_binaries
+from tests.e2e.live_crowd import Crowd
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_play import KUBE_SCHEDULER, SHARED, STOWPLAN, Play, play
-from tests.e2e.live_report import UNSEEN, differences, messages_of, seen_plugins, table
+from tests.e2e.live_report import (
+    UNSEEN,
+    differences,
+    messages_of,
+    preemptors_of,
+    seen_plugins,
+    table,
+)
 from tests.e2e.live_wakeups import epilogue
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 async def test_every_pod_of_the_mixture_ends_as_with_kube_scheduler() -> None:
+    theirs = await _the_same_play(Mixture(seed=1), preemption=False)
+    _check_that_the_mixture_says_something(theirs)
+
+
+async def test_every_pod_of_the_crowd_has_the_same_victims_as_with_kube_scheduler() -> None:
+    theirs = await _the_same_play(Crowd(seed=1), preemption=True)
+    _check_that_the_mixture_says_something(theirs)
+    assert "DefaultPreemption" in seen_plugins(theirs)
+    preemptors = preemptors_of(theirs)
+    assert len(preemptors) >= 30
+    assert sum(len(outcome.victims) > 1 for outcome in preemptors) >= 5
+    for saying in (
+        "No preemption victims found for incoming pod",
+        "Preemption is not helpful for scheduling",
+        "not eligible due to preemptionPolicy=Never",
+    ):
+        assert sum(saying in message for message in messages_of(theirs)) >= 3, saying
+
+
+async def _the_same_play(mixture: Mixture, *, preemption: bool) -> Play:
+    """As kube-scheduler played it."""
     require_binaries(
         "etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler"
     )
-    mixture = Mixture(seed=1)
-    theirs = await play(KUBE_SCHEDULER, mixture)
-    ours = await play(STOWPLAN, mixture)
+    theirs = await play(KUBE_SCHEDULER, mixture, preemption=preemption)
+    ours = await play(STOWPLAN, mixture, preemption=preemption)
     found = differences(theirs, ours)
     assert not found, table(found, theirs)
     assert len(theirs.pods) == 500
-    _check_that_the_mixture_says_something(theirs)
+    return theirs
 
 
 def _check_that_the_mixture_says_something(result: Play) -> None:
