@@ -153,6 +153,7 @@ class Evictor:
             action="Preempting",
             note=note,
             reporting_controller=failure.profile,
+            # DIVERGES: kube-scheduler means to name the preemptor too, and loses it on the way.
             related=pod,
         )
         return True
