@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 from tests.integration.target import Target, wait_for
 
@@ -105,7 +106,7 @@ def test_a_gated_pod_waits_for_its_gate(target: Target) -> None:
 
 
 def test_important_pods_go_first(target: Target) -> None:
-    """The queue is filled before there is a node, and there is room for one pod only."""
+    """Both wait for a node and have waited out their backoff; there is room for one pod only."""
     for name, value in (("it-high", 1000), ("it-low", 1)):
         target.api.create(
             "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -117,10 +118,13 @@ def test_important_pods_go_first(target: Target) -> None:
             },
         )
     try:
+        target.create_nodes("closed", unschedulable=True)
+        target.start().wait_until_scheduling()
         target.create_pods("low", priorityClassName="it-low")
         target.create_pods("high", priorityClassName="it-high")
-        target.start().wait_until_scheduling()
         target.wait_condition("low", "False")
+        target.wait_condition("high", "False")
+        time.sleep(2.5)  # else the one whose backoff ends first would come first
         target.create_nodes("n1", pods=1)
         target.wait_bound("high")
         assert target.node_of("low") == ""
