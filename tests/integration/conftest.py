@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
 from tests.integration.fault_proxy import FaultProxy
 from tests.integration.preempting import CLASSES, PRIORITIES
-from tests.integration.target import Target
+from tests.integration.target import Target, wait_for
 from tools.controlplane import ControlPlane
 from tools.controlplane.api_access import ApiAccess
 
@@ -55,6 +56,8 @@ def priorities(target: Target) -> Iterator[None]:
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     for name, fields in PRIORITIES.items():
         target.api.create(CLASSES, {**kind, "metadata": {"name": name}, **fields})
+        # Admission hears of a new class by a watch of its own.
+        wait_for(f"{name} to be known", partial(target.knows_priority, name))
     yield
     for name in PRIORITIES:
         target.api.delete(f"{CLASSES}/{name}")

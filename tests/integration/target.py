@@ -146,6 +146,23 @@ class Target:
                 },
             )
 
+    def knows_priority(self, name: str) -> bool:
+        """Whether a pod of a priority class would be taken."""
+        container = {"name": "main", "image": "example.test/main:1"}
+        try:
+            self.api.create(
+                f"{_PODS}?dryRun=All",
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": "nobody"},
+                    "spec": {"containers": [container], "priorityClassName": name},
+                },
+            )
+        except ApiError:
+            return False
+        return True
+
     def pod(self, name: str) -> Json:
         return self.api.get(f"{_PODS}/{name}")
 
