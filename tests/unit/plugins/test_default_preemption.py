@@ -24,7 +24,10 @@ from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import Status, error
+from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption import DefaultPreemption
+from stowplan.plugins.default_preemption.choice import Candidate
+from stowplan.plugins.default_preemption.dry_run import DryRun
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
@@ -305,3 +308,25 @@ def test_arguments_are_checked(args: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Crowd("n1", **args)
     assert message in str(caught.value)
+
+
+class _Brittle(Plugin):
+    """Breaks as long as a certain pod stands on the node."""
+
+    name = "Brittle"
+
+    def filter(self, pod: Pod, node: NodeView) -> str | None:
+        if any(other.metadata.name == "poison" for other in node.pods):
+            raise ValueError("broken on purpose")
+        return None
+
+
+def test_who_makes_a_filter_break_by_coming_back_has_to_go() -> None:
+    crowd = Crowd("n1")
+    crowd.stand("full", "n1", "2")
+    crowd.stand("poison", "n1", "1", priority=1)
+    profile = profile_of(*defaults(), _Brittle(), crowd.plugin)
+    cycle = Cycle(crowd.cache.table, compile_pod(pod("p", cpu=3, priority=9)), WhatIf(profile))
+    (outcome,) = DryRun(cycle, [], 0.0).try_rows([0]).values()
+    assert isinstance(outcome, Candidate)
+    assert [info.pod.metadata.name for info in outcome.victims] == ["poison", "full"]

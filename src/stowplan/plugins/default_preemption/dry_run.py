@@ -96,11 +96,18 @@ class DryRun:
         for info in (*violating, *others):
             gone.remove(info)
             self._what_if.tell(cycle, [info], row, 1)
-            if self._what_if.objection(cycle, row, gone) is not None:
+            if not self._fits(cycle, row, gone):
                 gone.append(info)
                 self._what_if.tell(cycle, [info], row, -1)
                 victims.append(info)
         return self._candidate(row, victims, violating)
+
+    def _fits(self, cycle: Cycle, row: int, gone: Sequence[PodInfo]) -> bool:
+        """Whoever makes a filter break by coming back has to go, as upstream has it."""
+        try:
+            return self._what_if.objection(cycle, row, gone) is None
+        except StowplanError:
+            return False
 
     # Many rows at once
 
