@@ -53,8 +53,10 @@ class World:
             resource = _CATALOGED[thing["kind"]]
             self.cache.catalog[resource].set(_read(thing, resource.type))
         self.nominated = Nominator()
-        for pod in case["nominated"]:
-            self.nominated.add(_read(pod, Pod))
+        for pod in (_read(pod, Pod) for pod in case["nominated"]):
+            # Pods of other schedulers are in no queue of ours, and promised nothing.
+            if self.engine.serves(pod):
+                self.nominated.add(pod)
         self.info: PodInfo = compile_pod(_read(case["pod"], Pod))
         table = self.cache.table
         self.rows = np.array(table.order, np.intp)
