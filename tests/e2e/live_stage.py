@@ -64,8 +64,11 @@ class LiveStage(Stage):
 
     watched: ClassVar = "/api/v1/pods"
 
-    def __init__(self, session: aiohttp.ClientSession, scheduler_name: str) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, scheduler_name: str, *, leaving_takes_s: float = 0.0
+    ) -> None:
         super().__init__(session, scheduler_name)
+        self._leaving_takes_s = leaving_takes_s
         #: By pod, the first version with the scheduler's word, and all nodes promised to it.
         self._first_words: dict[str, Json] = {}
         self._nominations: dict[str, list[str]] = {}
@@ -211,6 +214,7 @@ class LiveStage(Stage):
                 pods = leaving()
                 if not pods:
                     break
+                await asyncio.sleep(self._leaving_takes_s)
                 for pod in pods:
                     going.add(pod["metadata"]["name"])
                     await self._let_go(pod)

@@ -190,8 +190,12 @@ async def compare(left: Side, right: Side, steps: list[Step]) -> list[str]:
 
 @asynccontextmanager
 async def new_namespace(session: aiohttp.ClientSession, name: str) -> AsyncIterator[Side]:
-    """A side with a namespace of its own."""
+    """A side with a namespace of its own, in which no pods are left."""
     body = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
     async with session.post("/api/v1/namespaces", json=body) as response:
         assert response.status == 201, await response.text()
     yield Side(session, name)
+    # A scheduler that another test starts would take those that are pending.
+    pods = f"/api/v1/namespaces/{name}/pods"
+    async with session.delete(pods, json={"gracePeriodSeconds": 0}) as response:
+        assert response.status == 200, await response.text()

@@ -1,7 +1,7 @@
 """Live parity: mixtures of 500 pods, the same node or the same refusal from both schedulers.
 
-With PostFilter plugins off; `make live-parity LIVE_ARGS=--preemption` plays a more crowded one
-with them, where also the victims of each preemption are the same, and what is said of them.
+One with PostFilter plugins off, and a more crowded one with the default profile, where also the
+victims of each preemption are the same, and what is said of them.
 Each scheduler has a fresh real control plane. Plugins that Stowplan does not have are disabled on
 both sides, so the comparison grows with the registry.
 """
@@ -11,12 +11,14 @@ from __future__ import annotations
 import pytest
 
 from tests.controlplane_fixtures import require_binaries
+from tests.e2e.live_crowd import Crowd
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_play import KUBE_SCHEDULER, SHARED, STOWPLAN, Play, play
 from tests.e2e.live_report import (
     UNSEEN,
     differences,
     messages_of,
+    preemptors_of,
     seen_plugins,
     table,
 )
@@ -28,6 +30,21 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 async def test_every_pod_of_the_mixture_ends_as_with_kube_scheduler() -> None:
     theirs = await _the_same_play(Mixture(seed=1), preemption=False)
     _check_that_the_mixture_says_something(theirs)
+
+
+async def test_every_pod_of_the_crowd_has_the_same_victims_as_with_kube_scheduler() -> None:
+    theirs = await _the_same_play(Crowd(seed=1), preemption=True)
+    _check_that_the_mixture_says_something(theirs)
+    assert "DefaultPreemption" in seen_plugins(theirs)
+    preemptors = preemptors_of(theirs)
+    assert len(preemptors) >= 30
+    assert sum(len(outcome.victims) > 1 for outcome in preemptors) >= 5
+    for saying in (
+        "No preemption victims found for incoming pod",
+        "Preemption is not helpful for scheduling",
+        "not eligible due to preemptionPolicy=Never",
+    ):
+        assert sum(saying in message for message in messages_of(theirs)) >= 3, saying
 
 
 async def _the_same_play(mixture: Mixture, *, preemption: bool) -> Play:

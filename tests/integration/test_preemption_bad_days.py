@@ -130,13 +130,22 @@ def test_kill_9_before_the_nomination_is_written(target: Target) -> None:
     "spoiler",
     [
         Spoiler(DELETE, r"/pods/low$", status=500),
+        Spoiler(DELETE, r"/pods/low$", status=429),
         Spoiler(DELETE, r"/pods/low$", refuse=True),
         Spoiler(DELETE, r"/pods/low$", lose_answer=True),
         Spoiler(PATCH, r"/pods/low/status$", status=500),
         Spoiler(PATCH, r"/pods/low/status$", lose_answer=True),
         Spoiler(PATCH, r"/pods/high/status$", status=500),
     ],
-    ids=["delete-500", "delete-reset", "delete-lost", "told-500", "told-lost", "nomination-500"],
+    ids=[
+        "delete-500",
+        "delete-429",
+        "delete-reset",
+        "delete-lost",
+        "told-500",
+        "told-lost",
+        "nomination-500",
+    ],
 )
 def test_requests_of_an_eviction_that_fail(target: Target, spoiler: Spoiler) -> None:
     spoiler.seen = 0

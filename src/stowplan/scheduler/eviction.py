@@ -83,8 +83,9 @@ class Evictor:
             result = "success" if succeeded else "error"
             metrics.preemptions.at(result).value += 1
             metrics.preemption_duration.at(result).observe(self._engine.clock.monotonic() - started)
-            if not succeeded:
-                # Not all that leave were seen to leave: nobody else may bring the pod back.
+            if not succeeded or not any(map(self._current, eviction.victims)):
+                # Nobody's leaving will bring the pod back: some were not told to leave, or all are
+                # gone already, while it was held.
                 self._engine.queue.activate([pod])
         log.log(
             V2,
@@ -109,16 +110,16 @@ class Evictor:
     async def _evict(self, failure: Failure, eviction: Eviction, victim: Pod) -> bool:
         """False if the victim could not be made to leave."""
         pod = failure.pod
-        current = self._lookup(pod.key)
-        if current is None or current.uid != pod.uid or current.is_terminating:
+        current = self._current(pod)
+        if current is None or current.is_terminating:
             log.info("Sparing a victim: the pod it should leave for is gone", extra=kv(pod=pod.key))
             return False
         note = f"Preempted by pod {pod.uid} on node {eviction.node}"
         if self._turn_back(failure.profile, victim):
             note += " (in kube-scheduler memory)."
         else:
-            known = self._lookup(victim.key)
-            if known is None or known.uid != victim.uid:
+            known = self._current(victim)
+            if known is None:
                 return True
             try:
                 patch = self._condition_patch(known, failure.profile)
@@ -157,6 +158,11 @@ class Evictor:
             related=pod,
         )
         return True
+
+    def _current(self, pod: Pod) -> Pod | None:
+        """The newest version of a pod; None if it is gone."""
+        known = self._lookup(pod.key)
+        return known if known is not None and known.uid == pod.uid else None
 
     def _turn_back(self, profile: str, victim: Pod) -> bool:
         """A pod that is not bound yet goes back to the queue; True if this one could."""

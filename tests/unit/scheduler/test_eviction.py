@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -155,3 +156,27 @@ async def test_victims_that_leave_already_are_not_told_again() -> None:
         assert failure.eviction is None
         assert failure.nominated_node == "n1"
         assert not it.handle.preempting.holds(failure.pod)
+
+
+@pytest.mark.parametrize("early", range(4))
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+async def test_the_pod_comes_back_in_whatever_order_its_victims_go(
+    order: tuple[int, ...], early: int
+) -> None:
+    """So many of them are gone before the eviction's requests are answered."""
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        scene.stand("a", "b", "c", cpu=1)
+        failure = scene.preempt(cpu=4)
+        assert failure.eviction is not None
+        victims = failure.eviction.victims
+        it.fault(f"pods/{victims[0].metadata.name}", method="DELETE", action="delay", delay_s=0.1)
+        scene.evictor.start(failure)
+        await asyncio.sleep(0.05)
+        assert it.handle.preempting.holds(failure.pod)
+        for index in order[:early]:
+            it.delete(victims[index])
+        await scene.end()
+        for index in order[early:]:
+            it.delete(victims[index])
+        assert it.where(failure.pod) in ("active", "backoff")
