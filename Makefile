@@ -29,7 +29,7 @@ setup: $(READY) ## Create .venv with the pinned dependencies
 controlplane: $(READY) ## Build etcd, kube-apiserver, kubectl, ... for the e2e tests (once)
 	@if [ "$(E2E)" = 0 ]; then \
 	  echo "E2E=0: not building the control plane; nothing is tested against a real API server."; \
-	else $(BIN)/python -m tools.controlplane build; fi
+	else $(BIN)/python -m stowplan.controlplane build; fi
 
 .PHONY: run
 run: $(READY) ## The demo; ARGS="run" serves the cluster of KUBECONFIG
@@ -70,11 +70,11 @@ types: $(READY) ## mypy, strict
 
 .PHONY: bench
 bench: controlplane ## Pods per second beside kube-scheduler and bare binding requests, in one run
-	@$(BIN)/python -m tools.bench $(BENCH_ARGS)
+	@$(BIN)/python -m stowplan.bench $(BENCH_ARGS)
 
 .PHONY: bench-waiting
 bench-waiting: controlplane ## How soon a waiting pod gets a free place, what waiting costs, the search for victims
-	@$(BIN)/python -m tools.bench.waiting
+	@$(BIN)/python -m stowplan.bench.waiting
 
 .PHONY: live-parity
 live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1 LIVE_ARGS=--preemption

@@ -11,12 +11,12 @@ import asyncio
 import sys
 import time
 
+from stowplan.controlplane.binaries import BinaryMissing
+from stowplan.controlplane.processes import ControlPlaneError
 from tests.e2e.live_crowd import Crowd
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_play import KUBE_SCHEDULER, SHARED, STOWPLAN, play
 from tests.e2e.live_report import UNSEEN, differences, seen_plugins, summary, table
-from tools.controlplane.binaries import BinaryMissing
-from tools.controlplane.processes import ControlPlaneError
 
 
 def main(arguments: list[str] | None = None) -> int:

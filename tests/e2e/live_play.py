@@ -18,13 +18,13 @@ from typing import Any
 import yaml
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
+from stowplan.controlplane import ControlPlane
 from stowplan.plugins.registry import IN_TREE
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_stage import LiveStage, Outcome
 from tests.e2e.live_wakeups import epilogue
 from tests.e2e.scheduler_play import session_with
 from tests.e2e.schedulers import kube_scheduler, stowplan
-from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
 

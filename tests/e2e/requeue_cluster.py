@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stowplan.controlplane.api_access import ApiAccess, ApiError
 from tests.integration.target import wait_for
-from tools.controlplane.api_access import ApiAccess, ApiError
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stowplan.controlplane import ControlPlane
 from tests.integration.target import wait_for
-from tools.controlplane import ControlPlane
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from stowplan.api.objects import Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import LEASES, NAMESPACES, NODES, PODS
 from stowplan.clock import VirtualClock
+from stowplan.controlplane import ControlPlane
 from stowplan.errors import (
     AlreadyExists,
     BadRequest,
@@ -28,7 +29,6 @@ from stowplan.errors import (
     Unauthorized,
 )
 from tests.unit.api.api_kit import until
-from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

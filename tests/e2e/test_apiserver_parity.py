@@ -15,9 +15,9 @@ import pytest
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
+from stowplan.controlplane import ControlPlane
 from tests.e2e import parity_junk, parity_objects, parity_pods
 from tests.e2e.parity import Step, compare, new_namespace
-from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

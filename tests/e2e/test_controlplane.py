@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from stowplan.controlplane import ControlPlane, find_binary
+from stowplan.controlplane.api_access import ApiError
 from tests.controlplane_fixtures import require_binaries
-from tools.controlplane import ControlPlane, find_binary
-from tools.controlplane.api_access import ApiError
 
 pytestmark = pytest.mark.e2e
 
@@ -44,7 +44,7 @@ spec:
 
 START_AND_WAIT = """
 import json, sys, threading
-from tools.controlplane import ControlPlane
+from stowplan.controlplane import ControlPlane
 
 # From a thread that ends: the servers must outlive it, and only it.
 started = []

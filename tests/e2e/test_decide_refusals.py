@@ -7,10 +7,10 @@ import re
 import pytest
 
 from stowplan.apiserver.kinds import KINDS
+from stowplan.controlplane import ControlPlane
+from stowplan.controlplane.api_access import ApiError
 from stowplan.judge import Judge
 from tests.unit.judge.malformed import GOOD, MISTAKES, Json, Mistake
-from tools.controlplane import ControlPlane
-from tools.controlplane.api_access import ApiError
 
 pytestmark = pytest.mark.e2e
 

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.integration.target import wait_for
-from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.schedulers import kube_scheduler, stowplan
 from tests.integration.target import wait_for
-from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

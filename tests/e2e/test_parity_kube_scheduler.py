@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
+from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.live_play import SHARED
 from tests.e2e.node_fact_scenarios import features, host_ports, images
@@ -20,7 +21,6 @@ from tests.e2e.parity import differences
 from tests.e2e.scheduler_play import Json, Step, condition_of, stage
 from tests.e2e.scheduler_scenarios import GPU, NIC, PRIORITY_CLASSES, Scenarist, waking
 from tests.e2e.schedulers import kube_scheduler, stowplan
-from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

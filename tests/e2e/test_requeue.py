@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.requeue_cluster import Cluster
 from tests.e2e.requeue_rows import POD, ROWS, Row
 from tests.e2e.schedulers import kube_scheduler, stowplan
-from tools.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
+from stowplan.controlplane.api_access import ApiAccess, ApiError
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.requeue_world import Impossible, RealWorld
 from tests.e2e.schedulers import kube_scheduler
 from tests.e2e.test_requeue import CONFIG
 from tests.unit.scheduler.requeue.matrix import Row, tried_in_vain
 from tests.unit.scheduler.requeue.test_matrix import ROWS
-from tools.controlplane import ControlPlane
-from tools.controlplane.api_access import ApiAccess, ApiError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
+from stowplan.controlplane.api_access import ApiAccess
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
 from tests.integration.fault_proxy import FaultProxy
 from tests.integration.preempting import CLASSES, PRIORITIES
 from tests.integration.target import Target, wait_for
-from tools.controlplane import ControlPlane
-from tools.controlplane.api_access import ApiAccess
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stowplan.controlplane.api_access import ApiAccess, ApiError
 from tests.integration.fault_proxy import FaultProxy
-from tools.controlplane.api_access import ApiAccess, ApiError
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -15,10 +15,10 @@ from typing import Any, Self
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
+from stowplan.controlplane.api_access import ApiAccess
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
-from tools.controlplane import ControlPlane
-from tools.controlplane.api_access import ApiAccess
 
 Event = dict[str, Any]
 PATIENCE_S = 30.0

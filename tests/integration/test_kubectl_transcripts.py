@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import EmbeddedServer
 from tests.integration import kubectl_script as script
 from tests.integration import kubectl_script_objects as objects
 from tests.integration.kubectl_script import Step
 from tests.integration.kubectl_transcript import Kubectl, Output, comparable, record
-from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

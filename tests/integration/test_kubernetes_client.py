@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
-from tools.controlplane import ControlPlane
 
 # Generated code, whose types say None wherever a field is optional: used as the tutorials do.
 kubernetes: Any = importlib.import_module("kubernetes")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from stowplan.controlplane import ControlPlane
+from stowplan.controlplane.api_access import ApiAccess, ApiError, unverified_access
 from tests.embedded_fixtures import EmbeddedServer
-from tools.controlplane import ControlPlane
-from tools.controlplane.api_access import ApiAccess, ApiError, unverified_access
 
 pytestmark = pytest.mark.e2e
 

@@ -13,13 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+from stowplan.controlplane import BinaryMissing, find_binary
 from tests.parity.branches import Hits, expected, missing, unexpected
 from tests.parity.examine import Examiner, Finding
 from tests.parity.fuzz import WORKERS, Batch, examine, question_of, run
 from tests.parity.oracle import Oracle
 from tests.parity.progress import Progress
 from tests.parity.regressions import FOLDER, keep
-from tools.controlplane import BinaryMissing, find_binary
 
 #: So many differences of different kinds are made small; whoever has more has enough to do.
 _MOST_KEPT = 5

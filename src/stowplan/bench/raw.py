@@ -1,8 +1,8 @@
 """Requests as fast as the API server takes them: the `raw` contestant, and what creates its pods.
 
-Run by the benchmark as ``python -m tools.bench.raw``: it binds every pod it finds to the next node
-in turn, and nothing else, so its rate is the limit of the machine. What must stay true: nothing
-here costs more than a scheduler's own client could. That is why HTTP is spoken by hand; aiohttp
+Run by the benchmark as ``python -m stowplan.bench.raw``: it binds every pod it finds to the next
+node in turn, and nothing else, so its rate is the limit of the machine. What must stay true:
+nothing here costs more than a scheduler's own client could. That is why HTTP is spoken by hand; aiohttp
 takes twice the CPU time a request, and on a machine where the API server wants every core that
 would be a lower limit than the real one.
 """
@@ -239,7 +239,7 @@ async def bind_everything(kubeconfig: str, *, pods: int, with_events: bool) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.raw")
+    parser = argparse.ArgumentParser(prog="python -m stowplan.bench.raw")
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--pods", type=int, required=True)
     parser.add_argument("--events", action="store_true")

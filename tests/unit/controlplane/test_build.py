@@ -1,4 +1,4 @@
-"""The pure parts of tools/controlplane: keys, versions, flags and texts. Nothing is built here."""
+"""The pure parts of `stowplan.controlplane`: keys, versions, flags, texts. Nothing is built."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.controlplane import __main__ as command_line
-from tools.controlplane import binaries, build, components, credentials, progress, targets
-from tools.controlplane.processes import free_port
-from tools.controlplane.toolchain import is_new_enough, parse_go_version
+from stowplan.controlplane import __main__ as command_line
+from stowplan.controlplane import binaries, build, components, credentials, progress, targets
+from stowplan.controlplane.processes import free_port
+from stowplan.controlplane.toolchain import is_new_enough, parse_go_version
 
 GO_MOD = """\
 module example.test/x

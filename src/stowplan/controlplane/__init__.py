@@ -1,13 +1,13 @@
 """The real Kubernetes control plane for tests and benchmarks.
 
-``python -m tools.controlplane build`` compiles etcd, kube-apiserver, kube-scheduler,
+``python -m stowplan.controlplane build`` compiles etcd, kube-apiserver, kube-scheduler,
 kube-controller-manager, kubectl and KWOK from their published Go modules into a cache outside the
 checkout; `ControlPlane` starts them on loopback ports in a temporary directory. Everything here
 uses the standard library only, so that it runs before any environment has been set up.
 """
 
-from tools.controlplane.binaries import BinaryMissing, find_binary
-from tools.controlplane.cluster import ControlPlane
-from tools.controlplane.processes import ControlPlaneError
+from stowplan.controlplane.binaries import BinaryMissing, find_binary
+from stowplan.controlplane.cluster import ControlPlane
+from stowplan.controlplane.processes import ControlPlaneError
 
 __all__ = ["BinaryMissing", "ControlPlane", "ControlPlaneError", "find_binary"]

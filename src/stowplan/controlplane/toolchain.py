@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.controlplane.targets import HERE
+from stowplan.controlplane.targets import HERE
 
 MINIMUM_GO = (1, 26)
 PINNED_TOOLCHAIN = HERE / "go-toolchain.txt"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.api.kubeconfig import load_cluster_config
-from tools.bench.contestants import Contestant, Start, scheduler_kubeconfig
-from tools.bench.observe import (
+from stowplan.bench.contestants import Contestant, Start, scheduler_kubeconfig
+from stowplan.bench.observe import (
     PODS_PATH,
     WARM_UP,
     Observer,
@@ -24,11 +24,11 @@ from tools.bench.observe import (
     machine_cpu_seconds,
     peak_rss_mib,
 )
-from tools.bench.raw import Sender
-from tools.bench.report import Run, percentile, throughput
-from tools.controlplane.cluster import ControlPlane
-from tools.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
-from tools.controlplane.processes import ControlPlaneError, ServerProcess
+from stowplan.bench.raw import Sender
+from stowplan.bench.report import Run, percentile, throughput
+from stowplan.controlplane.cluster import ControlPlane
+from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
+from stowplan.controlplane.processes import ControlPlaneError, ServerProcess
 
 ZONES = 3
 _POLL_S = 0.02

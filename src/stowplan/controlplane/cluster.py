@@ -1,7 +1,7 @@
 """`ControlPlane`: a private Kubernetes control plane, started and stopped in one piece.
 
 Used by the e2e tests through the fixture in tests/controlplane_fixtures.py, by the benchmarks, and
-by ``python -m tools.controlplane up``. What must stay true: it is all in one directory and on
+by ``python -m stowplan.controlplane up``. What must stay true: it is all in one directory and on
 loopback ports, several can run side by side, and after `stop` neither a process nor (unless the
 caller named the directory) a file is left.
 """
@@ -17,12 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tools.controlplane import components, credentials
-from tools.controlplane.api_access import ApiAccess, unverified_access
-from tools.controlplane.binaries import BinaryMissing, find_binary, missing_targets
-from tools.controlplane.components import HOST, ApiServerSettings
-from tools.controlplane.processes import ControlPlaneError, ServerProcess, free_port
-from tools.controlplane.targets import TARGET_BY_NAME
+from stowplan.controlplane import components, credentials
+from stowplan.controlplane.api_access import ApiAccess, unverified_access
+from stowplan.controlplane.binaries import BinaryMissing, find_binary, missing_targets
+from stowplan.controlplane.components import HOST, ApiServerSettings
+from stowplan.controlplane.processes import ControlPlaneError, ServerProcess, free_port
+from stowplan.controlplane.targets import TARGET_BY_NAME
 
 NEEDED_BINARIES = ("etcd", "kube-apiserver", "kubectl")
 START_ATTEMPTS = 3

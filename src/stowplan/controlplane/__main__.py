@@ -1,4 +1,4 @@
-"""The command line: ``python -m tools.controlplane build|path|status|up|clean``.
+"""The command line: ``python -m stowplan.controlplane build|path|status|up|clean``.
 
 Called by the Makefile and by people. What must stay true: `path` prints nothing but a path on
 standard output so that scripts can use it, progress and errors go to standard error, and an error
@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from tools.controlplane.binaries import (
+from stowplan.controlplane.binaries import (
     BinaryMissing,
     cache_directory,
     cache_root,
@@ -23,13 +23,13 @@ from tools.controlplane.binaries import (
     locate,
     missing_targets,
 )
-from tools.controlplane.build import BuildError, build, build_lock
-from tools.controlplane.cluster import ControlPlane
-from tools.controlplane.components import ADMISSION_NEEDING_CONTROLLERS
-from tools.controlplane.processes import ControlPlaneError
-from tools.controlplane.progress import Progress, format_elapsed
-from tools.controlplane.targets import TARGET_BY_NAME, TARGETS, Target, pinned_version
-from tools.controlplane.toolchain import ToolchainError
+from stowplan.controlplane.build import BuildError, build, build_lock
+from stowplan.controlplane.cluster import ControlPlane
+from stowplan.controlplane.components import ADMISSION_NEEDING_CONTROLLERS
+from stowplan.controlplane.processes import ControlPlaneError
+from stowplan.controlplane.progress import Progress, format_elapsed
+from stowplan.controlplane.targets import TARGET_BY_NAME, TARGETS, Target, pinned_version
+from stowplan.controlplane.toolchain import ToolchainError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tools.controlplane",
+        prog="python -m stowplan.controlplane",
         description="Build and run the real Kubernetes control plane for tests and benchmarks.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -143,7 +143,7 @@ def _status(_options: argparse.Namespace) -> int:
             version, place = pinned_version(target.module), str(located.path.name)
         print(f"  {target.name:24} {version:10} {place}")
     if not complete:
-        print("`python -m tools.controlplane build` builds what is missing", file=sys.stderr)
+        print("`python -m stowplan.controlplane build` builds what is missing", file=sys.stderr)
     return 0 if complete else 1
 
 

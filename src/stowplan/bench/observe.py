@@ -18,7 +18,7 @@ import msgspec
 
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.tls import build_context
-from tools.controlplane.processes import ControlPlaneError
+from stowplan.controlplane.processes import ControlPlaneError
 
 NAMESPACE = "default"
 PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from tools.controlplane.processes import ControlPlaneError
+from stowplan.controlplane.processes import ControlPlaneError
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

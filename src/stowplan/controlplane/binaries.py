@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.controlplane.targets import TARGET_BY_NAME, TARGETS, Target, cache_key, file_name
+from stowplan.controlplane.targets import TARGET_BY_NAME, TARGETS, Target, cache_key, file_name
 
 HOW_TO_BUILD = "`make controlplane` builds what is missing (minutes the first time, then cached)"
 

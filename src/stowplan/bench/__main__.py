@@ -1,4 +1,4 @@
-"""The command line: ``python -m tools.bench [--nodes 1000] [--pods 3000] [--rounds 3] ...``
+"""The command line: ``python -m stowplan.bench [--nodes 1000] [--pods 3000] [--rounds 3] ...``
 
 Called by ``make bench`` and by people. Alternates the contestants, each on a fresh control plane,
 in an order that rotates from round to round, so that neither a warm machine nor a noisy neighbour
@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from tools.bench.contestants import (
+from stowplan.bench.contestants import (
     CONTESTANTS,
     KUBE,
     KUBE_SAME_PLUGINS,
@@ -32,8 +32,8 @@ from tools.bench.contestants import (
     Contestant,
     same_plugins,
 )
-from tools.bench.raw import SendError
-from tools.bench.report import (
+from stowplan.bench.raw import SendError
+from stowplan.bench.report import (
     Run,
     by_contestant,
     disturbance,
@@ -43,10 +43,10 @@ from tools.bench.report import (
     ratios,
     table,
 )
-from tools.bench.run import Measurement, Workload
-from tools.controlplane.binaries import BinaryMissing
-from tools.controlplane.processes import ControlPlaneError
-from tools.controlplane.targets import TARGET_BY_NAME, pinned_version
+from stowplan.bench.run import Measurement, Workload
+from stowplan.controlplane.binaries import BinaryMissing
+from stowplan.controlplane.processes import ControlPlaneError
+from stowplan.controlplane.targets import TARGET_BY_NAME, pinned_version
 
 RESULTS = Path("bench-results")
 BUSY_LOAD = 0.5
@@ -74,7 +74,7 @@ def _terminate(*_: object) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tools.bench",
+        prog="python -m stowplan.bench",
         description="Pods per second of Stowplan, kube-scheduler and bare binding requests, "
         "end to end on a real kube-apiserver and etcd.",
     )
@@ -176,7 +176,7 @@ def _bench(options: argparse.Namespace) -> int:
                 print(f"The profile is in {profile}.")
     about = {
         "began": began.isoformat(timespec="seconds"),
-        "command": ["python", "-m", "tools.bench", *sys.argv[1:]],
+        "command": ["python", "-m", "stowplan.bench", *sys.argv[1:]],
         "workload": {"nodes": options.nodes, "pods": options.pods, "mode": options.mode},
         "profiled": options.profile,
         "same_plugins": [plugin.name for plugin in same_plugins()],

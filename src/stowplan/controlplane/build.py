@@ -1,8 +1,8 @@
 """Builds the missing binaries with Go and puts them into the cache.
 
-Called by ``python -m tools.controlplane build``. What must stay true: one build at a time per cache
-(a lock file), a binary appears under its name only when it is complete (built elsewhere on the same
-file system, then renamed), and every failure says what to do next.
+Called by ``python -m stowplan.controlplane build``. What must stay true: one build at a time per
+cache (a lock file), a binary appears under its name only when it is complete (built elsewhere
+on the same file system, then renamed), and every failure says what to do next.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.controlplane.binaries import cache_directory, cache_root, missing_targets
-from tools.controlplane.progress import ESTIMATE, Progress
-from tools.controlplane.targets import (
+from stowplan.controlplane.binaries import cache_directory, cache_root, missing_targets
+from stowplan.controlplane.progress import ESTIMATE, Progress
+from stowplan.controlplane.targets import (
     BUILD_ENVIRONMENT,
     BUILD_FLAGS,
     MODULES,
@@ -29,7 +29,7 @@ from tools.controlplane.targets import (
     ldflags,
     pinned_version,
 )
-from tools.controlplane.toolchain import Toolchain, find_or_install
+from stowplan.controlplane.toolchain import Toolchain, find_or_install
 
 LOCK_POLL = 0.5
 SHOWN_LINES = 15

@@ -1,4 +1,4 @@
-"""What it costs to wait, and how soon the waiting ends: `python -m tools.bench.waiting`.
+"""What it costs to wait, and how soon the waiting ends: `python -m stowplan.bench.waiting`.
 
 Three figures for Stowplan alone, in under four minutes: from a place becoming free to the bind of
 a pod that waited for it; CPU time while many pods wait for what never comes; and the search for
@@ -21,20 +21,20 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.api.objects import PodStatus
 from stowplan.api.resources import PODS
+from stowplan.bench.contestants import STOWPLAN, Start, scheduler_kubeconfig
+from stowplan.bench.observe import NAMESPACE, PODS_PATH, Observer, cpu_seconds, machine_cpu_seconds
+from stowplan.bench.raw import Sender
+from stowplan.bench.report import percentile
+from stowplan.bench.run import Workload
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.defaults import default_config
+from stowplan.controlplane.cluster import ControlPlane
+from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
+from stowplan.controlplane.processes import ControlPlaneError, ServerProcess
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.cycle import decide
 from stowplan.testing import node, pod
-from tools.bench.contestants import STOWPLAN, Start, scheduler_kubeconfig
-from tools.bench.observe import NAMESPACE, PODS_PATH, Observer, cpu_seconds, machine_cpu_seconds
-from tools.bench.raw import Sender
-from tools.bench.report import percentile
-from tools.bench.run import Workload
-from tools.controlplane.cluster import ControlPlane
-from tools.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
-from tools.controlplane.processes import ControlPlaneError, ServerProcess
 
 NODES = 1_000
 WAITING = 1_000

@@ -1,4 +1,4 @@
-"""The parts of tools/bench that need no control plane: figures, table, validity, and its client."""
+"""What of `stowplan.bench` needs no control plane: figures, table, validity, and its client."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import yaml
 from aiohttp import web
 
 from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.bench import __main__ as command_line
+from stowplan.bench import contestants, observe, raw, report
+from stowplan.bench.report import Run, Spread
 from stowplan.testing.builders import pod
-from tools.bench import __main__ as command_line
-from tools.bench import contestants, observe, raw, report
-from tools.bench.report import Run, Spread
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[ClusterConfig]]

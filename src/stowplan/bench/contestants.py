@@ -17,12 +17,12 @@ import yaml
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
 from stowplan.config.types import PluginRef
+from stowplan.controlplane import components
+from stowplan.controlplane.binaries import find_binary
+from stowplan.controlplane.cluster import ControlPlane
+from stowplan.controlplane.credentials import KUBE_SCHEDULER
+from stowplan.controlplane.processes import free_port
 from stowplan.plugins.registry import IN_TREE
-from tools.controlplane import components
-from tools.controlplane.binaries import find_binary
-from tools.controlplane.cluster import ControlPlane
-from tools.controlplane.credentials import KUBE_SCHEDULER
-from tools.controlplane.processes import free_port
 
 LIFTED_QPS = 5000
 
@@ -68,7 +68,7 @@ def _kube_scheduler(start: Start, plugins: Sequence[PluginRef] | None = None) ->
 
 def _raw(start: Start, *, events: bool = False) -> list[str]:
     flags = [f"--kubeconfig={start.kubeconfig}", f"--pods={start.pods}"]
-    return [sys.executable, "-m", "tools.bench.raw", *flags, *(["--events"] if events else [])]
+    return [sys.executable, "-m", "stowplan.bench.raw", *flags, *(["--events"] if events else [])]
 
 
 def same_plugins() -> tuple[PluginRef, ...]:
