@@ -3,8 +3,8 @@
 Run by the benchmark as ``python -m stowplan.bench.raw``: it binds every pod it finds to the next
 node in turn, and nothing else, so its rate is the limit of the machine. What must stay true:
 nothing here costs more than a scheduler's own client could. That is why HTTP is spoken by hand;
-aiohttp takes twice the CPU time a request, and on a machine where the API server wants every core that
-would be a lower limit than the real one.
+aiohttp takes twice the CPU time a request, and on a machine where the API server wants every core
+that would be a lower limit than the real one.
 """
 
 from __future__ import annotations
