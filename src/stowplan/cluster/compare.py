@@ -9,7 +9,8 @@ the sums over the cache's own pods at all times.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.cache import ClusterCache
@@ -77,6 +78,22 @@ class Comparison:
     @property
     def agrees(self) -> bool:
         return not any(entries for _, entries in self._differences())
+
+    def confirming(self, earlier: Comparison) -> Comparison:
+        """This one without what an earlier look did not show: that was news on its way."""
+
+        def still(name: str) -> tuple[Any, ...]:
+            known = set(getattr(earlier, name))
+            return tuple(entry for entry in getattr(self, name) if entry in known)
+
+        return replace(
+            self,
+            missing_nodes=still("missing_nodes"),
+            extra_nodes=still("extra_nodes"),
+            missing_pods=still("missing_pods"),
+            extra_pods=still("extra_pods"),
+            misplaced_pods=still("misplaced_pods"),
+        )
 
     def _differences(self) -> tuple[tuple[str, Sequence[object]], ...]:
         return (

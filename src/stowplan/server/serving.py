@@ -26,6 +26,7 @@ from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.process import Election, SchedulerProcess
+from stowplan.server.debugger import CacheDebugger
 from stowplan.server.http import HttpServer
 
 log = get_logger(__name__)
@@ -95,6 +96,8 @@ async def serve(options: ServeOptions) -> None:
         )
         if options.port:
             await server.start(options.bind_address, options.port)
+        debugger = CacheDebugger(engine, client, options.namespace)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
         settling = asyncio.create_task(_spare_the_collector(process), name="gc")
         try:
             # Only now: with an API server that does not answer, health must be served already.
@@ -102,6 +105,7 @@ async def serve(options: ServeOptions) -> None:
             await process.run(stop)
         finally:
             settling.cancel()
+            debugger.stop()
             await server.stop()
     log.info("Stopped")
 

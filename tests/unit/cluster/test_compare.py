@@ -138,3 +138,27 @@ def test_long_lists_are_cut_in_the_text_only() -> None:
     assert "  n19" in text
     assert "  n20" not in text
     assert text.endswith("  and 5 more")
+
+
+def test_news_on_their_way_are_no_difference() -> None:
+    cache = ClusterCache()
+    cache.set_node(node("a"))
+    cache.add_pod(pod("stays", node="a", uid="1"))
+    cache.add_pod(pod("leaves", node="a", uid="2"))
+    listed = [node("a"), node("missing")]
+    earlier = compare(cache, listed, [])
+    cache.remove_pod("2")
+    later = compare(cache, [*listed, node("new")], [pod("arrives", node="a", uid="3")])
+    both = later.confirming(earlier)
+    assert both.missing_nodes == ("missing",)
+    assert both.extra_pods == (PlacedPod("default/stays", "1", "a"),)
+    assert both.missing_pods == ()
+
+
+def test_drift_needs_no_second_look() -> None:
+    cache = ClusterCache()
+    cache.set_node(node("a"))
+    earlier = compare(cache, [node("a")], [])
+    cache.table.requested[CPU_ROW, 0] += 1
+    both = compare(cache, [node("a")], []).confirming(earlier)
+    assert [drift.what for drift in both.drift] == ["requested cpu"]

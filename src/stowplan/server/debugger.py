@@ -1,0 +1,101 @@
+"""What SIGUSR2 does, as in kube-scheduler: the cache is held against the API server, and told.
+
+`serving` calls `start` when the signal comes. Only reads. What must stay true: a scheduler goes on
+while it is examined, so what is news on its way must not be called a difference; only what shows
+in every look is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+
+from stowplan.api.client import ApiClient
+from stowplan.api.resources import NODES, PODS
+from stowplan.cluster.compare import Comparison, compare
+from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, NodeTable
+from stowplan.errors import StowplanError
+from stowplan.logs import get_logger, kv
+from stowplan.scheduler.engine import Engine
+
+log = get_logger(__name__)
+
+#: Looks at the API server before a difference is believed.
+_LOOKS = 3
+#: Between them: watches are rarely further behind.
+_PAUSE_S = 1.0
+_MIB = 1 << 20
+
+
+class CacheDebugger:
+    """Compares and tells, one request at a time."""
+
+    def __init__(
+        self, engine: Engine, client: ApiClient, namespace: str = "", *, pause_s: float = _PAUSE_S
+    ) -> None:
+        self._engine = engine
+        self._client = client
+        self._namespace = namespace
+        self._pause_s = pause_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin in the background; nothing new while that is under way."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="debugger")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def compare(self) -> Comparison:
+        """Differences that stay."""
+        found = await self._look()
+        for _ in range(_LOOKS - 1):
+            if found.agrees:
+                break
+            await asyncio.sleep(self._pause_s)
+            found = (await self._look()).confirming(found)
+        return found
+
+    async def _run(self) -> None:
+        try:
+            found = await self.compare()
+        except StowplanError as problem:
+            log.warning("Cannot compare the cache with the API server", extra=kv(err=problem))
+        else:
+            if found.agrees:
+                counted = kv(nodes=found.node_count, pods=found.pod_count)
+                log.info("Cache and API server agree", extra=counted)
+            else:
+                log.error("Cache and API server differ", extra=kv(differences=str(found)))
+        self._dump()
+
+    async def _look(self) -> Comparison:
+        nodes = await self._client.list_all(NODES)
+        pods = await self._client.list_all(PODS, namespace=self._namespace)
+        return compare(self._engine.cache, nodes.items, pods.items)
+
+    def _dump(self) -> None:
+        log.info("Dump of cached nodes", extra=kv(nodes=_nodes_text(self._engine.cache.table)))
+        pending = self._engine.queue.pending()
+        lines = [
+            f"{queued.pod.key} ({field.name})"
+            for field in fields(pending)
+            for queued in getattr(pending, field.name)
+        ]
+        summary = pending.counts._asdict()
+        log.info("Dump of scheduling queue", extra=kv(summary=summary, pods="\n".join(lines)))
+
+
+def _nodes_text(table: NodeTable) -> str:
+    lines: list[str] = []
+    for name, row in sorted(table.row_of.items()):
+        requested, offered = table.requested[:, row], table.allocatable[:, row]
+        state = "" if table.live_row(name) is not None else ", deleted"
+        lines.append(
+            f"{name}: {table.pod_count[row]} of {table.allowed_pods[row]} pods, "
+            f"cpu {requested[CPU_ROW]}m of {offered[CPU_ROW]}m, memory "
+            f"{requested[MEMORY_ROW] // _MIB} of {offered[MEMORY_ROW] // _MIB} MiB{state}"
+        )
+    return "\n".join(lines)
