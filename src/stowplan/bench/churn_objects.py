@@ -1,0 +1,182 @@
+"""The nodes and pods of a soak: many kinds, so that whatever may pile up has a reason to.
+
+Called by `churn`. Pure: same seed, same objects. What must stay true: every pod that is made here
+can be bound sooner or later on the nodes that are made here, so that one which is not is a fault.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+
+ZONES = 3
+NODE_CPUS = 4
+ZONE_KEY = "topology.kubernetes.io/zone"
+HOST_KEY = "kubernetes.io/hostname"
+#: Pods that are late wait for a node with this label.
+SLOT_KEY = "soak.example.com/slot"
+SLOTS = 4
+#: Nodes that are always full, and who may go there.
+CROWD_KEY = "soak.example.com/crowded"
+GATE = "soak.example.com/not-yet"
+HIGH_PRIORITY = 1000
+
+
+class Kind(StrEnum):
+    """What is special about a pod; its name begins with it."""
+
+    PLAIN = "plain"
+    #: Evenly over the zones, with the pods of its own group.
+    SPREAD = "spread"
+    #: On another node than each pod of its own group.
+    APART = "apart"
+    #: In the zone where the pods of its own group are.
+    TOGETHER = "together"
+    #: Like no other: requests, labels and preferences of its own.
+    ODD = "odd"
+    #: Unschedulable until some node gets a label.
+    LATE = "late"
+    #: Not to be tried until its gate is taken away.
+    GATED = "gated"
+    #: Fill the crowded nodes; some are evicted, and come back as others.
+    LOW = "low"
+    #: Evict them.
+    HIGH = "high"
+
+
+#: Out of a hundred arrivals.
+SHARES = {
+    Kind.PLAIN: 57,
+    Kind.SPREAD: 10,
+    Kind.APART: 10,
+    Kind.TOGETHER: 6,
+    Kind.ODD: 15,
+    Kind.LATE: 1,
+    Kind.GATED: 1,
+}
+
+
+def kind_of(name: str) -> Kind:
+    return Kind(name.partition("-")[0])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How many nodes there are, and which of them are crowded."""
+
+    nodes: int
+
+    @property
+    def crowded(self) -> int:
+        return max(1, self.nodes // 100)
+
+    @property
+    def crowd_places(self) -> int:
+        """Each is worth a whole CPU."""
+        return self.crowded * NODE_CPUS
+
+    @property
+    def group_size(self) -> int:
+        """Of pods that are spread, apart or together: a quarter of the nodes can take them all."""
+        return max(2, min(100, self.nodes // 4))
+
+    def is_crowded(self, number: int) -> bool:
+        return number < self.crowded
+
+    def ordinary(self) -> range:
+        return range(self.crowded, self.nodes)
+
+    def node(self, number: int) -> Json:
+        name = node_name(number)
+        labels = {HOST_KEY: name, ZONE_KEY: f"zone-{number % ZONES}"}
+        spec: Json = {}
+        if self.is_crowded(number):
+            labels[CROWD_KEY] = "yes"
+            spec["taints"] = [{"key": CROWD_KEY, "effect": "NoSchedule"}]
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+            "status": {
+                "capacity": {"cpu": str(NODE_CPUS), "memory": "32Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05}"
+
+
+class PodMaker:
+    """Pods one after the other, each with a name of its own."""
+
+    def __init__(self, layout: Layout, seed: int) -> None:
+        self._layout = layout
+        self._rng = Random(seed)
+        self._made: Counter[Kind] = Counter()
+
+    def arrival(self) -> Json:
+        """The next of the usual mixture."""
+        (kind,) = self._rng.choices(list(SHARES), list(SHARES.values()))
+        return self.make(kind)
+
+    def make(self, kind: Kind) -> Json:
+        number = self._made[kind]
+        self._made[kind] += 1
+        group = f"{kind}-{number // self._layout.group_size}"
+        labels, spec, requests = self._special(kind, number, group)
+        amounts = {"cpu": "100m", "memory": "200Mi"} | requests
+        container = {
+            "name": "main",
+            "image": "example.test/soak:1",
+            "resources": {"requests": amounts},
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{kind}-{number:07}", "labels": {"kind": kind.value} | labels},
+            "spec": {"containers": [container], **spec},
+        }
+
+    def _special(self, kind: Kind, number: int, group: str) -> tuple[Json, Json, Json]:
+        """Labels, fields of the spec, and requests."""
+        labels = {"group": group}
+        selector = {"matchLabels": labels}
+        if kind is Kind.SPREAD:
+            constraint = {"maxSkew": 3, "topologyKey": ZONE_KEY, "labelSelector": selector}
+            constraint["whenUnsatisfiable"] = "DoNotSchedule"
+            return labels, {"topologySpreadConstraints": [constraint]}, {}
+        if kind in (Kind.APART, Kind.TOGETHER):
+            apart = kind is Kind.APART
+            term = {"labelSelector": selector, "topologyKey": HOST_KEY if apart else ZONE_KEY}
+            rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            return labels, {"affinity": {"podAntiAffinity" if apart else "podAffinity": rule}}, {}
+        if kind is Kind.ODD:
+            requests = {"cpu": f"{1 + number % 150}m", "memory": f"{1 + number}Ki"}
+            return {"odd": str(number)}, {"affinity": self._preference()}, requests
+        if kind is Kind.LATE:
+            return {}, {"nodeSelector": {SLOT_KEY: f"slot-{number % SLOTS}"}}, {}
+        if kind is Kind.GATED:
+            return {}, {"schedulingGates": [{"name": GATE}]}, {}
+        if kind in (Kind.LOW, Kind.HIGH):
+            spec = {
+                "nodeSelector": {CROWD_KEY: "yes"},
+                "tolerations": [{"key": CROWD_KEY, "operator": "Exists"}],
+                "priority": HIGH_PRIORITY if kind is Kind.HIGH else 0,
+            }
+            return {}, spec, {"cpu": "1"}
+        return {}, {}, {}
+
+    def _preference(self) -> Json:
+        """A node that would be nice, often one that is not there."""
+        wanted = [node_name(self._rng.randrange(self._layout.nodes * 2))]
+        term = {"matchExpressions": [{"key": HOST_KEY, "operator": "In", "values": wanted}]}
+        preferred = [{"weight": self._rng.randint(1, 100), "preference": term}]
+        return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}

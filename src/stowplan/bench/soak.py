@@ -1,0 +1,416 @@
+"""Churn for half an hour: `python -m stowplan.bench.soak [--minutes 30] [--nodes 2000] [--rate N]`.
+
+`stowplan run` on a real control plane while pods come and go at a fifth of the rate at which bare
+binding requests are taken here, nodes flap, pods wait and preempt. At the end its memory must be
+flat, its cache equal to what the API server lists, and every pod bound. Nothing is ever stopped
+but what was started here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.bench.churn import NODES, PODS, Churn
+from stowplan.bench.churn_objects import NODE_CPUS, Kind, Layout, PodMaker, node_name
+from stowplan.bench.contestants import scheduler_kubeconfig
+from stowplan.bench.observe import cpu_seconds
+from stowplan.bench.sender import Sender, SendError
+from stowplan.bench.soak_figures import (
+    FEWEST_SAMPLES,
+    Outcome,
+    Sample,
+    count_log_lines,
+    faults,
+    memory_line,
+    p99,
+    table,
+)
+from stowplan.controlplane.binaries import BinaryMissing
+from stowplan.controlplane.cluster import ControlPlane
+from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
+from stowplan.controlplane.processes import ControlPlaneError, ServerProcess, free_port
+
+RESULTS = Path("bench-results")
+SHARE_OF_RAW = 0.2
+PODS_PER_NODE = 5
+WARM_UP_MINUTES = 5.0
+#: Binding requests for the yardstick; the pods stay as the first ones to leave.
+RAW_BINDS = 3000
+PROGRESS_S = 30.0
+#: Events would fill etcd; nobody looks for them that late.
+_API_SERVER_FLAGS = ("--event-ttl=5m",)
+_PATIENCE_S = 60.0
+_SERIES = (
+    "scheduler_pending_pods",
+    "scheduler_cache_size",
+    "scheduler_inflight_events",
+    "stowplan_binds_in_flight",
+    "stowplan_events_written",
+    "stowplan_events_dropped",
+    "stowplan_lists",
+    "process_open_fds",
+    "python_gc_collections",
+)
+
+
+def say(clock: float, text: str) -> None:
+    print(f"[{time.monotonic() - clock:5.0f}s] {text}", file=sys.stderr, flush=True)
+
+
+class Soak:
+    """One run; `measure` may be called once."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._seconds: float = options.minutes * 60
+        self._layout = Layout(options.nodes)
+        self._seed: int = options.seed
+        self._rate: float | None = options.rate
+        self._interval_s: float = options.interval
+        # A third of a run that is shorter than the warm-up of a long one.
+        self._warm_up_s = min(WARM_UP_MINUTES * 60, self._seconds / 3)
+        self._clock = time.monotonic()
+        self._samples: list[Sample] = []
+        self.raw_per_s: float | None = None
+        self.rate = 0.0
+
+    def measure(self, keep_log: Path) -> Outcome:
+        with ControlPlane(
+            disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF,
+            apiserver_flags=_API_SERVER_FLAGS,
+        ) as servers:
+            return asyncio.run(self._measure(servers, keep_log))
+
+    async def _measure(self, servers: ControlPlane, log: Path) -> Outcome:
+        config = load_cluster_config(kubeconfig=str(servers.kubeconfig))
+        population = self._layout.nodes * PODS_PER_NODE
+        async with Sender(config) as sender:
+            await self._set_up(sender, population)
+            churn = Churn(
+                sender, self._layout, rate=self.rate, population=population, seed=self._seed
+            )
+            port = free_port()
+            process = ServerProcess(
+                "stowplan", _command(servers, port), log, f"http://127.0.0.1:{port}"
+            )
+            try:
+                async with churn.watching(config), aiohttp.ClientSession() as web:
+                    await _until_ready(process, web)
+                    self._say("Stowplan is ready; the churn begins")
+                    await self._churn(churn, process, web)
+                    agrees = await self._ask_to_compare(process)
+                    dropped = int(self._samples[-1].series.get("stowplan_events_dropped_total", 0))
+            finally:
+                process.stop(grace=30.0)
+        unbound, overfull = judge_pods(servers.api.get(PODS)["items"])
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            log_lines = count_log_lines(lines)
+        tally = churn.tally
+        return Outcome(
+            samples=self._samples,
+            warm_up_s=self._warm_up_s,
+            created=tally.created,
+            bound=tally.bound,
+            deleted=tally.deleted,
+            preempted=tally.preempted,
+            unbound=unbound,
+            overfull=overfull,
+            agrees=agrees,
+            log_lines=log_lines,
+            events_dropped=dropped,
+        )
+
+    async def _set_up(self, sender: Sender, population: int) -> None:
+        """Nodes, and the first pods, bound by hand as fast as it goes: that is the yardstick."""
+        sender.submit(
+            sender.request(NODES, self._layout.node(number)) for number in range(self._layout.nodes)
+        )
+        await sender.drain()
+        pods = _first_pods(self._layout, min(RAW_BINDS, population))
+        sender.submit(sender.request(PODS, pod) for pod in pods)
+        await sender.drain()
+        began = time.monotonic()
+        ordinary = self._layout.ordinary()
+        sender.submit(
+            sender.request(f"{PODS}/{pod['metadata']['name']}/binding", _binding(pod, node))
+            for pod, node in zip(pods, _in_turn(ordinary), strict=False)
+        )
+        await sender.drain()
+        self.raw_per_s = len(pods) / (time.monotonic() - began)
+        self.rate = self._rate or self.raw_per_s * SHARE_OF_RAW
+        self._say(f"{self.raw_per_s:.0f} bare binds/s; pods will come at {self.rate:.0f}/s")
+
+    async def _churn(
+        self, churn: Churn, process: ServerProcess, web: aiohttp.ClientSession
+    ) -> None:
+        began = time.monotonic()
+        sampler = Sampler(churn, process, web, began)
+        work = asyncio.create_task(churn.run(self._seconds))
+        said = began
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=self._interval_s)
+                self._samples.append(await sampler.take())
+                if time.monotonic() - said >= min(PROGRESS_S, self._seconds / 4):
+                    said = time.monotonic()
+                    self._say(progress(self._samples[-1], churn.tally.preempted))
+            await work
+        finally:
+            work.cancel()
+        self._say(f"no more arrivals; {len(churn.waiting)} pods wait")
+        await churn.settle()
+        self._say(f"{len(churn.waiting)} pods wait")
+
+    async def _ask_to_compare(self, process: ServerProcess) -> bool | None:
+        """By the signal that kube-scheduler knows, too; the answer is in the log."""
+        seen = process.log.stat().st_size
+        os.kill(process.pid, signal.SIGUSR2)
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            process.check_running()
+            with process.log.open("rb") as log:
+                log.seek(seen)
+                text = log.read()
+            for answer, agrees in ((b"agree", True), (b"differ", False)):
+                if b'"Cache and API server ' + answer in text:
+                    return agrees
+            await asyncio.sleep(0.2)
+        return None
+
+    def _say(self, text: str) -> None:
+        say(self._clock, text)
+
+
+class Sampler:
+    """Looks at the scheduler from outside."""
+
+    def __init__(
+        self, churn: Churn, process: ServerProcess, web: aiohttp.ClientSession, began: float
+    ) -> None:
+        self._churn = churn
+        self._process = process
+        self._web = web
+        self._began = began
+        self._before = self._counts()
+
+    def _counts(self) -> tuple[float, ...]:
+        tally = self._churn.tally
+        used = cpu_seconds(self._process.pid)
+        return (time.monotonic(), used, tally.created, tally.bound, tally.deleted)
+
+    async def take(self) -> Sample:
+        self._process.check_running()
+        counts = self._counts()
+        passed, *grown = (now - then for now, then in zip(counts, self._before, strict=True))
+        self._before = counts
+        asked = time.monotonic()
+        await self._get("/healthz")
+        health_s = time.monotonic() - asked
+        waits, lags = self._churn.tally.take_waits()
+        cores, created, bound, deleted = (each / passed for each in grown)
+        return Sample(
+            at_s=counts[0] - self._began,
+            rss_mib=rss_mib(self._process.pid),
+            cpu_cores=cores,
+            created_per_s=created,
+            bound_per_s=bound,
+            deleted_per_s=deleted,
+            waiting=len(self._churn.waiting),
+            bind_p99_s=p99(waits),
+            event_lag_p99_s=p99(lags),
+            health_s=health_s,
+            series=chosen_series(await self._get("/metrics")),
+        )
+
+    async def _get(self, path: str) -> str:
+        async with self._web.get(self._process.url + path) as answer:
+            return await answer.text()
+
+
+def chosen_series(exposition: str) -> dict[str, float]:
+    return {
+        sample.name + "".join(f",{value}" for value in sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(exposition)
+        if family.name in _SERIES
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+def rss_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024
+
+
+def progress(sample: Sample, preempted: int) -> str:
+    pending = ", ".join(
+        f"{name.partition(',')[2]} {value:.0f}"
+        for name, value in sample.series.items()
+        if name.startswith("scheduler_pending_pods")
+    )
+    return (
+        f"{sample.rss_mib:.1f} MiB, {sample.cpu_cores:.2f} cores, {sample.created_per_s:.0f} "
+        f"created/s, {sample.bound_per_s:.0f} bound/s, {sample.deleted_per_s:.0f} deleted/s, "
+        f"{preempted} preempted; {pending}"
+    )
+
+
+def judge_pods(pods: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """Pods without a node, and nodes that hold more than they have."""
+    unbound: list[str] = []
+    used: dict[str, int] = {}
+    for pod in pods:
+        node = pod["spec"].get("nodeName", "")
+        if node:
+            requests = pod["spec"]["containers"][0]["resources"]["requests"]
+            used[node] = used.get(node, 0) + _milli_cpus(requests["cpu"])
+        else:
+            unbound.append(pod["metadata"]["name"])
+    overfull = [node for node, cpus in used.items() if cpus > NODE_CPUS * 1000]
+    return sorted(unbound), sorted(overfull)
+
+
+def _milli_cpus(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else int(text) * 1000
+
+
+def _first_pods(layout: Layout, count: int) -> list[dict[str, Any]]:
+    """Pods that no scheduler looks at."""
+    maker = PodMaker(layout, seed=0)
+    pods = [maker.make(Kind.PLAIN) for _ in range(count)]
+    for number, pod in enumerate(pods):
+        pod["metadata"]["name"] = f"{Kind.PLAIN}-first-{number:05}"
+        pod["spec"]["schedulerName"] = "nobody"
+    return pods
+
+
+def _in_turn(numbers: range) -> Iterator[str]:
+    while True:
+        yield from map(node_name, numbers)
+
+
+def _binding(pod: dict[str, Any], node: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod["metadata"]["name"]},
+        "target": {"kind": "Node", "name": node},
+    }
+
+
+def _command(servers: ControlPlane, port: int) -> list[str]:
+    flags = [f"--kubeconfig={scheduler_kubeconfig(servers)}", f"--port={port}"]
+    return [sys.executable, "-m", "stowplan", "run", *flags]
+
+
+async def _until_ready(process: ServerProcess, web: aiohttp.ClientSession) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        process.check_running()
+        try:
+            async with web.get(f"{process.url}/readyz") as answer:
+                if answer.status == 200:
+                    return
+        except aiohttp.ClientConnectionError:
+            pass
+        if time.monotonic() > deadline:
+            raise ControlPlaneError(f"Stowplan does not get ready:\n{process.tail()}")
+        await asyncio.sleep(0.1)
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m stowplan.bench.soak",
+        description="Stowplan under churn on a real control plane: is its memory flat, its cache "
+        "true, and every pod bound?",
+    )
+    parser.add_argument("--minutes", type=_positive, default=30.0, metavar="N")
+    parser.add_argument("--nodes", type=int, default=2000, metavar="N", help="at least 10")
+    parser.add_argument(
+        "--rate",
+        type=_positive,
+        metavar="N",
+        help="pods a second [default: a fifth of the rate of bare binding requests]",
+    )
+    parser.add_argument("--interval", type=_positive, default=5.0, help="seconds between samples")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help=f"[default: {RESULTS}/soak-<time>.json]"
+    )
+    return parser
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.nodes < 10:
+        parser.error("--nodes: at least 10")
+    if options.minutes * 60 / options.interval < FEWEST_SAMPLES * 2:
+        parser.error(f"--interval: at least {FEWEST_SAMPLES * 2} samples are needed")
+    # Whoever ends us ends our processes too, in order.
+    signal.signal(signal.SIGTERM, _terminate)
+    began = datetime.now(UTC)
+    path: Path = options.json or RESULTS / f"soak-{began:%Y%m%dT%H%M%SZ}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soak = Soak(options)
+    log = path.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    try:
+        outcome = soak.measure(log)
+    except (BinaryMissing, ControlPlaneError, SendError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    found = faults(outcome)
+    line = memory_line(outcome.samples, outcome.warm_up_s)
+    about = {
+        "began": began.isoformat(timespec="seconds"),
+        "minutes": options.minutes,
+        "nodes": options.nodes,
+        "seed": options.seed,
+        "raw_binds_per_s": soak.raw_per_s,
+        "rate": soak.rate,
+        "memory": None if line is None else asdict(line),
+        "faults": found,
+    }
+    path.write_text(json.dumps(about | asdict(outcome), indent=1) + "\n")
+    print(table(outcome))
+    print(f"arrivals a second, asked for  {soak.rate:.0f} ({soak.raw_per_s:.0f} bare binds)")
+    for fault in found:
+        print(f"FAULT: {fault}")
+    print(f"All figures are in {path}, the scheduler's log is beside it.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

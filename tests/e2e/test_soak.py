@@ -1,0 +1,34 @@
+"""Twenty seconds of the soak that `make soak` runs for half an hour."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane_fixtures import require_binaries
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def test_a_short_soak(tmp_path: Path) -> None:
+    require_binaries("etcd", "kube-apiserver", "kubectl")
+    result = tmp_path / "soak.json"
+    sizes = ["--minutes=0.33", "--nodes=20", "--rate=15", "--interval=1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "stowplan.bench.soak", *sizes, f"--json={result}"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(result.read_text())
+    assert figures["faults"] == []
+    assert figures["agrees"] is True
+    assert figures["bound"] == figures["created"] > 200
+    assert figures["preempted"] > 0
+    assert len(figures["samples"]) >= 15
+    assert figures["samples"][-1]["series"]["scheduler_cache_size,nodes"] == 20
