@@ -19,9 +19,10 @@ import msgspec
 from stowplan.api.decoding import UNREADABLE, decode_answer
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.objects import Wire
+from stowplan.api.quick import JSON
 from stowplan.api.reachability import Reachability
 from stowplan.api.resources import Resource
-from stowplan.api.transport import JSON, Lane, Params, Transport
+from stowplan.api.transport import Lane, Params, Transport
 from stowplan.api.watch import EventType, WatchEvent, WatchStream
 from stowplan.clock import Clock
 from stowplan.errors import ApiUnavailable, Gone

@@ -3,14 +3,16 @@
 `client` speaks Kubernetes on top of it. Each lane has its own connection pool and rate limit, so
 that events or a slow list never hold up binds or the lease. Every failure leaves as ApiError (the
 server answered) or ApiUnavailable (it did not); nothing of aiohttp gets past this module.
+What is sent for every pod goes by `http1`, which is quick; everything else, and everything where
+there is a proxy, by aiohttp.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import random
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -23,25 +25,26 @@ import aiohttp
 from yarl import URL
 
 from stowplan.api.auth import Credential, credentials_for
+from stowplan.api.http1 import find_out_that_the_other_side_is_gone
 from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.no_answer import NO_ANSWER, unavailable
+from stowplan.api.quick import JSON, QuickLanes
 from stowplan.api.rate_limit import TokenBucket
 from stowplan.api.status_errors import error_from_response
 from stowplan.api.tls import build_context
 from stowplan.clock import Clock, SystemClock
-from stowplan.errors import ApiUnavailable, KubeconfigError, Throttled, Unauthorized
+from stowplan.errors import KubeconfigError, Throttled, Unauthorized
 
 Params: TypeAlias = Mapping[str, str | int]
 
-JSON = "application/json"
 _CONNECT_TIMEOUT_S = 10.0
 _ONLY_CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S)
 _KEEPALIVE_S = 60.0  # below the API server's own 90 s, so that it is we who close idle connections
 _MAX_THROTTLE_RETRIES = 10
 _MAX_RETRY_AFTER_S = 30.0
 _READ_BUFFER = 256 * 1024
-# RuntimeError: the session is closed; ValueError: a header that cannot be sent.
-_NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError, RuntimeError, ValueError)
 _PATH_SAFE = "/:@!$&'()*+,;=-._~"
+_is_safe_path = re.compile(r"[A-Za-z0-9/:@!$&'()*+,;=\-._~]*").fullmatch
 
 
 class Lane(StrEnum):
@@ -55,6 +58,8 @@ class Lane(StrEnum):
     LEASE = "lease"
 
 
+#: Few bytes, and often: by `http1`.
+_QUICK = frozenset((Lane.BIND, Lane.STATUS, Lane.EVENTS, Lane.LEASE))
 # Requests at a time; streams last, so they take no turn and there is no limit to them.
 _AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 16, Lane.LEASE: 2}
 
@@ -83,13 +88,19 @@ class Transport:
         self._sessions: dict[Lane, aiohttp.ClientSession] = {}
         self._closed = False
         self._headers = [("User-Agent", user_agent), ("Accept", JSON), *config.impersonate]
+        self._quick: QuickLanes | None = None
+        if not config.proxy_url:
+            always = [header for header in self._headers if header[0] != "Accept"]
+            self._quick = QuickLanes(
+                self._server, always, tls_server_name=config.tls_server_name or ""
+            )
         clock = clock or SystemClock()
         limited: list[Lane] = [lane for lane in Lane if qps > 0 and lane is not Lane.WATCH]
         self._limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
         self._wants_gzip = not config.disable_compression and not _is_loopback(self._server)
         # One context a certificate: a new object makes aiohttp open new connections.
         self._tls_for: Credential | None = None
-        self._tls: ssl.SSLContext | bool = True
+        self._tls: ssl.SSLContext | None = None
         self._uses_tls = self._server.startswith("https://")
         if self._uses_tls and config.exec is None:
             self._tls_context(Credential("", config.client_cert, config.client_key))
@@ -102,6 +113,8 @@ class Transport:
         self._closed = True
         sessions = list(self._sessions.values())
         self._sessions.clear()
+        if self._quick is not None:
+            self._quick.close()
         for session in sessions:
             await session.close()
 
@@ -122,12 +135,8 @@ class Transport:
         limit = self._limits.get(lane)
         if limit is not None:
             await limit.take()
-        url = self._url(path, params)
-        headers: dict[str, str] = {}
-        if body is not None:
-            headers["Content-Type"] = content_type
-        if accept:
-            headers["Accept"] = accept
+        target = _target(path, params)
+        quick = self._quick if lane in _QUICK else None
         is_renewed = False
         throttled = 0
         while True:
@@ -136,22 +145,38 @@ class Transport:
                 # Not aiohttp's total timeout: it can swallow a cancellation of the caller that
                 # comes at the same moment (its timer contexts nest, and each takes one back).
                 async with self._turns[lane], asyncio.timeout(timeout_s):
-                    response = await self._send(
-                        lane, method, url, headers, credential, body, _ONLY_CONNECT
-                    )
-                    async with response:
-                        answer = await response.read()
-            except _NO_ANSWER as error:
-                raise self._unavailable(error, f"{method} {path}") from error
-            if response.status < 300:
+                    if quick is not None:
+                        found = await quick.ask(
+                            lane,
+                            method,
+                            target,
+                            authorization=credential.authorization,
+                            tls=self._tls_context(credential) if self._uses_tls else None,
+                            body=body,
+                            content_type=content_type,
+                            accept=accept,
+                        )
+                        status, answer = found.status, found.body
+                        retry_after = None if status < 300 else found.header(b"retry-after")
+                    else:
+                        headers = {"Content-Type": content_type} if body is not None else {}
+                        if accept:
+                            headers["Accept"] = accept
+                        response = await self._send(
+                            lane, method, target, headers, credential, body, _ONLY_CONNECT
+                        )
+                        async with response:
+                            answer = await response.read()
+                        status = response.status
+                        retry_after = response.headers.get("Retry-After")
+            except NO_ANSWER as error:
+                raise unavailable(self._server, f"{method} {path}", error) from error
+            if status < 300:
                 return answer
             refusal = error_from_response(
-                response.status,
-                answer,
-                request=f"{method} {path}",
-                retry_after=response.headers.get("Retry-After"),
+                status, answer, request=f"{method} {path}", retry_after=retry_after
             )
-            if response.status == 401 and not is_renewed:
+            if status == 401 and not is_renewed:
                 is_renewed = True
                 if await self._credentials.refresh(credential) != credential:
                     continue
@@ -174,22 +199,24 @@ class Transport:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=inactivity_s
         )
-        url = self._url(path, params)
+        target = _target(path, params)
         request = f"GET {path}"
         is_renewed = False
         while True:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
-                response = await self._send(Lane.WATCH, "GET", url, {}, credential, None, timeout)
-            except _NO_ANSWER as error:
-                raise self._unavailable(error, request) from error
+                response = await self._send(
+                    Lane.WATCH, "GET", target, {}, credential, None, timeout
+                )
+            except NO_ANSWER as error:
+                raise unavailable(self._server, request, error) from error
             if response.status == 200:
                 break
             try:
                 async with response:
                     answer = await response.read()
-            except _NO_ANSWER as error:
-                raise self._unavailable(error, request) from error
+            except NO_ANSWER as error:
+                raise unavailable(self._server, request, error) from error
             if response.status == 401 and not is_renewed:
                 is_renewed = True
                 if await self._credentials.refresh(credential) != credential:
@@ -210,14 +237,14 @@ class Transport:
             # Not by lines: aiohttp refuses lines longer than its buffer.
             async for chunk in response.content.iter_any():
                 yield chunk
-        except _NO_ANSWER as error:
-            raise self._unavailable(error, request) from error
+        except NO_ANSWER as error:
+            raise unavailable(self._server, request, error) from error
 
     async def _send(
         self,
         lane: Lane,
         method: str,
-        url: URL,
+        target: str,
         headers: dict[str, str],
         credential: Credential,
         body: bytes | None,
@@ -227,7 +254,7 @@ class Transport:
             headers["Authorization"] = credential.authorization
         return await self._session(lane).request(
             method,
-            url,
+            URL(self._server + target, encoded=True),
             headers=headers,
             data=body,
             timeout=timeout,
@@ -256,7 +283,7 @@ class Transport:
             self._sessions[lane] = session
         return session
 
-    def _tls_context(self, credential: Credential) -> ssl.SSLContext | bool:
+    def _tls_context(self, credential: Credential) -> ssl.SSLContext:
         known = self._tls_for
         if (
             known is None
@@ -274,40 +301,8 @@ class Transport:
                     raise
                 raise Unauthorized(f"exec plugin {self._config.exec.command!r}: {error}") from error
             self._tls_for = credential
+        assert self._tls is not None
         return self._tls
-
-    def _url(self, path: str, params: Params | None) -> URL:
-        target = self._server + quote(path, safe=_PATH_SAFE)
-        if params:
-            target = f"{target}?{urlencode(params)}"
-        return URL(target, encoded=True)
-
-    def _unavailable(self, error: BaseException, request: str) -> ApiUnavailable:
-        """Without an answer: was the request sent? Unless sure that it was not, say maybe."""
-        not_sent = isinstance(
-            error,
-            aiohttp.ClientConnectorError
-            | aiohttp.ConnectionTimeoutError
-            | aiohttp.ClientHttpProxyError
-            | RuntimeError
-            | ValueError,
-        )
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            problem = f"its certificate is not accepted: {error.certificate_error}"
-        elif isinstance(error, aiohttp.ClientConnectorError):
-            # asyncio words a refusal as "Connect call failed (address)"; the number knows better.
-            code = error.errno or 0
-            reason = os.strerror(code) if code > 0 else error.strerror or str(error)
-            problem = f"cannot connect: {reason}"
-        elif isinstance(error, TimeoutError):
-            problem = "cannot connect in time" if not_sent else "no answer in time"
-        elif isinstance(error, aiohttp.ClientPayloadError):
-            problem = "the answer broke off or is garbled"
-        else:
-            problem = " ".join(str(error).split()) or type(error).__name__
-        return ApiUnavailable(
-            f"API server {self._server}: {request}: {problem}", maybe_done=not not_sent
-        )
 
 
 def _is_loopback(server: str) -> bool:
@@ -322,10 +317,10 @@ def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A socket that finds out within a minute that the other side is gone, even when idle."""
     family, kind, protocol, _, _ = address
     new = socket.socket(family=family, type=kind, proto=protocol)
-    new.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            new.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        new.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
+    find_out_that_the_other_side_is_gone(new)
     return new
+
+
+def _target(path: str, params: Params | None) -> str:
+    target = path if _is_safe_path(path) else quote(path, safe=_PATH_SAFE)
+    return f"{target}?{urlencode(params)}" if params else target

@@ -193,7 +193,10 @@ class Binder:
                 current = await self._client.get(
                     PODS, pod.metadata.name, namespace=pod.metadata.namespace
                 )
-            except (NotFound, Unauthorized, Forbidden):
+            except NotFound:
+                placement.is_lost = True
+                return failure
+            except (Unauthorized, Forbidden):
                 return failure
             except (ApiError, ApiUnavailable, TimeoutError):
                 await asyncio.sleep(_LOOK_AGAIN_S[min(attempt, len(_LOOK_AGAIN_S) - 1)])
@@ -204,6 +207,7 @@ class Binder:
                     extra=kv(pod=pod.key, node=node, answer=failure.message),
                 )
                 return SUCCESS
+            placement.is_lost = current.uid != pod.uid or bool(current.spec.node_name)
             return failure
         raise AssertionError("unreachable")
 

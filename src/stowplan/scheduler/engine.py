@@ -54,6 +54,8 @@ class Placement:
     waiting: WaitingPod | None = None
     #: Another scheduler was quicker, and chose the same node.
     is_bound_by_other: bool = False
+    #: The API server says that the pod is gone, or stands on another node: nothing is left to do.
+    is_lost: bool = False
 
     @property
     def arguments(self) -> tuple[Cycle, Pod, str]:
@@ -310,6 +312,9 @@ class Engine:
         queued, pod = placement.queued, placement.pod
         run_unreserve(placement.profile, placement.decision.cycle, pod, placement.node)
         was_there = self.cache.forget(pod.uid)
+        if placement.is_lost:
+            # The informer will say so too; until then it must not be tried, or told of, again.
+            queued.is_over = True
         failure = self._rejected_late(queued, status, placement.profile.name, placement.started)
         if was_there:
             # Told to the others only, and only now: while the pod is in flight the news would be
@@ -363,6 +368,9 @@ class Engine:
 
     def _requeue(self, queued: QueuedPod) -> bool:
         """Put a pod back, unless the API server's newest word is that it needs no scheduling."""
+        if queued.is_over:
+            self.queue.done(queued.uid)
+            return False
         if self.lookup is None:
             return self.queue.add_unschedulable(queued)
         current = self.lookup(queued.key)

@@ -7,7 +7,6 @@ or ports; nothing above knows how a scheduler is put together.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -28,10 +27,9 @@ from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
 from stowplan.server.http import HttpServer
+from stowplan.server.memory import keep_freed_memory, spare_the_collector
 
 log = get_logger(__name__)
-
-_GC_THRESHOLDS = (20_000, 50, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,7 @@ class ServeOptions:
 
 def run_until_signal(options: ServeOptions) -> None:
     """Serve on uvloop where it is installed, until SIGTERM or Ctrl-C."""
+    keep_freed_memory()
     try:
         import uvloop
     except ImportError:
@@ -98,7 +97,7 @@ async def serve(options: ServeOptions) -> None:
             await server.start(options.bind_address, options.port)
         debugger = CacheDebugger(engine, client, options.namespace)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
-        settling = asyncio.create_task(_spare_the_collector(process), name="gc")
+        settling = asyncio.create_task(_settle(process), name="gc")
         try:
             # Only now: with an API server that does not answer, health must be served already.
             await _check_rights(client, options, engine)
@@ -110,11 +109,9 @@ async def serve(options: ServeOptions) -> None:
     log.info("Stopped")
 
 
-async def _spare_the_collector(process: SchedulerProcess) -> None:
-    """What was listed at the start stays for long: do not look through it at every collection."""
+async def _settle(process: SchedulerProcess) -> None:
     await process.scheduling.wait()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    spare_the_collector()
 
 
 async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine) -> None:

@@ -10,7 +10,7 @@ import time
 import pytest
 from aiohttp import web
 
-from stowplan.api.client import ApiClient
+from stowplan.api.client import ApiClient, Lane
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import NODES, PODS
 from stowplan.errors import (
@@ -126,10 +126,11 @@ async def test_refused_connections_were_not_done() -> None:
     assert str(caught.value).startswith(f"API server {url}: POST /api/v1/namespaces/ns/pods/p/")
 
 
-async def test_unknown_hosts_were_not_done() -> None:
+@pytest.mark.parametrize("lane", [Lane.READ, Lane.BIND])
+async def test_unknown_hosts_were_not_done(lane: Lane) -> None:
     async with ApiClient(ClusterConfig(server="http://no-such-host.invalid")) as client:
         with pytest.raises(ApiUnavailable, match="cannot connect") as caught:
-            await client.request("POST", "/x", body=b"{}")
+            await client.request("POST", "/x", body=b"{}", lane=lane)
     assert not caught.value.maybe_done
 
 
@@ -203,7 +204,8 @@ async def test_a_reset_after_sending_may_have_been_done() -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
     ],
 )
-async def test_answers_that_are_no_http(answer: bytes) -> None:
+@pytest.mark.parametrize("lane", [Lane.READ, Lane.BIND])
+async def test_answers_that_are_no_http(answer: bytes, lane: Lane) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -211,16 +213,17 @@ async def test_answers_that_are_no_http(answer: bytes) -> None:
 
     async with raw_server(talk) as url, ApiClient(ClusterConfig(server=url)) as client:
         with pytest.raises(ApiUnavailable) as caught:
-            await client.request("POST", "/x", body=b"{}")
+            await client.request("POST", "/x", body=b"{}", lane=lane)
     assert caught.value.maybe_done
     assert "\n" not in str(caught.value)
 
 
-async def test_a_closed_client_says_so() -> None:
+@pytest.mark.parametrize("lane", [Lane.READ, Lane.BIND])
+async def test_a_closed_client_says_so(lane: Lane) -> None:
     async with scripted_server(echo_empty) as server:
         client = ApiClient(server.config)
-        await client.request("GET", "/x")
+        await client.request("GET", "/x", lane=lane)
         await client.close()
         with pytest.raises(ApiUnavailable, match="client is closed") as caught:
-            await client.request("GET", "/x")
+            await client.request("GET", "/x", lane=lane)
     assert not caught.value.maybe_done

@@ -1,0 +1,286 @@
+"""Short requests over kept-alive connections: HTTP/1.1 spoken by hand, because it is done so often.
+
+`transport` sends binds, status patches, events and the lease through it, two or three for every pod
+that is scheduled; a general HTTP client takes four times the CPU time. It knows what those need and
+nothing more: one request at a time on a connection, answers with a length, in chunks, or ending
+with the connection; no redirects, no proxies, no compression. What must stay true: a connection is
+used again only after an answer that was complete and alone, and whoever asks learns whether a
+request without an answer can have been sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from typing import NamedTuple, cast
+
+_CONNECT_TIMEOUT_S = 10.0
+_KEEPALIVE_S = 60.0  # below the API server's own 90 s, so that it is we who close idle connections
+_MAX_HEAD = 64 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class Answer(NamedTuple):
+    """`head` is in lower case: the status line and the headers, each ending a line."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+    def header(self, name: bytes) -> str | None:
+        value = _header(self.head, name)
+        return None if value is None else value.decode("latin-1")
+
+
+class NotConnected(Exception):
+    """There is no connection, so nothing was sent; why is the cause."""
+
+
+class Disconnected(Exception):
+    """The connection ended before the answer did."""
+
+
+class Garbled(Exception):
+    """What came is not an answer."""
+
+
+class Pool:
+    """Connections to one server; how many requests run at a time is the caller's affair."""
+
+    def __init__(self, host: str, port: int, *, server_hostname: str = "") -> None:
+        self._host = host
+        self._port = port
+        self._server_hostname = server_hostname
+        self._idle: deque[_Connection] = deque()
+        self._is_closed = False
+
+    async def ask(self, request: bytes, tls: ssl.SSLContext | None) -> Answer:
+        """Send a request as it is, and wait for its answer; a cancelled one ends its connection."""
+        connection = self._take(tls) or await self._connect(tls)
+        try:
+            answer = await connection.ask(request)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.is_reusable and not self._is_closed:
+            connection.idle_since = connection.loop.time()
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer
+
+    def close(self) -> None:
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take(self, tls: ssl.SSLContext | None) -> _Connection | None:
+        """The connection that was used last, so that those which are not needed grow old."""
+        idle = self._idle
+        if not idle:
+            return None
+        oldest = idle[0]
+        if oldest.loop.time() - oldest.idle_since > _KEEPALIVE_S:
+            idle.popleft().close()
+        while idle:
+            connection = idle.pop()
+            if connection.is_reusable and connection.tls is tls:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self, tls: ssl.SSLContext | None) -> _Connection:
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(loop, tls),
+                    self._host,
+                    self._port,
+                    ssl=tls,
+                    server_hostname=(self._server_hostname or self._host) if tls else None,
+                )
+        except (OSError, ssl.CertificateError) as problem:  # TimeoutError is an OSError
+            raise NotConnected from problem
+        return connection
+
+
+class _Connection(asyncio.Protocol):
+    """One request at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None) -> None:
+        self.loop = loop
+        self.tls = tls
+        self.idle_since = 0.0
+        self.is_reusable = True
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._waiting: asyncio.Future[Answer] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        find_out_that_the_other_side_is_gone(transport.get_extra_info("socket"))
+
+    async def ask(self, request: bytes) -> Answer:
+        assert self._transport is not None
+        self._waiting = self.loop.create_future()
+        self._transport.write(request)
+        return await self._waiting
+
+    def close(self) -> None:
+        self.is_reusable = False
+        self._waiting = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received + data if self._received else data
+        try:
+            found = parse(received)
+        except Garbled as problem:
+            self._fail(problem)
+            return
+        if found is None:
+            self._received = received
+            return
+        answer, used = found
+        self._received = b""
+        if used != len(received) or not _is_kept(answer.head):
+            self.is_reusable = False
+        self._answer(answer)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self.is_reusable = False
+        if self._waiting is None:
+            return
+        answer = None if problem is not None else parse_to_end(self._received)
+        if answer is not None:
+            self._answer(answer)
+        else:
+            self._fail(Disconnected(str(problem or "Server disconnected")))
+
+    def _answer(self, answer: Answer) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            self.is_reusable = False  # nobody asked
+        elif not waiting.done():
+            waiting.set_result(answer)
+
+    def _fail(self, problem: Exception) -> None:
+        self.is_reusable = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(problem)
+
+
+# Answers
+
+
+def parse(received: bytes) -> tuple[Answer, int] | None:
+    """The answer at the beginning and how long it is; None while it is not complete."""
+    start = 0
+    while True:
+        end = received.find(_END_OF_HEAD, start)
+        if (end if end >= 0 else len(received)) - start > _MAX_HEAD:
+            raise Garbled("headers without an end")
+        if end < 0:
+            return None
+        head = received[start : end + 2].lower()
+        status = _status(head)
+        begin = end + len(_END_OF_HEAD)
+        if status >= 200:
+            break
+        start = begin  # an interim answer; the real one follows
+    if _header(head, b"content-encoding") not in (None, b"identity"):
+        raise Garbled("an encoding that was not asked for")
+    if status in (204, 304):
+        return Answer(status, head, b""), begin
+    if _is_chunked(head):
+        return _chunked(status, head, received, begin)
+    length = _header(head, b"content-length")
+    if length is None:
+        return None
+    if not length.isdigit():
+        raise Garbled("a length that is no number")
+    end = begin + int(length)
+    return (Answer(status, head, received[begin:end]), end) if len(received) >= end else None
+
+
+def parse_to_end(received: bytes) -> Answer | None:
+    """An answer that ends with its connection; None where it says that it should be longer."""
+    end = received.find(_END_OF_HEAD)
+    head = received[: end + 2].lower()
+    if end < 0 or _header(head, b"content-length") is not None or _is_chunked(head):
+        return None
+    try:
+        return Answer(_status(head), head, received[end + len(_END_OF_HEAD) :])
+    except Garbled:
+        return None
+
+
+def _status(head: bytes) -> int:
+    if not head.startswith(b"http/1.") or not head[9:12].isdigit():
+        raise Garbled("not HTTP/1.1")
+    return int(head[9:12])
+
+
+def _header(head: bytes, name: bytes) -> bytes | None:
+    at = head.find(b"\r\n" + name + b":")
+    if at < 0:
+        return None
+    at += len(name) + 3
+    return head[at : head.index(b"\r\n", at)].strip()
+
+
+def _is_chunked(head: bytes) -> bool:
+    return (_header(head, b"transfer-encoding") or b"").endswith(b"chunked")
+
+
+def _is_kept(head: bytes) -> bool:
+    return head.startswith(b"http/1.1") and _header(head, b"connection") != b"close"
+
+
+def _chunked(status: int, head: bytes, received: bytes, at: int) -> tuple[Answer, int] | None:
+    parts: list[bytes] = []
+    while True:
+        line_end = received.find(b"\r\n", at)
+        if line_end < 0:
+            return None
+        try:
+            size = int(received[at:line_end].partition(b";")[0], 16)
+        except ValueError:
+            raise Garbled("a chunk without a size") from None
+        at = line_end + 2
+        if size == 0:
+            return _after_last_chunk(Answer(status, head, b"".join(parts)), received, at)
+        if len(received) < at + size + 2:
+            return None
+        if received[at + size : at + size + 2] != b"\r\n":
+            raise Garbled("a chunk longer than its size")
+        parts.append(received[at : at + size])
+        at += size + 2
+
+
+def _after_last_chunk(answer: Answer, received: bytes, at: int) -> tuple[Answer, int] | None:
+    """Trailers are skipped; an empty line ends them."""
+    while True:
+        line_end = received.find(b"\r\n", at)
+        if line_end < 0:
+            return None
+        if line_end == at:
+            return answer, at + 2
+        at = line_end + 2
+
+
+def find_out_that_the_other_side_is_gone(connected: socket.socket) -> None:
+    """Within a minute, even when idle."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)

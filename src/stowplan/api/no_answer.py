@@ -1,0 +1,64 @@
+"""What it means when the API server did not answer, said for people.
+
+Called by `transport`. What must stay true: `maybe_done` is False only where it is certain that the
+request was not sent; everything else may have taken effect.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+import aiohttp
+
+from stowplan.api import http1
+from stowplan.errors import ApiUnavailable
+
+#: What sending and receiving may raise.
+#: RuntimeError: the session is closed; ValueError: a header that cannot be sent.
+NO_ANSWER = (
+    aiohttp.ClientError,
+    http1.NotConnected,
+    http1.Disconnected,
+    http1.Garbled,
+    OSError,
+    TimeoutError,
+    RuntimeError,
+    ValueError,
+)
+_NOT_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    http1.NotConnected,
+    RuntimeError,
+    ValueError,
+)
+
+
+def unavailable(server: str, request: str, error: BaseException) -> ApiUnavailable:
+    """Unless sure that the request was not sent, say maybe."""
+    not_sent = isinstance(error, _NOT_SENT)
+    return ApiUnavailable(
+        f"API server {server}: {request}: {_problem(error, not_sent=not_sent)}",
+        maybe_done=not not_sent,
+    )
+
+
+def _problem(error: BaseException, *, not_sent: bool) -> str:
+    is_connecting = isinstance(error, http1.NotConnected | aiohttp.ClientConnectorError)
+    if isinstance(error, http1.NotConnected) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        error = error.certificate_error
+    if isinstance(error, ssl.CertificateError):
+        return f"its certificate is not accepted: {error}"
+    if isinstance(error, TimeoutError):
+        return "cannot connect in time" if not_sent else "no answer in time"
+    if is_connecting and isinstance(error, OSError):
+        # asyncio words a refusal as "Connect call failed (address)"; the number knows better.
+        code = error.errno or 0
+        return f"cannot connect: {os.strerror(code) if code > 0 else error.strerror or error}"
+    if isinstance(error, aiohttp.ClientPayloadError | http1.Garbled):
+        return "the answer broke off or is garbled"
+    return " ".join(str(error).split()) or type(error).__name__
