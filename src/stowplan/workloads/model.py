@@ -161,7 +161,7 @@ class Barrier:
 
     opcode: ClassVar[str] = "barrier"
 
-    #: None: all of them.
+    #: Empty: all of them.
     namespaces: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     stage: Stage = Stage.SCHEDULED
@@ -238,6 +238,14 @@ class Workload:
     def pods(self) -> int:
         """Pods created in all, a steady state's counted once, a churn's not at all."""
         return sum(each.count for each in self.operations if isinstance(each, CreatePods))
+
+    @property
+    def measures(self) -> bool:
+        """Whether any of its operations measures something."""
+        return any(
+            isinstance(each, StartCollectingMetrics) or getattr(each, "collect_metrics", False)
+            for each in self.operations
+        )
 
     @property
     def scheduler_feature_gates(self) -> Mapping[str, bool]:

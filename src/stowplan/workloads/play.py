@@ -8,49 +8,52 @@ background has ended when `play` returns or raises.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from itertools import count as numbers
+from typing import Protocol
 
-from stowplan.api.resources import Resource
-from stowplan.workloads.model import Operation, Stage, Workload
-from stowplan.workloads.templates import JsonObject
+from stowplan.api.resources import PODS
+from stowplan.errors import ApiError, ConfigError, StowplanError
+from stowplan.logs import get_logger, kv
+from stowplan.workloads.model import (
+    Barrier,
+    Churn,
+    ChurnMode,
+    CreateAny,
+    CreateNamespaces,
+    CreateNodes,
+    CreatePods,
+    DeletePods,
+    Operation,
+    Sleep,
+    Stage,
+    StartCollectingMetrics,
+    StopCollectingMetrics,
+    UpdateAny,
+    Workload,
+)
+from stowplan.workloads.objects import (
+    Made,
+    Names,
+    any_writes,
+    churn_write,
+    namespace_write,
+    namespace_writes,
+    node_writes,
+    pod_writes,
+    update_writes,
+)
+from stowplan.workloads.writes import Chain, Write, deletion
+
+__all__ = ["Chain", "Cluster", "Measurement", "Observer", "WorkloadError", "Write", "play"]
+
+log = get_logger(__name__)
 
 
-class Write(NamedTuple):
-    """One request that changes the cluster.
-
-    Parts of `object` are shared between writes: encode it, copy it, but never change it.
-    """
-
-    verb: Literal["create", "update", "delete"]
-    resource: Resource[Any]
-    #: With `metadata.name`, and `metadata.namespace` if namespaced; a delete has nothing else.
-    object: JsonObject
-    #: `status`, `resize`; an update of a subresource replaces it as PUT does.
-    subresource: str = ""
-    #: An object of that name that is there already is as good.
-    may_exist: bool = False
-
-    @property
-    def name(self) -> str:
-        name: str = self.object["metadata"]["name"]
-        return name
-
-    @property
-    def namespace(self) -> str:
-        namespace: str = self.object["metadata"].get("namespace", "")
-        return namespace
-
-    @property
-    def path(self) -> str:
-        """Where to send it: the collection for a create, else the object or its subresource."""
-        name = "" if self.verb == "create" else self.name
-        return self.resource.path(namespace=self.namespace, name=name, subresource=self.subresource)
-
-
-#: Writes that must happen one after the other: a claim, its status, its volume, then its pod.
-Chain: TypeAlias = Sequence[Write]
+class WorkloadError(StowplanError):
+    """A workload could not be played to its end."""
 
 
 class Cluster(Protocol):
@@ -67,7 +70,8 @@ class Cluster(Protocol):
 
         Chains are started in order and may run side by side, as many as the cluster likes; the
         writes of one chain happen in order. `chains` is lazy: take from it only what is to be
-        sent soon. Called again from background tasks while earlier calls are under way.
+        sent soon. Deleting what is gone is done already. Background tasks call this while an
+        earlier call is under way, and may be cancelled in it.
         """
 
     async def delete_pods(
@@ -112,5 +116,237 @@ class Observer(Protocol):
 
 
 async def play(workload: Workload, cluster: Cluster, *, observer: Observer) -> None:
-    """Run all operations in order; raises ConfigError or whatever the cluster raised."""
-    raise NotImplementedError
+    """Run all operations in order.
+
+    Raises ConfigError if the workload cannot be played, WorkloadError (from what the cluster
+    raised) if an operation fails, in the background too.
+    """
+    if workload.cannot_play:
+        raise ConfigError(workload.cannot_play, where=f"{workload.file}, {workload.title}")
+    try:
+        async with asyncio.TaskGroup() as background:
+            player = _Player(workload, cluster, observer, background)
+            await player.run()
+            player.end()
+    except BaseExceptionGroup as problems:
+        raise problems.exceptions[0] from problems.exceptions[0].__cause__
+
+
+class _Player:
+    """One run of one workload: what it has created so far and what runs in the background."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        observer: Observer,
+        background: asyncio.TaskGroup,
+    ) -> None:
+        self._workload = workload
+        self._cluster = cluster
+        self._observer = observer
+        self._background = background
+        self._tasks: list[asyncio.Task[None]] = []
+        self._names = Names()
+        self._namespaces: set[str] = set()
+        #: Pods by namespace that nobody has waited for yet.
+        self._pending: dict[str, list[Made]] = {}
+        self._measurement: Measurement | None = None
+
+    async def run(self) -> None:
+        for number, operation in enumerate(self._workload.operations):
+            self._observer.operation_begins(number, operation)
+            await self._blaming(number, operation, self._operate(number, operation))
+            self._observer.operation_ended(number, operation)
+
+    def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _blaming(
+        self, number: int, operation: Operation, work: Coroutine[None, None, None]
+    ) -> None:
+        """Do the work; a failure says which operation it belongs to."""
+        try:
+            await work
+        except ConfigError:
+            raise  # says where it comes from: a template
+        except StowplanError as problem:
+            which = f"{self._workload.title}, operation {number} ({operation.opcode})"
+            raise WorkloadError(f"{which}: {problem}") from problem
+
+    async def _operate(self, number: int, operation: Operation) -> None:
+        cluster = self._cluster
+        match operation:
+            case CreateNodes():
+                await cluster.write(node_writes(operation, self._names))
+            case CreateNamespaces():
+                await cluster.write(namespace_writes(operation))
+                self._namespaces.update(
+                    f"{operation.prefix}-{index}" for index in range(operation.count)
+                )
+            case CreatePods():
+                await self._create_pods(operation)
+            case CreateAny():
+                await self._have_namespace(operation.namespace)
+                await cluster.write(any_writes(operation, self._names))
+            case UpdateAny():
+                await self._have_namespace(operation.namespace)
+                await self._paced(update_writes(operation, self._names), operation.per_second)
+            case DeletePods():
+                await self._delete_pods(number, operation)
+            case Churn():
+                await self._have_namespace(operation.namespace)
+                self._in_background(number, operation, self._churn(operation))
+            case Barrier():
+                await self._wait_at(operation)
+            case Sleep():
+                await cluster.sleep(operation.seconds)
+            case StartCollectingMetrics():
+                self._measure(Measurement(operation.name, operation.namespaces, operation.labels))
+            case StopCollectingMetrics():
+                self._stop_measuring()
+
+    def _in_background(
+        self, number: int, operation: Operation, work: Coroutine[None, None, None]
+    ) -> None:
+        blamed = self._blaming(number, operation, work)
+        self._tasks.append(self._background.create_task(blamed))
+
+    async def _have_namespace(self, namespace: str) -> None:
+        if namespace and namespace not in self._namespaces:
+            await self._cluster.write([namespace_write(namespace)])
+            self._namespaces.add(namespace)
+
+    def _measure(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+        self._observer.measuring_begins(measurement)
+
+    def _stop_measuring(self) -> None:
+        assert self._measurement is not None, "checked when the workload was read"
+        self._observer.measuring_ends(self._measurement)
+        self._measurement = None
+
+    async def _create_pods(self, operation: CreatePods) -> None:
+        await self._have_namespace(operation.namespace)
+        if operation.collect_metrics:
+            self._measure(Measurement(operation.namespace, (operation.namespace,)))
+        if operation.steady_state_s is not None:
+            await self._keep_creating(operation, operation.steady_state_s)
+        else:
+            made = await self._create_batch(operation)
+            if operation.skip_wait:
+                self._pending.setdefault(operation.namespace, []).extend(made)
+            else:
+                await self._scheduled(operation.namespace, made)
+        if operation.collect_metrics:
+            self._stop_measuring()
+
+    async def _create_batch(self, operation: CreatePods) -> list[Made]:
+        made: list[Made] = []
+        await self._cluster.write(pod_writes(operation, self._names, made.append))
+        return made
+
+    async def _scheduled(
+        self, namespace: str, pods: Iterable[Made], stage: Stage = Stage.SCHEDULED
+    ) -> None:
+        # Upstream counts whatever is scheduled in the namespace, so that pods of an earlier
+        # operation end the wait too soon; here an operation waits for its own.
+        await self._cluster.wait_for_pods(namespace, [pod.name for pod in pods], stage)
+
+    async def _keep_creating(self, operation: CreatePods, duration_s: float) -> None:
+        """Batch after batch, each deleted when all of it is scheduled, until the time is up."""
+        scheduled_any = False
+
+        async def batches() -> None:
+            nonlocal scheduled_any
+            while True:
+                made = await self._create_batch(operation)
+                if not scheduled_any:
+                    await self._scheduled(operation.namespace, made[:1])
+                    scheduled_any = True
+                await self._scheduled(operation.namespace, made)
+                await self._cluster.delete_pods(operation.namespace, {}, grace_period_s=0)
+
+        await self._for_a_while(duration_s, batches())
+        if not scheduled_any:
+            problem = f"no pod at all was scheduled within {duration_s:g} s"
+            raise WorkloadError(f"{problem}: something is wrong, or the time is too short")
+
+    async def _for_a_while(self, seconds: float, work: Coroutine[None, None, None]) -> None:
+        """Work that never ends by itself, ended by the cluster's clock."""
+        working = asyncio.ensure_future(work)
+        clock = asyncio.ensure_future(self._cluster.sleep(seconds))
+        try:
+            await asyncio.wait((working, clock), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+        finally:
+            working.cancel()
+            clock.cancel()
+            await asyncio.gather(working, clock, return_exceptions=True)
+
+    async def _wait_at(self, barrier: Barrier) -> None:
+        unknown = sorted(set(barrier.namespaces) - self._namespaces)
+        if unknown:
+            raise WorkloadError(f"no operation has created the namespace {unknown[0]}")
+        for namespace in barrier.namespaces or sorted(self._pending):
+            pods = [
+                pod
+                for pod in self._pending.get(namespace, ())
+                if barrier.labels.items() <= pod.labels.items()
+            ]
+            await self._scheduled(namespace, pods, barrier.stage)
+        if barrier.stage is Stage.SCHEDULED:
+            for namespace in barrier.namespaces or list(self._pending):
+                self._pending.pop(namespace, None)
+
+    async def _delete_pods(self, number: int, operation: DeletePods) -> None:
+        work: Coroutine[None, None, None]
+        if operation.per_second:
+            found = await self._cluster.pod_names(operation.namespace, operation.labels)
+            chains = ([deletion(PODS, operation.namespace, name)] for name in found)
+            work = self._paced(chains, operation.per_second)
+        else:
+            work = self._cluster.delete_pods(operation.namespace, operation.labels)
+        if operation.skip_wait:
+            self._in_background(number, operation, work)
+        else:
+            await work
+
+    async def _paced(self, chains: Iterable[Chain], per_second: int) -> None:
+        if not per_second:
+            await self._cluster.write(chains)
+            return
+        began = self._cluster.now()
+        for number, chain in enumerate(chains, start=1):
+            await self._until(began + number / per_second)
+            await self._cluster.write([chain])
+
+    async def _until(self, due: float) -> None:
+        await self._cluster.sleep(max(due - self._cluster.now(), 0.0))
+
+    async def _churn(self, churn: Churn) -> None:
+        """Never ends when recreating; what cannot be created is tried again next time."""
+        slots: list[dict[int, Write]] = [{} for _ in churn.templates]
+        recreating = churn.mode is ChurnMode.RECREATE
+        began = self._cluster.now()
+        for number in numbers():
+            if not recreating and churn.number and number >= churn.number:
+                return
+            await self._until(began + (number + 1) * churn.interval_s)
+            for template, slot in zip(churn.templates, slots, strict=True):
+                place = number % churn.number if recreating else number
+                there = slot.pop(place, None)
+                if there is not None:
+                    gone = deletion(there.resource, there.namespace, there.name)
+                    await self._cluster.write([[gone]])
+                    continue
+                write = churn_write(template, self._names, churn.namespace)
+                try:
+                    await self._cluster.write([[write]])
+                except ApiError as problem:
+                    log.info("Churn could not create", extra=kv(name=write.name, err=str(problem)))
+                    continue
+                if recreating:
+                    slot[place] = write

@@ -1,0 +1,47 @@
+"""The kinds that a workload may create or update, found by apiVersion and kind.
+
+Upstream asks the API server's discovery; a workload that is checked before any server runs needs
+a table. Used by `operations` when it reads templates and by `objects` when it makes requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
+from stowplan.errors import ConfigError
+from stowplan.workloads.templates import Template
+
+_OTHERS: tuple[tuple[str, str, str, str, bool], ...] = (
+    ("", "v1", "configmaps", "ConfigMap", True),
+    ("", "v1", "endpoints", "Endpoints", True),
+    ("", "v1", "limitranges", "LimitRange", True),
+    ("", "v1", "resourcequotas", "ResourceQuota", True),
+    ("", "v1", "secrets", "Secret", True),
+    ("", "v1", "serviceaccounts", "ServiceAccount", True),
+    ("apps", "v1", "daemonsets", "DaemonSet", True),
+    ("apps", "v1", "deployments", "Deployment", True),
+    ("batch", "v1", "cronjobs", "CronJob", True),
+    ("batch", "v1", "jobs", "Job", True),
+    ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
+)
+_RESOURCES: list[Resource[Any]] = [NODES, PODS, *CATALOGED]
+_RESOURCES += [Resource(*other, dict) for other in _OTHERS]
+_KINDS: dict[tuple[str, str], Resource[Any]] = {
+    (resource.api_version, resource.kind): resource for resource in _RESOURCES
+}
+_DYNAMIC_RESOURCES = "resource.k8s.io/"
+
+
+def resource_of(template: Template) -> Resource[Any]:
+    """What the template's objects are to the API server."""
+    found = _KINDS.get((template.api_version, template.kind))
+    if found is None:
+        known = ", ".join(sorted(kind for _, kind in _KINDS))
+        unknown = f"kind {template.kind} of {template.api_version} is not known; known: {known}"
+        raise ConfigError(unknown, where=str(template.path))
+    return found
+
+
+def needs_dynamic_resources(template: Template) -> bool:
+    return template.api_version.startswith(_DYNAMIC_RESOURCES)
