@@ -39,8 +39,10 @@ class Spoiler:
     refuse: bool = False
     delay_s: float = 0.0
     #: Called (in the proxy's thread) before forwarding.
-    before: Callable[[str], None] | None = None
+    before: Callable[[str], object] | None = None
     seen: int = 0
+    #: How many of them the API server has answered.
+    answered: int = 0
 
     def matches(self, method: str, path: str) -> bool:
         return (
@@ -172,8 +174,10 @@ class FaultProxy:
         if "watch=" in request.query_string:
             return await self._stream(request)
         answer = await self._forward(request, body)
-        if spoiler is not None and spoiler.lose_answer:
-            return _cut(request)
+        if spoiler is not None:
+            spoiler.answered += 1
+            if spoiler.lose_answer:
+                return _cut(request)
         return answer
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> web.Response:
