@@ -69,8 +69,12 @@ types: $(READY) ## mypy, strict
 	@$(BIN)/mypy tests tools examples
 
 .PHONY: bench
-bench: controlplane ## Pods per second beside kube-scheduler and bare binding requests, in one run
-	@$(BIN)/python -m stowplan.bench $(BENCH_ARGS)
+bench: controlplane ## The headline set beside kube-scheduler and bare binding requests; goes on where it was cut
+	@$(BIN)/stowplan bench headline $(BENCH_ARGS)
+
+.PHONY: bench-quick
+bench-quick: controlplane ## Three small workloads, one round, under 5 minutes
+	@$(BIN)/stowplan bench quick --rounds 1 $(BENCH_ARGS)
 
 .PHONY: bench-waiting
 bench-waiting: controlplane ## How soon a waiting pod gets a free place, what waiting costs, the search for victims

@@ -1,7 +1,10 @@
 """End-to-end benchmark on the real control plane: Stowplan, kube-scheduler and bare bindings.
 
-``python -m stowplan.bench --help`` (or ``make bench``). `contestants` says who takes part and how
-each is started, `raw` is the one that sends bindings without thinking, `run` measures one
-contestant on a fresh control plane, `observe` is what it sees with, `report` turns runs into
-figures, `__main__` alternates the contestants.
+`stowplan bench --help` is how to use it. `plan` says what is measured (workloads of scheduler_perf
+files, or the sets of `targets`), `session` lets contestants take turns, `run` measures one of them
+on a fresh control plane (`live` plays the workload, `observe` is what it sees with), `results`
+keeps what was measured, `figures` makes medians and ratios of it, `terminal`, `document`, `page`
+and `report` show them. `contestants` says who takes part; `raw` binds without thinking.
+
+`decisions` measures the pure cycle, `waiting` what waiting pods cost, `soak` a long churn.
 """

@@ -1,30 +1,35 @@
 """Who takes part in the benchmark, and the command that starts each of them.
 
-Read by `__main__` (which rows there are) and `run` (how to start one). What must stay true: all
+Read by `session` (which there are) and `run` (how to start one). What must stay true: all
 contestants use the same credentials, because the API server's rate limits and access checks depend
-on who asks; none holds a lease; and kube-scheduler's own limit on requests is lifted.
+on who asks; none holds a lease; kube-scheduler's own limit on requests is lifted; and each has its
+own default profile, unless the workload brings a configuration, which then both get.
 """
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from stowplan.config.defaults import DEFAULT_MULTI_POINT
-from stowplan.config.types import PluginRef
+from stowplan.bench import figures
+from stowplan.bench.gates import gate_flags
+from stowplan.bench.raw import READY
 from stowplan.controlplane import components
+from stowplan.controlplane.api_access import unverified_access
 from stowplan.controlplane.binaries import find_binary
 from stowplan.controlplane.cluster import ControlPlane
+from stowplan.controlplane.components import HOST
 from stowplan.controlplane.credentials import KUBE_SCHEDULER
-from stowplan.controlplane.processes import free_port
-from stowplan.plugins.registry import IN_TREE
+from stowplan.controlplane.processes import ServerProcess, free_port
 
 LIFTED_QPS = 5000
+_HINTS = "SchedulerQueueingHints"
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,22 @@ class Start:
     directory: Path
     kubeconfig: Path
     #: How many pods there will be: raw, which keeps no watch it does not need, has to know.
-    pods: int
+    pods: int = 0
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    emulated_version: str | None = None
+    #: The workload's KubeSchedulerConfiguration, if it has one.
+    config: Path | None = None
     #: Where Stowplan writes its profile, if it is to be profiled.
     profile: Path | None = None
+    #: Of its own HTTP endpoints.
+    port: int = field(default_factory=free_port)
+
+
+def _answers(scheme: str) -> Callable[[ServerProcess, Start], bool]:
+    def is_ready(_: ServerProcess, start: Start) -> bool:
+        return unverified_access(f"{scheme}://{HOST}:{start.port}").answers("/readyz")
+
+    return is_ready
 
 
 @dataclass(frozen=True)
@@ -47,7 +65,15 @@ class Contestant:
     key: str
     label: str
     command: Callable[[Start], list[str]]
+    is_ready: Callable[[ServerProcess, Start], bool]
     writes_events: bool = True
+    #: It thinks about where a pod goes; otherwise it only makes sense where every pod has a place.
+    is_scheduler: bool = True
+
+    @property
+    def slug(self) -> str:
+        """For file names."""
+        return self.key.replace("/", "-")
 
     def is_chosen_by(self, names: Sequence[str]) -> bool:
         return any(self.key == name or self.key.startswith(f"{name}/") for name in names)
@@ -56,14 +82,25 @@ class Contestant:
 def _stowplan(start: Start) -> list[str]:
     script = Path(sys.executable).with_name("stowplan")
     profiler = [] if start.profile is None else ["-m", "cProfile", "-o", str(start.profile)]
-    flags = [f"--kubeconfig={start.kubeconfig}", "--port=0", "--leader-elect=false"]
+    flags = [
+        f"--kubeconfig={start.kubeconfig}",
+        f"--bind-address={HOST}",
+        f"--port={start.port}",
+        "--leader-elect=false",
+        *([] if start.config is None else [f"--config={start.config}"]),
+    ]
     return [sys.executable, *profiler, str(script), "run", *flags]
 
 
-def _kube_scheduler(start: Start, plugins: Sequence[PluginRef] | None = None) -> list[str]:
+def _kube_scheduler(start: Start) -> list[str]:
     config = start.directory / "bench-kube-scheduler.yaml"
-    config.write_text(kube_scheduler_config(start.kubeconfig, plugins))
-    return [str(find_binary("kube-scheduler")), *components.kube_scheduler(config, free_port())]
+    config.write_text(kube_scheduler_config(start.kubeconfig, start.config))
+    flags = components.kube_scheduler(config, start.port)
+    if start.emulated_version is None:
+        flags += gate_flags("kube-scheduler", start.gates)
+    else:  # of that age it knows no newer gate
+        flags += [f"--emulated-version={start.emulated_version}", f"--feature-gates={_HINTS}=false"]
+    return [str(find_binary("kube-scheduler")), *flags]
 
 
 def _raw(start: Start, *, events: bool = False) -> list[str]:
@@ -71,47 +108,39 @@ def _raw(start: Start, *, events: bool = False) -> list[str]:
     return [sys.executable, "-m", "stowplan.bench.raw", *flags, *(["--events"] if events else [])]
 
 
-def same_plugins() -> tuple[PluginRef, ...]:
-    """kube-scheduler's default plugins as far as Stowplan has them, with their weights."""
-    ours = {plugin.name for plugin in IN_TREE}
-    return tuple(plugin for plugin in DEFAULT_MULTI_POINT if plugin.name in ours)
+def _raw_is_ready(process: ServerProcess, _: Start) -> bool:
+    return READY in process.tail()
 
 
-def kube_scheduler_config(kubeconfig: Path, plugins: Sequence[PluginRef] | None = None) -> str:
-    """A KubeSchedulerConfiguration; without `plugins`, of the default profile."""
-    config: dict[str, object] = {
+def kube_scheduler_config(kubeconfig: Path, workload: Path | None = None) -> str:
+    """A KubeSchedulerConfiguration: the workload's, or that of the default profile."""
+    config: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {
-            "kubeconfig": str(kubeconfig),
-            "qps": LIFTED_QPS,
-            "burst": LIFTED_QPS,
-        },
     }
-    if plugins is not None:
-        enabled = [
-            {"name": plugin.name} | ({"weight": plugin.weight} if plugin.weight else {})
-            for plugin in plugins
-        ]
-        multi_point = {"disabled": [{"name": "*"}], "enabled": enabled}
-        config["profiles"] = [
-            {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi_point}}
-        ]
+    if workload is not None:
+        config = yaml.safe_load(workload.read_text())
+    config["clientConnection"] = {
+        "kubeconfig": str(kubeconfig),
+        "qps": LIFTED_QPS,
+        "burst": LIFTED_QPS,
+    }
     text: str = yaml.safe_dump(config, sort_keys=False)
     return text
 
 
-STOWPLAN = Contestant("stowplan", "stowplan", _stowplan)
-KUBE = Contestant("kube-scheduler", "kube-scheduler", _kube_scheduler)
-KUBE_SAME_PLUGINS = Contestant(
-    "kube-scheduler/same-plugins",
-    "kube-scheduler (same plugins)",
-    lambda start: _kube_scheduler(start, same_plugins()),
+STOWPLAN = Contestant("stowplan", figures.STOWPLAN, _stowplan, _answers("http"))
+KUBE = Contestant("kube-scheduler", figures.KUBE, _kube_scheduler, _answers("https"))
+RAW = Contestant("raw", figures.RAW, _raw, _raw_is_ready, writes_events=False, is_scheduler=False)
+RAW_EVENTS = Contestant(
+    "raw/events",
+    figures.RAW_EVENTS,
+    lambda start: _raw(start, events=True),
+    _raw_is_ready,
+    is_scheduler=False,
 )
-RAW = Contestant("raw", "raw", _raw, writes_events=False)
-RAW_EVENTS = Contestant("raw/events", "raw + events", lambda start: _raw(start, events=True))
 
-CONTESTANTS = (STOWPLAN, KUBE, KUBE_SAME_PLUGINS, RAW, RAW_EVENTS)
+CONTESTANTS = (STOWPLAN, KUBE, RAW, RAW_EVENTS)
 
 
 def scheduler_kubeconfig(control_plane: ControlPlane) -> Path:

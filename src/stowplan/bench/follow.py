@@ -5,7 +5,7 @@ Used by `observe` to see binds and events, and by `raw` to see new pods.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -54,7 +54,7 @@ async def session(config: ClusterConfig, accept: str) -> AsyncIterator[aiohttp.C
 
 async def follow(
     client: aiohttp.ClientSession, path: str, params: Mapping[str, str]
-) -> AsyncIterator[Change]:
+) -> AsyncGenerator[Change, None]:
     """All there is, then what comes, for ever.
 
     A busy API server cuts watches off, so it goes on from where it was.

@@ -1,7 +1,7 @@
 """What the benchmark sees from outside: binds and events as they arrive, and CPU time used.
 
-Called by `run`. What must stay true: watching costs the API server the same whoever binds. So it
-asks for metadata only, an encoding that no contestant's own watch shares.
+Called by `run` and `live`. What must stay true: watching costs the API server the same whoever
+binds. So it asks for metadata only, an encoding that no contestant's own watch shares.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,41 +18,24 @@ import aiohttp
 import msgspec
 
 from stowplan.api.kubeconfig import ClusterConfig
-from stowplan.api.tls import build_context
+from stowplan.bench.follow import METADATA_ONLY, Metadata, follow, session
 from stowplan.controlplane.processes import ControlPlaneError
 
 NAMESPACE = "default"
 PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
-EVENTS_PATH = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
-#: A pod that is there to wake a contestant up; its event does not count.
-WARM_UP = "warm-up"
-_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-class _Change(msgspec.Struct):
-    type: str
-    object: _Object
-
-
-_decode_change = msgspec.json.Decoder(_Change).decode
-
-
 class Observer:
-    """Notes when each pod was bound and when each pod's event arrived."""
+    """Notes when each pod was bound and when its event arrived, by "namespace/name"."""
 
-    def __init__(self) -> None:
+    def __init__(self, event_reason: str = "Scheduled") -> None:
+        self._event_reason = event_reason
         self.bound: dict[str, float] = {}
         self.events: dict[str, float] = {}
+        #: Of bound pods, by namespace.
+        self.count: Counter[str] = Counter()
+        self.labels: dict[str, Mapping[str, str]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def check(self) -> None:
@@ -65,20 +49,10 @@ class Observer:
 
     @asynccontextmanager
     async def watching(self, config: ClusterConfig) -> AsyncIterator[None]:
-        headers = {"Authorization": f"Bearer {config.token}", "Accept": _METADATA_ONLY}
-        async with aiohttp.ClientSession(
-            base_url=config.server,
-            connector=aiohttp.TCPConnector(ssl=build_context(config)),
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=None),
-            raise_for_status=True,
-        ) as session:
+        async with session(config, METADATA_ONLY) as client:
             self._tasks = [
-                # Once it is bound a pod fits the selector, which counts as being added.
-                asyncio.create_task(
-                    self._watch(session, PODS_PATH, "spec.nodeName!=", self.note_pod)
-                ),
-                asyncio.create_task(self._watch(session, EVENTS_PATH, "", self.note_event)),
+                asyncio.create_task(self._watch_pods(client)),
+                asyncio.create_task(self._watch_events(client)),
             ]
             try:
                 yield
@@ -87,34 +61,38 @@ class Observer:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _watch(
-        self,
-        session: aiohttp.ClientSession,
-        path: str,
-        selector: str,
-        note: Callable[[str, float], None],
-    ) -> None:
-        """Follow for ever. A busy API server cuts watches off, so go on from where it was."""
-        version = ""  # at first: all there is, then what comes
-        while True:
-            params = {"watch": "1", "fieldSelector": selector, "resourceVersion": version}
-            async with session.get(path, params=params) as stream:
-                async for line in stream.content:
-                    change = _decode_change(line)
-                    if change.type == "ERROR":
-                        raise ControlPlaneError(f"watch of {path}: {line.decode().strip()}")
-                    version = change.object.metadata.resource_version
-                    if change.type == "ADDED":
-                        note(change.object.metadata.name, time.monotonic())
+    async def _watch_pods(self, client: aiohttp.ClientSession) -> None:
+        # Once it is bound a pod fits the selector, which counts as being added.
+        selector = {"fieldSelector": "spec.nodeName!="}
+        async for change in follow(client, "/api/v1/pods", selector):
+            if change.type == "ADDED":
+                self.note_pod(change.object.metadata, time.monotonic())
 
-    def note_pod(self, name: str, now: float) -> None:
-        self.bound.setdefault(name, now)
+    async def _watch_events(self, client: aiohttp.ClientSession) -> None:
+        selector = {"fieldSelector": f"reason={self._event_reason}"}
+        async for change in follow(client, "/apis/events.k8s.io/v1/events", selector):
+            if change.type == "ADDED":
+                self.note_event(change.object.metadata, time.monotonic())
 
-    def note_event(self, name: str, now: float) -> None:
+    def note_pod(self, pod: Metadata, now: float) -> None:
+        key = f"{pod.namespace}/{pod.name}"
+        if key not in self.bound:
+            self.bound[key] = now
+            self.count[pod.namespace] += 1
+            self.labels[key] = pod.labels
+
+    def note_event(self, event: Metadata, now: float) -> None:
         # An event is called after its pod: pod-00001.18a3b...
-        pod = name.rpartition(".")[0]
-        if pod != WARM_UP:
-            self.events.setdefault(pod, now)
+        pod = event.name.rpartition(".")[0]
+        self.events.setdefault(f"{event.namespace}/{pod}", now)
+
+    def bound_in(self, namespaces: frozenset[str], selector: Mapping[str, str]) -> dict[str, float]:
+        """The bound pods of these namespaces that have these labels."""
+        return {
+            key: at
+            for key, at in self.bound.items()
+            if key.partition("/")[0] in namespaces and selector.items() <= self.labels[key].items()
+        }
 
 
 # -- what a process has used ----------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""One contestant on one fresh control plane: set up, start, watch, measure.
+"""One contestant, one workload, one fresh control plane: set up, play, watch, measure.
 
-Called by `__main__` for each contestant in each round. What must stay true: nothing but the
-contestant works while the clock runs, and no process is left behind.
+Called by `session` for each contestant in each round. What must stay true: nothing but the
+contestant and the workload's own writes work while the clock runs, and no process is left behind.
 """
 
 from __future__ import annotations
@@ -9,219 +9,281 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.bench.contestants import Contestant, Start, scheduler_kubeconfig
+from stowplan.bench.figures import Run, over_time, percentile, throughput
+from stowplan.bench.follow import session
+from stowplan.bench.gates import gate_flags
+from stowplan.bench.live import WRITERS, LiveCluster
 from stowplan.bench.observe import (
     PODS_PATH,
-    WARM_UP,
     Observer,
     cpu_seconds,
     machine_cpu_seconds,
     peak_rss_mib,
 )
-from stowplan.bench.raw import Sender
-from stowplan.bench.report import Run, percentile, throughput
+from stowplan.bench.sender import JSON, Sender, run_quickly
 from stowplan.controlplane.cluster import ControlPlane
 from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
 from stowplan.controlplane.processes import ControlPlaneError, ServerProcess
+from stowplan.workloads.model import CreatePods, Operation, Workload
+from stowplan.workloads.play import Chain, Measurement, play
 
-ZONES = 3
 _POLL_S = 0.02
-_PROGRESS_S = 5.0
-#: Nothing bound for so long: the contestant has failed.
-_STALL_S = 60.0
+_START_S = 60.0
 #: No event for so long after the last bind: there are no more.
 _EVENTS_IDLE_S = 5.0
 #: A profile is written by an orderly end only.
 _PROFILE_GRACE_S = 60.0
+_PROBE = "first-bind"
 
 
 @dataclass(frozen=True)
-class Workload:
-    """Plain pods on equal nodes, the SchedulingBasic of Kubernetes' scheduler_perf."""
+class Conditions:
+    """How a workload is to be run, the same for all contestants."""
 
-    nodes: int
-    pods: int
-    #: Pods are created while the contestant runs; otherwise all are there when it starts.
-    stream: bool = False
-
-    def node(self, number: int) -> dict[str, Any]:
-        name = f"node-{number:05}"
-        zone = {"topology.kubernetes.io/zone": f"zone-{number % ZONES}"}
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | zone},
-            "status": {
-                "capacity": {"cpu": "4", "memory": "32Gi", "pods": "110"},
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        }
-
-    def pod(self, name: str) -> dict[str, Any]:
-        amounts = {"cpu": "100m", "memory": "500Mi"}
-        container = {
-            "name": "pause",
-            "image": "registry.k8s.io/pause:3.10.1",
-            "ports": [{"containerPort": 80}],
-            "resources": {"requests": amounts, "limits": amounts},
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            "spec": {"containers": [container]},
-        }
+    workload: Workload
+    #: The measured pods are all there when the contestant starts; else they come while it runs.
+    backlog: bool = False
+    #: Stowplan runs under cProfile and writes it here.
+    profile: Path | None = None
 
 
-class Measurement:
-    """Runs one contestant; `measure` may be called once."""
+def can_wait_in_a_backlog(workload: Workload) -> bool:
+    """Preparations, then one operation that creates the measured pods, and nothing beside it."""
+    *before, last = workload.operations
+    simple = {"createNodes", "createNamespaces", "createAny", "createPods"}
+    return (
+        isinstance(last, CreatePods)
+        and last.collect_metrics
+        and last.steady_state_s is None
+        and all(each.opcode in simple for each in before)
+        and not any(isinstance(each, CreatePods) and each.collect_metrics for each in before)
+    )
+
+
+@dataclass(frozen=True)
+class _Usage:
+    """At some moment: the time, and CPU seconds used so far."""
+
+    at: float
+    contestant: float
+    servers: float
+    #: By all that is neither ours nor the idle task.
+    others: float
+
+
+class Trial:
+    """Runs one contestant; `measure` may be called once. It is the workload's observer."""
 
     def __init__(
         self,
         contestant: Contestant,
-        workload: Workload,
-        *,
+        conditions: Conditions,
         round_number: int,
         say: Callable[[str], None],
-        profile: Path | None = None,
     ) -> None:
         self._contestant = contestant
-        self._workload = workload
+        self._conditions = conditions
+        self._workload = conditions.workload
         self._round = round_number
         self._say = say
-        self._profile = profile
-        self._observer = Observer()
-        self._sent_at: dict[str, float] = {}
-        self._created_per_s = 0.0
+        self._seen = Observer()
+        self._measurement: Measurement | None = None
+        self.is_measuring = False
+        self._phase = ""
+        self._began: _Usage | None = None
 
     def measure(self) -> Run:
         """On a control plane of its own; raises ControlPlaneError if something ends or hangs."""
-        with ControlPlane(disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF) as servers:
-            return asyncio.run(self._measure(servers))
+        self._say("starting a control plane")
+        gates = gate_flags("kube-apiserver", self._workload.feature_gates)
+        with ControlPlane(
+            disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF, apiserver_flags=gates
+        ) as servers:
+            self._servers = servers
+            return run_quickly(self._measure())
 
-    async def _measure(self, servers: ControlPlane) -> Run:
-        config = load_cluster_config(kubeconfig=str(servers.kubeconfig))
-        pods = self._workload.pods + (1 if self._workload.stream else 0)  # with the warm-up pod
-        start = Start(servers.directory, scheduler_kubeconfig(servers), pods, self._profile)
-        async with Sender(config) as sender:
-            sender.submit(
-                sender.request("/api/v1/nodes", self._workload.node(number))
-                for number in range(self._workload.nodes)
-            )
-            await sender.drain()
-            if not self._workload.stream:
-                await self._create_pods(sender)
-            # Not before the pods are there: the API server grants a watch a buffer by how busy
-            # the resource has been until then.
-            async with self._observer.watching(config):
-                started = time.monotonic()
-                process = ServerProcess(
-                    self._contestant.key.replace("/", "-"),
-                    self._contestant.command(start),
-                    servers.directory / "logs" / "contestant.log",
-                )
-                try:
-                    return await self._watch(process, servers, sender, started)
-                finally:
-                    process.stop(0.0 if self._profile is None else _PROFILE_GRACE_S)
+    async def _measure(self) -> Run:
+        config = load_cluster_config(kubeconfig=str(self._servers.kubeconfig))
+        self._kubeconfig = scheduler_kubeconfig(self._servers)
+        async with (
+            Sender(config, WRITERS) as sender,
+            session(config, JSON) as client,
+            self._seen.watching(config),
+        ):
+            kind = _Backlog if self._conditions.backlog else LiveCluster
+            cluster = kind(sender, client, self._seen, self._check)
+            if isinstance(cluster, _Backlog):
+                cluster.trial = self
+            await self.start(self._workload.pods)
+            try:
+                await play(self._workload, cluster, observer=self)
+                run = await self._figures(cluster)
+                self.stop()
+                return run if run.first_bind_s else await self._with_first_bind(run, sender)
+            finally:
+                self._process.stop(0.0)
 
-    async def _create_pods(self, sender: Sender) -> None:
-        def requests() -> Iterator[bytes]:
-            for number in range(self._workload.pods):
-                name = f"pod-{number:05}"
-                request = sender.request(PODS_PATH, self._workload.pod(name))
-                self._sent_at[name] = time.monotonic()
-                yield request
+    # -- the contestant's process ---------------------------------------------------------------
 
-        began = time.monotonic()
-        sender.submit(requests())
-        await sender.drain()
-        self._created_per_s = self._workload.pods / (time.monotonic() - began)
-        self._say(f"{self._workload.pods} pods created, {self._created_per_s:.0f}/s")
-
-    async def _first_bind(self, process: ServerProcess, sender: Sender) -> float:
-        """When the contestant bound its first pod, which is one more where pods come later."""
-        if self._workload.stream:
-            sender.submit([sender.request(PODS_PATH, self._workload.pod(WARM_UP))])
-        await self._until_bound(1, process)
-        bound = self._observer.bound
-        return bound.pop(WARM_UP) if self._workload.stream else min(bound.values())
-
-    async def _watch(
-        self, process: ServerProcess, servers: ControlPlane, sender: Sender, started: float
-    ) -> Run:
-        bound, events, pods = self._observer.bound, self._observer.events, self._workload.pods
-        streamed = self._workload.stream
-        server_pids = list(servers.pids.values())
-
-        def usage() -> tuple[float, float, float]:
-            """Of the contestant, of kube-apiserver and etcd, and of all that is not ours."""
-            server = sum(cpu_seconds(pid) for pid in server_pids)
-            others = machine_cpu_seconds() - cpu_seconds(os.getpid())
-            return cpu_seconds(process.pid), server, others
-
-        first_bind = await self._first_bind(process, sender)
-        began, before = time.monotonic(), usage()
-        if streamed:
-            await self._create_pods(sender)
-        await self._until_bound(pods, process)
-        events_at_last_bind = len(events)
-        if self._contestant.writes_events:
-            await self._grows_to(events, pods, process, _EVENTS_IDLE_S)
-        took = time.monotonic() - began
-        own, server, others = (
-            later - earlier for later, earlier in zip(usage(), before, strict=True)
+    async def start(self, pods: int) -> None:
+        start = Start(
+            self._servers.directory,
+            self._kubeconfig,
+            pods,
+            self._workload.scheduler_feature_gates,
+            self._workload.emulated_version,
+            self._workload.scheduler_config,
+            self._conditions.profile,
         )
-        last = max(bound.values())
-        lags = [max(at - bound[name], 0.0) for name, at in events.items() if name in bound]
-        latencies = [at - self._sent_at[name] for name, at in bound.items()]
+        self._started = time.monotonic()
+        self._process = ServerProcess(
+            self._contestant.slug,
+            self._contestant.command(start),
+            self._servers.directory / "logs" / "contestant.log",
+        )
+        if self.is_measuring:  # of a backlog: its start is part of it
+            self._began = self._usage()
+        while not self._contestant.is_ready(self._process, start):
+            self._process.check_running()
+            if time.monotonic() - self._started > _START_S:
+                problem = f"{self._process.name} was not ready within {_START_S:.0f} s"
+                raise ControlPlaneError(f"{problem}; its log ends:\n{self._process.tail()}")
+            await asyncio.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        self._process.stop(0.0 if self._conditions.profile is None else _PROFILE_GRACE_S)
+
+    def _check(self) -> None:
+        self._process.check_running()
+        self._seen.check()
+        self._say(f"{self._phase}, {len(self._seen.bound):,} pods bound")
+
+    def _usage(self) -> _Usage:
+        servers = sum(cpu_seconds(pid) for pid in self._servers.pids.values())
+        return _Usage(
+            time.monotonic(),
+            cpu_seconds(self._process.pid),
+            servers,
+            machine_cpu_seconds() - cpu_seconds(os.getpid()),
+        )
+
+    # -- what the workload tells ----------------------------------------------------------------
+
+    def operation_begins(self, number: int, operation: Operation) -> None:
+        count = getattr(operation, "count", None)
+        self._phase = operation.opcode if count is None else f"{operation.opcode} {count:,}"
+        self._say(self._phase)
+
+    def operation_ended(self, number: int, operation: Operation) -> None:
+        pass
+
+    def measuring_begins(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+        self.is_measuring = True
+        self._began = self._usage()
+
+    def measuring_ends(self, measurement: Measurement) -> None:
+        self.is_measuring = False
+
+    # -- figures --------------------------------------------------------------------------------
+
+    async def _figures(self, cluster: LiveCluster) -> Run:
+        measurement, began, events = self._measurement, self._began, self._seen.events
+        if measurement is None or began is None:
+            raise ControlPlaneError(f"{self._workload.title} has nothing to measure")
+        bound = self._seen.bound_in(frozenset(measurement.namespaces), measurement.labels)
+        if not bound:
+            raise ControlPlaneError(f"no measured pod of {self._workload.title} was bound")
+        events_at_last_bind = sum(key in events for key in bound)
+        if self._contestant.writes_events:
+            await self._until_events_end(bound)
+        ended = self._usage()
+        first, last = min(bound.values()), max(bound.values())
+        told = {key: events[key] for key in bound if key in events}
+        sent = {key: cluster.sent_at[key] for key in bound if key in cluster.sent_at}
+        lags = [max(at - bound[key], 0.0) for key, at in told.items()]
+        waits = [bound[key] - at for key, at in sent.items()]
+        backlog, per_1000 = self._conditions.backlog, 1000 / len(bound)
         return Run(
             contestant=self._contestant.label,
             round=self._round,
-            pods=pods,
+            pods=len(bound),
             pods_per_s=throughput(list(bound.values())),
-            created_per_s=self._created_per_s,
-            first_bind_s=first_bind - started,
-            startup_cpu_s=before[0],
-            cpu_per_1000=own / pods * 1000,
-            server_cpu_per_1000=server / pods * 1000,
-            peak_rss_mib=peak_rss_mib(process.pid),
+            took_s=last - began.at,
+            created_per_s=throughput(list(sent.values())),
+            latency_p50_s=None if backlog else percentile(waits, 0.5),
+            latency_p99_s=None if backlog else percentile(waits, 0.99),
+            cpu_per_1000=(ended.contestant - began.contestant) * per_1000,
+            server_cpu_per_1000=(ended.servers - began.servers) * per_1000,
+            peak_rss_mib=peak_rss_mib(self._process.pid),
+            first_bind_s=first - self._started if backlog else None,
+            events=len(told),
             events_at_last_bind=events_at_last_bind,
-            events=len(events),
-            last_event_s=max(events.values()) - last if events else None,
+            last_event_s=max(told.values()) - last if told else None,
             event_lag_p99_s=percentile(lags, 0.99) if lags else None,
-            latency_p50_s=percentile(latencies, 0.5) if streamed else None,
-            latency_p99_s=percentile(latencies, 0.99) if streamed else None,
-            others_cores=max(others, 0.0) / took,
+            others_cores=max(ended.others - began.others, 0.0) / (ended.at - began.at),
+            binds_over_time=over_time(list(bound.values())),
         )
 
-    async def _until_bound(self, count: int, process: ServerProcess) -> None:
-        if not await self._grows_to(self._observer.bound, count, process, _STALL_S):
-            problem = f"{process.name} has bound nothing for {_STALL_S:.0f} s"
-            raise ControlPlaneError(f"{problem}; its log ends:\n{process.tail()}")
-
-    async def _grows_to(
-        self, seen: dict[str, float], count: int, process: ServerProcess, patience_s: float
-    ) -> bool:
-        """Wait, with a word now and then; False once nothing has come for `patience_s`."""
-        size, grew_at, said_at = len(seen), time.monotonic(), time.monotonic()
-        while len(seen) < count:
+    async def _until_events_end(self, bound: Iterable[str]) -> None:
+        events = self._seen.events
+        missing = {key for key in bound if key not in events}
+        count, grew_at = len(events), time.monotonic()
+        self._phase = "waiting for events"
+        while missing and time.monotonic() - grew_at < _EVENTS_IDLE_S:
+            self._check()
             await asyncio.sleep(_POLL_S)
-            process.check_running()
-            self._observer.check()
-            now = time.monotonic()
-            if len(seen) != size:
-                size, grew_at = len(seen), now
-            if now - grew_at > patience_s:
-                return False
-            if now - said_at > _PROGRESS_S:
-                said_at = now
-                bound, events = len(self._observer.bound), len(self._observer.events)
-                self._say(f"{bound} of {self._workload.pods} pods bound, {events} events")
-        return True
+            if len(events) != count:
+                count, grew_at = len(events), time.monotonic()
+                missing = {key for key in missing if key not in events}
+
+    async def _with_first_bind(self, run: Run, sender: Sender) -> Run:
+        """How long a new process takes to its first bind on what is there now."""
+        if not self._contestant.is_scheduler:
+            return run
+        self._phase = "starting again, for the time to the first bind"
+        await sender.call(PODS_PATH, _probe_pod())
+        key = f"default/{_PROBE}"
+        await self.start(0)
+        deadline = self._started + _START_S
+        while key not in self._seen.bound:
+            if time.monotonic() > deadline:
+                return run
+            self._check()
+            await asyncio.sleep(_POLL_S)
+        took = self._seen.bound[key] - self._started
+        return msgspec.structs.replace(run, first_bind_s=took)
+
+
+class _Backlog(LiveCluster):
+    """Sends the contestant away while the measured pods are created, and lets it start then."""
+
+    trial: Trial
+
+    async def write(self, chains: Iterable[Chain]) -> None:
+        if not self.trial.is_measuring:
+            await super().write(chains)
+            return
+        self.trial.stop()
+        before = len(self.sent_at)
+        await super().write(chains)
+        await self.trial.start(len(self.sent_at) - before)
+
+
+def _probe_pod() -> dict[str, Any]:
+    container = {"name": "pause", "image": "registry.k8s.io/pause:3.10.1"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": _PROBE},
+        "spec": {"containers": [container]},
+    }

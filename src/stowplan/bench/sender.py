@@ -1,6 +1,6 @@
 """Requests as fast as the API server takes them, by as little code as possible.
 
-Used by `raw` for its bindings and by `live` for everything a workload creates. What must stay true:
+Used by `raw` for its bindings and by `live` for everything a workload writes. What must stay true:
 nothing here costs more than a scheduler's own client could. That is why HTTP is spoken by hand;
 aiohttp takes twice the CPU time a request, and on a machine where the API server wants every core
 that would slow what is measured.
@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.tls import build_context
+
+T = TypeVar("T")
 
 CONNECTIONS = 64
 JSON = "application/json"
@@ -25,7 +27,14 @@ _END_OF_HEAD = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length:"
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
-Answer: TypeAlias = "asyncio.Future[Any]"
+
+def run_quickly(work: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run, with uvloop where it is installed, as Stowplan itself runs."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
 
 
 class SendError(Exception):
@@ -39,9 +48,9 @@ class SendError(Exception):
 class Sender:
     """Keeps all its connections busy; use as an async context manager.
 
-    Requests are taken from the iterators given to `submit` at the moment they are sent, so that
-    an iterator can note the time. `tolerated` are statuses that are no failure of a submitted
-    request, such as 404 for deleting what may be gone.
+    Requests are taken from the iterators given to `submit` and `perform` at the moment they are
+    sent, so that an iterator can note the time. `tolerated` are statuses that are no failure of a
+    submitted request, such as 404 for deleting what may be gone.
     """
 
     def __init__(
@@ -50,7 +59,6 @@ class Sender:
         connections: int = CONNECTIONS,
         tolerated: Collection[int] = (),
     ) -> None:
-        self.tolerated = tolerated
         parts = urlsplit(config.server)
         self._host, self._port = parts.hostname or "", parts.port or 443
         self._head = (
@@ -59,9 +67,10 @@ class Sender:
         )
         self._tls = build_context(config) if parts.scheme == "https" else None
         self._size = connections
+        self._tolerated = tolerated
         self._connections: list[_Connection] = []
         self._idle: list[_Connection] = []
-        self._calls: deque[tuple[bytes, Answer]] = deque()
+        self._jobs: deque[_Job] = deque()
         self._sources: deque[Iterator[bytes]] = deque()
         self._failure: SendError | None = None
         self._changed = asyncio.Event()
@@ -102,19 +111,6 @@ class Sender:
         self._sources.append(iter(requests))
         self._wake()
 
-    async def call(
-        self,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        method: str = "POST",
-        content_type: str = JSON,
-    ) -> Any:
-        """Send one request ahead of what is submitted, and return the answer's JSON."""
-        answer: Answer = asyncio.get_running_loop().create_future()
-        self._calls.append((self.request(path, body, method, content_type), answer))
-        self._wake()
-        return await answer
-
     async def drain(self) -> None:
         """Wait until everything is answered; raises SendError if a submitted request failed."""
         while self._failure is None and (self._sources or len(self._idle) < self._size):
@@ -127,40 +123,150 @@ class Sender:
         if self._failure is not None:
             raise self._failure
 
-    def _wake(self) -> None:
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            self.answered(connection)
+    async def perform(self, chains: Iterable[Iterable[tuple[bytes, Collection[int]]]]) -> None:
+        """Send chains of requests side by side, those of one chain one after the other.
+
+        Each request comes with the statuses that are no failure. Several calls take turns.
+        """
+        job = _Job(iter(chains))
+        self._jobs.append(job)
+        self._wake()
+        await job.done
+
+    async def call(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        method: str = "POST",
+        content_type: str = JSON,
+    ) -> None:
+        """Send one request; it does not wait for what is submitted."""
+        await self.perform([[(self.request(path, body, method, content_type), ())]])
 
     # The connections call these.
 
-    def answered(self, connection: _Connection) -> None:
-        """A connection is free again."""
-        if self._calls:
-            connection.send(*self._calls.popleft())
-            return
+    def proceed(self, connection: _Connection) -> None:
+        """A connection is free for whatever is next."""
+        while self._jobs:
+            chain = self._jobs[0].next_chain()
+            if chain is None:
+                self._jobs.popleft()
+                continue
+            self._jobs.rotate(-1)
+            if chain.proceed(connection):
+                return
         while self._sources and self._failure is None:
             request = next(self._sources[0], None)
             if request is not None:
-                connection.send(request, None)
+                connection.send(request, self)
                 return
             self._sources.popleft()
         self._idle.append(connection)
         self._changed.set()
 
-    def failed(self, problem: SendError) -> None:
+    def succeeded(self, connection: _Connection) -> None:
+        self.proceed(connection)
+
+    def refused(self, connection: _Connection, problem: SendError) -> None:
+        if problem.status not in self._tolerated:
+            self.lost(problem)
+        self.proceed(connection)
+
+    def lost(self, problem: SendError) -> None:
+        """No answer will come: nothing is known any more."""
         self._failure = self._failure or problem
+        for job in self._jobs:
+            job.fail(problem)
         self._changed.set()
+
+    def _wake(self) -> None:
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            self.proceed(connection)
+
+
+class _Asker(Protocol):
+    """Who wants to know how a request went."""
+
+    def succeeded(self, connection: _Connection) -> None: ...
+    def refused(self, connection: _Connection, problem: SendError) -> None: ...
+    def lost(self, problem: SendError) -> None: ...
+
+
+class _Job:
+    """One `perform`: chains that are still to come, and how many are under way."""
+
+    def __init__(self, chains: Iterator[Iterable[tuple[bytes, Collection[int]]]]) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._chains = chains
+        self._under_way = 0
+        self._exhausted = False
+
+    def next_chain(self) -> _Chain | None:
+        if self.done.done():
+            return None
+        chain = next(self._chains, None)
+        if chain is None:
+            self._exhausted = True
+            self._settle()
+            return None
+        self._under_way += 1
+        return _Chain(self, iter(chain))
+
+    def chain_ended(self) -> None:
+        self._under_way -= 1
+        self._settle()
+
+    def fail(self, problem: SendError) -> None:
+        if not self.done.done():
+            self.done.set_exception(problem)
+
+    def _settle(self) -> None:
+        if self._exhausted and self._under_way == 0 and not self.done.done():
+            self.done.set_result(None)
+
+
+class _Chain:
+    """Requests of which each waits for the one before."""
+
+    def __init__(self, job: _Job, requests: Iterator[tuple[bytes, Collection[int]]]) -> None:
+        self._job = job
+        self._requests = requests
+        self._tolerated: Collection[int] = ()
+
+    def proceed(self, connection: _Connection) -> bool:
+        """Send the next one; False if there is none."""
+        following = next(self._requests, None)
+        if following is None:
+            self._job.chain_ended()
+            return False
+        request, self._tolerated = following
+        connection.send(request, self)
+        return True
+
+    def succeeded(self, connection: _Connection) -> None:
+        if not self.proceed(connection):
+            connection.sender.proceed(connection)
+
+    def refused(self, connection: _Connection, problem: SendError) -> None:
+        if problem.status in self._tolerated:
+            self.succeeded(connection)
+            return
+        self.lost(problem)
+        connection.sender.proceed(connection)
+
+    def lost(self, problem: SendError) -> None:
+        self._job.fail(problem)
 
 
 class _Connection(asyncio.Protocol):
     """HTTP/1.1, one request at a time, as much of it as kube-apiserver's answers need."""
 
     def __init__(self, sender: Sender) -> None:
-        self._sender = sender
+        self.sender = sender
         self._received = b""
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
+        self._asker: _Asker = sender
         self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -169,18 +275,16 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if not self._closing:
             problem = SendError(f"the API server closed a connection: {error}")
-            self._fail(problem)
-            self._sender.failed(problem)
+            self._asker.lost(problem)
+            self.sender.lost(problem)
 
-    def send(self, request: bytes, answer: Answer | None) -> None:
+    def send(self, request: bytes, asker: _Asker) -> None:
         assert self._transport is not None
-        self._answer = answer
+        self._asker = asker
         self._transport.write(request)
 
     def close(self) -> None:
         self._closing = True
-        if self._answer is not None and not self._answer.done():
-            self._answer.cancel()
         if self._transport is not None:
             self._transport.close()
 
@@ -190,40 +294,16 @@ class _Connection(asyncio.Protocol):
         if end < 0:
             return
         head = received[: end + 2].lower()
-        begin = end + len(_END_OF_HEAD)
         at = head.find(_LENGTH)
         if at >= 0:
             length = int(head[at + len(_LENGTH) : head.index(b"\r\n", at + 2)])
-            if len(received) < begin + length:
+            if len(received) < end + len(_END_OF_HEAD) + length:
                 return
         elif not received.endswith(_LAST_CHUNK):
             return
         self._received = b""
-        if received[9:10] != b"2":
+        if received[9:10] == b"2":
+            self._asker.succeeded(self)
+        else:
             problem = SendError(received.decode(errors="replace"), int(received[9:12]))
-            if self._answer is not None or problem.status not in self._sender.tolerated:
-                self._fail(problem)
-        elif self._answer is not None and not self._answer.done():
-            content = received[begin:] if at >= 0 else _joined(received[begin:])
-            self._answer.set_result(json.loads(content) if content else None)
-        self._answer = None
-        self._sender.answered(self)
-
-    def _fail(self, problem: SendError) -> None:
-        """Whoever waits for this answer is told; a flood in which one request fails is over."""
-        if self._answer is None:
-            self._sender.failed(problem)
-        elif not self._answer.done():
-            self._answer.set_exception(problem)
-
-
-def _joined(chunked: bytes) -> bytes:
-    """The content of a chunked answer."""
-    content, at = [], 0
-    while True:
-        line_end = chunked.index(b"\r\n", at)
-        size = int(chunked[at:line_end], 16)
-        if size == 0:
-            return b"".join(content)
-        content.append(chunked[line_end + 2 : line_end + 2 + size])
-        at = line_end + 2 + size + 2
+            self._asker.refused(self, problem)

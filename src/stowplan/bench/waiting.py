@@ -22,10 +22,9 @@ from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.api.objects import PodStatus
 from stowplan.api.resources import PODS
 from stowplan.bench.contestants import STOWPLAN, Start, scheduler_kubeconfig
+from stowplan.bench.figures import percentile
 from stowplan.bench.observe import NAMESPACE, PODS_PATH, Observer, cpu_seconds, machine_cpu_seconds
-from stowplan.bench.raw import Sender
-from stowplan.bench.report import percentile
-from stowplan.bench.run import Workload
+from stowplan.bench.sender import Sender
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.defaults import default_config
 from stowplan.controlplane.cluster import ControlPlane
@@ -57,18 +56,33 @@ def say(text: str) -> None:
 
 
 def _node(number: int) -> dict[str, Any]:
-    made = Workload(NODES, WAITING).node(number)
-    made["status"]["capacity"]["cpu"] = "1"
-    return made
+    name = f"node-{number:05}"
+    zone = {"topology.kubernetes.io/zone": f"zone-{number % 3}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | zone},
+        "status": {
+            "capacity": {"cpu": "1", "memory": "32Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
 
 
 def _pod(name: str, **spec: Any) -> dict[str, Any]:
     """One that needs a whole node."""
-    made = Workload(NODES, WAITING).pod(name)
     amounts = {"cpu": "1", "memory": "500Mi"}
-    made["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
-    made["spec"] |= spec
-    return made
+    container = {
+        "name": "pause",
+        "image": "registry.k8s.io/pause:3.10.1",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container]} | spec,
+    }
 
 
 class Scene:
@@ -77,7 +91,7 @@ class Scene:
     def __init__(self, servers: ControlPlane, config: ClusterConfig) -> None:
         self._servers = servers
         self.config = config
-        self.observer = Observer()
+        self.observer = Observer(event_reason="FailedScheduling")
 
     async def create(self, objects: Iterator[tuple[str, dict[str, Any]]]) -> None:
         async with Sender(self.config) as sender:

@@ -40,6 +40,9 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "decide": LazyCommand(
         "stowplan.cli.decide:decide", "Say which nodes would take a pod, and why the others not."
     ),
+    "bench": LazyCommand(
+        "stowplan.cli.bench:bench", "Measure pods per second beside kube-scheduler."
+    ),
     "config": LazyCommand(
         "stowplan.cli.config:config", "Check a scheduler configuration, or print the default one."
     ),

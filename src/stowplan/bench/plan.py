@@ -1,0 +1,114 @@
+"""What is to be measured: a file's workloads, or one of the sets that come with the benchmark.
+
+Read by the command. A set names upstream's files, workloads and by how much their measured pods are
+scaled; `targets.yaml` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from stowplan.bench.results import Setup
+from stowplan.bench.run import can_wait_in_a_backlog
+from stowplan.bench.targets import SETS, Entry
+from stowplan.errors import ConfigError
+from stowplan.workloads.load import find_performance_config, read_workloads, select
+from stowplan.workloads.model import CreatePods, Operation, Workload
+
+STREAM: Final = "stream"
+BACKLOG: Final = "backlog"
+#: Operations under which every pod has a place from the start, so that `raw` may bind it blindly.
+_STEADY: Final = frozenset(
+    ("createNodes", "createNamespaces", "createAny", "createPods", "barrier", "sleep")
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One workload, ready to be played, and what is told about it."""
+
+    setup: Setup
+    workload: Workload
+
+
+def plan(
+    file: str, pattern: str = "*", *, mode: str = STREAM, scale: float | None = None
+) -> list[Item]:
+    """The workloads of a file (or set) that match the pattern; ConfigError if none can be played.
+
+    `scale` replaces that of a set.
+    """
+    if file not in SETS:
+        return _items(Entry(file, pattern, 1.0 if scale is None else scale), mode)
+    items = [
+        item
+        for entry in SETS[file]
+        for item in _items(entry if scale is None else replace(entry, scale=scale), mode)
+    ]
+    chosen = {one.title for one in select([item.workload for item in items], pattern)}
+    return [item for item in items if item.setup.title in chosen]
+
+
+def _items(entry: Entry, mode: str) -> list[Item]:
+    path = find_performance_config(entry.file)
+    chosen = select(read_workloads(path), entry.workload)
+    playable = [one for one in chosen if not one.cannot_play]
+    if not playable:
+        raise ConfigError(chosen[0].cannot_play, where=f"{path}, {chosen[0].title}")
+    if mode == BACKLOG:
+        for one in playable:
+            if not can_wait_in_a_backlog(one):
+                raise ConfigError(
+                    f"{one.title} cannot be run as a backlog: only workloads that prepare a "
+                    "cluster and then create pods once can; leave out --mode"
+                )
+    return [_item(entry, scaled(one, entry.scale), mode) for one in playable]
+
+
+def _item(entry: Entry, workload: Workload, mode: str) -> Item:
+    setup = Setup(
+        file=entry.file,
+        test=workload.test,
+        name=workload.name,
+        nodes=workload.nodes,
+        pods=workload.pods,
+        measured=sum(each.count for each in _measured(workload)),
+        mode=mode,
+        scale=entry.scale,
+        without_raw=why_not_raw(workload),
+        feature_gates=dict(workload.feature_gates),
+    )
+    return Item(setup, workload)
+
+
+def scaled(workload: Workload, scale: float) -> Workload:
+    """With fewer measured pods; nodes, and the pods that prepare the cluster, stay."""
+    return replace(workload, operations=tuple(_scaled(each, scale) for each in workload.operations))
+
+
+def _scaled(operation: Operation, scale: float) -> Operation:
+    if isinstance(operation, CreatePods) and operation.collect_metrics:
+        return replace(operation, count=max(round(operation.count * scale), 1))
+    return operation
+
+
+def _measured(workload: Workload) -> Iterator[CreatePods]:
+    for each in workload.operations:
+        if isinstance(each, CreatePods) and each.collect_metrics:
+            yield each
+
+
+def why_not_raw(workload: Workload) -> str:
+    """ "" where binding every pod to the next best node does what the workload is about."""
+    for each in workload.operations:
+        if each.opcode not in _STEADY:
+            return f"its pods have to wait or to come and go ({each.opcode})"
+        if isinstance(each, CreatePods) and each.template is not None:
+            spec: dict[str, Any] = each.template.build(0, 1).get("spec", {})
+            if "priority" in spec:
+                return "its pods have to be preempted"
+            if "schedulingGates" in spec:
+                return "its pods are gated"
+    return ""

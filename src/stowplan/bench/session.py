@@ -1,0 +1,125 @@
+"""Contestants in turn, round by round, workload by workload, with what is there already left out.
+
+Called by the command. What must stay true: each round begins with another contestant, so that
+neither a warm machine nor a noisy neighbour favours one of them; a result is stored before the next
+run begins; and one run that fails neither ends the others nor is passed over in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from stowplan.bench.contestants import Contestant
+from stowplan.bench.figures import Run
+from stowplan.bench.plan import BACKLOG, Item
+from stowplan.bench.progress import Progress
+from stowplan.bench.results import About, Measured, Result, Results, Setup
+from stowplan.bench.run import Conditions, Trial
+from stowplan.controlplane.processes import ControlPlaneError
+from stowplan.errors import StowplanError
+
+#: A run that others disturbed is repeated so often at most.
+NOISY_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    contestants: Sequence[Contestant]
+    rounds: int
+    about: About
+    #: Take results of an older scheduler or another machine for what they are.
+    keep_old: bool = False
+    #: Repeat a run while other processes kept more cores than this busy.
+    max_noise: float = float("inf")
+    #: Stowplan runs under cProfile; its profiles go here, and its figures are worthless.
+    profile: Path | None = None
+
+
+def rotated(contestants: Sequence[Contestant], round_number: int) -> list[Contestant]:
+    """The order of a round: each begins with another contestant."""
+    shift = (round_number - 1) % len(contestants)
+    return [*contestants[shift:], *contestants[:shift]]
+
+
+def least_disturbed(measure: Callable[[], Run], max_noise: float) -> Run:
+    """Measure again where others were busy; what decides is their noise, never our result."""
+    best = measure()
+    for _ in range(NOISY_REPEATS):
+        if best.others_cores <= max_noise:
+            break
+        best = min(best, measure(), key=lambda run: run.others_cores)
+    return best
+
+
+@dataclass
+class Session:
+    results: Results
+    settings: Settings
+    progress: Progress
+    #: Runs that did not come to an end, as told to people.
+    failures: list[str] = field(default_factory=list)
+
+    def measure(self, item: Item) -> Measured:
+        """All rounds of a workload, as far as they are not there."""
+        setup = item.setup
+        contestants = [
+            one for one in self.settings.contestants if one.is_scheduler or not setup.without_raw
+        ]
+        if setup.without_raw and len(contestants) < len(self.settings.contestants):
+            self.progress.say(f"{setup.title}: not raw, as {setup.without_raw}")
+        for round_number in range(1, self.settings.rounds + 1):
+            for contestant in rotated(contestants, round_number) if contestants else ():
+                if not self._is_there(setup, round_number, contestant):
+                    self._run(item, round_number, contestant)
+        return Measured(setup, self.results.of(setup))
+
+    def _is_there(self, setup: Setup, round_number: int, contestant: Contestant) -> bool:
+        found = self.results.find(setup, round_number, contestant.label)
+        if found is None:
+            return False
+        if self.settings.keep_old or found.about.fingerprint == self.settings.about.fingerprint:
+            return True
+        self.progress.say(
+            f"{setup.title}, round {round_number}, {contestant.label}: measured anew, as there is "
+            f"a result of another version or machine ({found.about.commit}, {found.about.when})"
+        )
+        return False
+
+    def _run(self, item: Item, round_number: int, contestant: Contestant) -> None:
+        settings, setup = self.settings, item.setup
+        what = f"{setup.title}, round {round_number}/{settings.rounds}, {contestant.label}"
+        profile = None
+        if settings.profile is not None and contestant.key == "stowplan":
+            settings.profile.mkdir(parents=True, exist_ok=True)
+            profile = settings.profile / f"{setup.test}.{round_number}.prof"
+        conditions = Conditions(item.workload, setup.mode == BACKLOG, profile)
+
+        def measure() -> Run:
+            self.progress.begin(what)
+            return Trial(contestant, conditions, round_number, self.progress.update).measure()
+
+        try:
+            run = least_disturbed(measure, settings.max_noise)
+        except (StowplanError, ControlPlaneError) as problem:
+            self.failures.append(f"{what}: {problem}")
+            self.progress.say(f"{what}: failed: {problem}")
+            return
+        if profile is None:  # under a profiler nothing is worth keeping
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            about = msgspec.structs.replace(settings.about, when=when)
+            self.results.store(Result(setup=setup, about=about, run=run))
+        self.progress.say(f"{what}: {_in_short(run)}")
+        if profile is not None:
+            self.progress.say(f"the profile is in {profile}")
+
+
+def _in_short(run: Run) -> str:
+    text = f"{run.pods_per_s:.0f} pods/s, CPU {run.cpu_per_1000:.2f} s per 1,000 pods"
+    if run.first_bind_s is not None:
+        text += f", first bind after {run.first_bind_s:.1f} s"
+    return f"{text}, {run.peak_rss_mib:.0f} MiB, others' cores {run.others_cores:.1f}"

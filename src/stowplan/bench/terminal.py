@@ -1,0 +1,128 @@
+"""The tables that the command prints: one for each workload, and one of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from stowplan.bench.figures import (
+    KUBE,
+    QUIET_CORES,
+    RAW,
+    RAW_EVENTS,
+    STOWPLAN,
+    Outcome,
+    Run,
+    Spread,
+)
+from stowplan.bench.results import Measured
+
+Column: TypeAlias = tuple[str, Callable[[Run], float | None], int, float]
+
+#: Title, figure, digits, factor.
+COLUMNS: Final[tuple[Column, ...]] = (
+    ("created/s", lambda run: run.created_per_s, 0, 1),
+    ("p50 ms", lambda run: run.latency_p50_s, 0, 1000),
+    ("p99 ms", lambda run: run.latency_p99_s, 0, 1000),
+    ("CPU s/1k", lambda run: run.cpu_per_1000, 2, 1),
+    ("server CPU s/1k", lambda run: run.server_cpu_per_1000, 2, 1),
+    ("peak MiB", lambda run: run.peak_rss_mib, 0, 1),
+    ("first bind s", lambda run: run.first_bind_s, 2, 1),
+    ("events", lambda run: run.events, 0, 1),
+    ("at last bind", lambda run: run.events_at_last_bind, 0, 1),
+    ("last event +s", lambda run: run.last_event_s, 2, 1),
+    ("event lag p99 s", lambda run: run.event_lag_p99_s, 2, 1),
+    ("others' cores", lambda run: run.others_cores, 2, 1),
+)
+
+
+def number(spread: Spread | None, digits: int, factor: float = 1.0) -> str:
+    """The median, or a dash where there is no such figure."""
+    return "-" if spread is None else f"{spread.median * factor:.{digits}f}"
+
+
+def span(spread: Spread | None, digits: int) -> str:
+    return "-" if spread is None else f"{spread.low:.{digits}f}..{spread.high:.{digits}f}"
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, all others to the right; columns of dashes are left out."""
+    kept = [
+        at for at in range(len(lines[0])) if at == 0 or any(line[at] != "-" for line in lines[1:])
+    ]
+    widths = {at: max(len(line[at]) for line in lines) for at in kept}
+    return "\n".join(
+        "  ".join(
+            line[at].ljust(widths[at]) if at == 0 else line[at].rjust(widths[at]) for at in kept
+        ).rstrip()
+        for line in lines
+    )
+
+
+def contestant_table(outcome: Outcome) -> str:
+    """One row a contestant: medians of the valid rounds."""
+    lines = [["contestant", "pods/s", "min..max", *(title for title, *_ in COLUMNS)]]
+    for name in outcome.contestants:
+        rate = outcome.rate(name)
+        figures = [
+            number(outcome.spread(name, figure), digits, factor)
+            for _, figure, digits, factor in COLUMNS
+        ]
+        lines.append([name, number(rate, 0), span(rate, 0), *figures])
+    return aligned(lines)
+
+
+def ratio_text(ratio: Spread | None, *, is_limit: bool) -> str:
+    """``3.1x``, a share of the limit without the x; with the spread between rounds."""
+    if ratio is None:
+        return "-"
+    digits, times = (2, "") if is_limit else (1, "x")
+    text = f"{ratio.median:.{digits}f}{times}"
+    low, high = f"{ratio.low:.{digits}f}", f"{ratio.high:.{digits}f}"
+    return text if low == high else f"{text} ({low}..{high})"
+
+
+def describe(measured: Measured) -> str:
+    """A workload with its table, ratios, and why not to believe them."""
+    setup, outcome = measured.setup, measured.outcome
+    lines = [
+        f"{setup.title}: {setup.nodes:,} nodes, {setup.pods:,} pods, {setup.measured:,} of them "
+        f"measured{scale_note(setup.scale)}, {setup.mode}, {measured.rounds} rounds"
+    ]
+    if outcome.is_valid:
+        lines.append(contestant_table(outcome))
+        for below in (KUBE, RAW, RAW_EVENTS):
+            ratio = outcome.ratio(below)
+            if ratio is not None:
+                text = ratio_text(ratio, is_limit=below != KUBE)
+                lines.append(f"{STOWPLAN} / {below} = {text}")
+    lines += [f"INVALID: {fault}" for fault in outcome.invalid.values()]
+    if outcome.disturbed:
+        lines.append(
+            f"DISTURBED: {len(outcome.disturbed)} of {len(outcome.runs)} runs had to share the "
+            f"machine (others kept more than {QUIET_CORES} cores busy): the ratios are rough"
+        )
+    if measured.mixture:
+        lines.append(f"MIXED: {measured.mixture}")
+    return "\n".join(lines)
+
+
+def scale_note(scale: float) -> str:
+    return "" if scale == 1.0 else f" ({scale:g} of what upstream has)"
+
+
+def summary(all_measured: Sequence[Measured]) -> str:
+    """One row a workload."""
+    lines = [["workload", "stowplan", "kube-scheduler", "raw", "/ kube", "/ raw", "/ raw+events"]]
+    for one in all_measured:
+        outcome = one.outcome
+        lines.append(
+            [
+                one.setup.title,
+                *(number(outcome.rate(name), 0) for name in (STOWPLAN, KUBE, RAW)),
+                ratio_text(outcome.ratio(KUBE), is_limit=False),
+                ratio_text(outcome.ratio(RAW), is_limit=True),
+                ratio_text(outcome.ratio(RAW_EVENTS), is_limit=True),
+            ]
+        )
+    return aligned(lines)

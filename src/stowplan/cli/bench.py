@@ -1,0 +1,245 @@
+"""`stowplan bench`: pods per second beside kube-scheduler and bare binding requests."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from stowplan.cli.tables import print_object, print_table
+from stowplan.errors import ConfigError, StowplanError
+
+if TYPE_CHECKING:
+    from stowplan.bench.contestants import Contestant
+    from stowplan.bench.plan import Item
+    from stowplan.bench.results import Measured, Results
+
+EXIT_SOME_FAILED: Final = 1
+
+
+@click.command()
+@click.argument("file")
+@click.option(
+    "--workload",
+    metavar="PATTERN",
+    default="*",
+    help="Only workloads whose Test/Name, Test or Name matches; * and ? as in a shell.",
+)
+@click.option(
+    "--against",
+    metavar="NAME,...",
+    default="kube-scheduler,raw",
+    show_default=True,
+    help="Whom Stowplan is compared with. raw includes raw/events.",
+)
+@click.option(
+    "--only",
+    metavar="NAME,...",
+    help="Measure only these now: stowplan, kube-scheduler, raw, raw/events.",
+)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--mode",
+    type=click.Choice(["stream", "backlog"]),
+    default="stream",
+    show_default=True,
+    help="stream: pods are created while the scheduler runs, as in scheduler_perf. backlog: the "
+    "measured pods are all there when it starts; only for workloads that prepare a cluster and "
+    "then create pods once.",
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="So many of the measured pods; nodes, and pods that are there before, stay. "
+    "[default: 1, or what the set says]",
+)
+@click.option("--list", "list_only", is_flag=True, help="List the workloads, and end.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Results are kept in bench-results/NAME. [default: by FILE]",
+)
+@click.option("--fresh", is_flag=True, help="Forget what is stored of these workloads first.")
+@click.option(
+    "--keep-old",
+    is_flag=True,
+    help="Go on with stored results even if they were measured with another version of Stowplan, "
+    "of Kubernetes, or on another machine.",
+)
+@click.option("--stored", is_flag=True, help="Measure nothing, show what is stored.")
+@click.option(
+    "--max-noise",
+    type=click.FloatRange(0),
+    metavar="CORES",
+    help="Repeat a run, up to 3 times, while other processes keep more cores than this busy.",
+)
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Run Stowplan under cProfile and keep the profiles, not the figures.",
+)
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print all figures as JSON.")
+def bench(
+    file: str,
+    workload: str,
+    against: str,
+    only: str | None,
+    rounds: int,
+    mode: str,
+    scale: float | None,
+    list_only: bool,
+    name: str | None,
+    fresh: bool,
+    keep_old: bool,
+    stored: bool,
+    max_noise: float | None,
+    profile: Path | None,
+    output: str | None,
+) -> int:
+    """Measure pods per second beside kube-scheduler and bare binding requests.
+
+    Plays scheduler_perf workloads (kube-scheduler's own benchmark) end to end on a real
+    kube-apiserver and etcd, fresh ones for every run. FILE is such a performance-config.yaml, the
+    name of one of upstream's (misc, affinity, topology_spreading, volumes, event_handling), or a
+    set: "headline" is what docs/performance.md shows, "quick" takes a few minutes.
+
+    \b
+      $ stowplan bench misc --list
+      $ stowplan bench misc --workload 'SchedulingBasic/500Nodes' --rounds 1
+      $ stowplan bench headline --html page.html
+
+    Contestants take turns: Stowplan, kube-scheduler with its limit of requests lifted (each with
+    its default profile), and raw, which binds every pod to the next node without thinking: the
+    limit of this machine, with and without an event for every pod. A round in which somebody beats
+    raw counts for nothing. Whatever was measured is kept, so the same command goes on where it was
+    cut.
+
+    Needs the binaries of `make controlplane`. The exit code is 1 if a run failed, or none of a
+    workload's rounds is valid.
+    """
+    from stowplan.bench.plan import plan
+
+    items = plan(file, workload, mode=mode, scale=scale)
+    if list_only:
+        _list(items)
+        return 0
+    from stowplan.bench.results import Results, measured
+
+    results = Results(name or _default_name(file))
+    failures: list[str] = []
+    if stored:
+        wanted = {item.setup.folder for item in items}
+        found = [one for one in results.all() if one.setup.folder in wanted]
+        if not found:
+            raise ConfigError(f"nothing is stored in {results.folder} of these workloads")
+        shown = measured(found)
+    else:
+        contestants = _contestants(against, only)
+        if fresh:
+            for item in items:
+                results.forget(item.setup, [one.label for one in contestants])
+        shown = _measure(
+            items, results, contestants, rounds, keep_old, max_noise, profile, output, failures
+        )
+    _show(shown, output)
+    for failure in failures:
+        click.echo(f"FAILED: {failure}", err=True)
+    return EXIT_SOME_FAILED if failures or any(not one.outcome.is_valid for one in shown) else 0
+
+
+def _measure(
+    items: Sequence[Item],
+    results: Results,
+    contestants: Sequence[Contestant],
+    rounds: int,
+    keep_old: bool,
+    max_noise: float | None,
+    profile: Path | None,
+    output: str | None,
+    failures: list[str],
+) -> list[Measured]:
+    from stowplan.bench.progress import Progress
+    from stowplan.bench.results import about
+    from stowplan.bench.session import Session, Settings
+    from stowplan.bench.terminal import describe
+    from stowplan.controlplane.binaries import BinaryMissing
+    from stowplan.controlplane.processes import ControlPlaneError
+
+    # Whoever ends us ends our processes too, in order.
+    signal.signal(signal.SIGTERM, _interrupt)
+    settings = Settings(
+        contestants,
+        rounds,
+        about(["stowplan", *sys.argv[1:]]),
+        keep_old,
+        float("inf") if max_noise is None else max_noise,
+        profile,
+    )
+    progress = Progress(sys.stderr)
+    session = Session(results, settings, progress, failures)
+    measured = []
+    try:
+        for item in items:
+            measured.append(session.measure(item))
+            if len(items) > 1 and output is None:
+                progress.erase()
+                click.echo(describe(measured[-1]) + "\n")
+    except (BinaryMissing, ControlPlaneError, OSError) as problem:
+        raise StowplanError(str(problem)) from problem
+    except KeyboardInterrupt:
+        progress.say(f"interrupted; what was measured is in {results.folder}, and the same")
+        progress.say("command goes on from here")
+        raise
+    finally:
+        progress.erase()
+    return measured
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _default_name(file: str) -> str:
+    path = Path(file)
+    if path.suffix not in (".yaml", ".yml"):
+        return path.name
+    # Upstream's files are all called performance-config.yaml, in folders that say what it is.
+    return path.resolve().parent.name if path.stem == "performance-config" else path.stem
+
+
+def _contestants(against: str, only: str | None) -> list[Contestant]:
+    from stowplan.bench.contestants import CONTESTANTS
+
+    names = [name.strip() for name in (only or f"stowplan,{against}").split(",") if name.strip()]
+    for name in names:
+        if not any(one.is_chosen_by([name]) for one in CONTESTANTS):
+            known = ", ".join(one.key for one in CONTESTANTS)
+            where = "--only" if only else "--against"
+            raise ConfigError(f"{name!r} is not known; there is: {known}", where=where)
+    return [one for one in CONTESTANTS if one.is_chosen_by(names)]
+
+
+def _list(items: Sequence[Item]) -> None:
+    rows = []
+    for item in items:
+        setup = item.setup
+        labels = ",".join(sorted(item.workload.labels))
+        rows.append([setup.title, setup.nodes, setup.pods, setup.measured, labels])
+    print_table(["workload", "nodes", "pods", "measured", "labels"], rows)
+
+
+def _show(shown: Sequence[Measured], output: str | None) -> None:
+    from stowplan.bench.document import document
+    from stowplan.bench.terminal import describe, summary
+
+    if output == "json":
+        print_object(document(shown), "json")
+    elif len(shown) == 1:
+        click.echo(describe(shown[0]))
+    else:
+        click.echo(summary(shown))

@@ -1,0 +1,133 @@
+"""Who takes part, in which order, and how each is started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stowplan.bench import contestants, observe
+from stowplan.bench.follow import Metadata
+from stowplan.bench.gates import gates_in
+from stowplan.bench.session import least_disturbed, rotated
+from tests.unit.bench.runs import run
+
+
+def test_a_name_chooses_a_row_and_those_below_it() -> None:
+    def keys(*names: str) -> list[str]:
+        return [one.key for one in contestants.CONTESTANTS if one.is_chosen_by(names)]
+
+    assert keys("raw", "stowplan") == ["stowplan", "raw", "raw/events"]
+    assert keys("raw/events") == ["raw/events"]
+    assert keys("ra") == []
+
+
+def test_each_round_begins_with_another_and_forgets_nobody() -> None:
+    everyone = contestants.CONTESTANTS
+    orders = [rotated(everyone, number) for number in range(1, len(everyone) + 2)]
+    assert orders[0] == list(everyone)
+    assert len({order[0].key for order in orders}) == len(everyone)
+    assert orders[-1] == orders[0]
+    assert all({one.key for one in order} == {one.key for one in everyone} for order in orders)
+
+
+@pytest.mark.parametrize(
+    ("noise", "expected_rate", "measured"),
+    [
+        ([0.1], 1, 1),
+        ([0.9, 0.2], 2, 2),
+        ([0.9, 0.8, 0.6, 0.7, 0.0], 3, 4),
+    ],
+)
+def test_disturbed_runs_are_repeated_but_not_for_ever(
+    noise: list[float], expected_rate: int, measured: int
+) -> None:
+    left = [run("ours", rate, others_cores=others) for rate, others in enumerate(noise, start=1)]
+    kept = least_disturbed(lambda: left.pop(0), max_noise=0.3)
+    assert kept.pods_per_s == expected_rate
+    assert len(noise) - len(left) == measured
+
+
+def test_kube_scheduler_may_send_as_much_as_it_likes() -> None:
+    config = yaml.safe_load(contestants.kube_scheduler_config(Path("some.kubeconfig")))
+    assert config["clientConnection"] == {
+        "kubeconfig": "some.kubeconfig",
+        "qps": 5000,
+        "burst": 5000,
+    }
+    assert "profiles" not in config
+    assert "percentageOfNodesToScore" not in config
+
+
+def test_the_workloads_own_configuration_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nparallelism: 3\n")
+    config = yaml.safe_load(contestants.kube_scheduler_config(Path("k"), file))
+    assert config["parallelism"] == 3
+    assert config["clientConnection"]["qps"] == 5000
+
+
+def test_stowplan_is_profiled_only_when_asked() -> None:
+    start = contestants.Start(Path(), Path("k"), pods=3)
+    plain = contestants.STOWPLAN.command(start)
+    profiled = contestants.STOWPLAN.command(replace(start, profile=Path("x.prof")))
+    assert "cProfile" not in plain
+    assert profiled == [plain[0], "-m", "cProfile", "-o", "x.prof", *plain[1:]]
+    configured = contestants.STOWPLAN.command(replace(start, config=Path("c.yaml")))
+    assert configured == [*plain, "--config=c.yaml"]
+
+
+def test_gates_are_read_from_a_servers_help() -> None:
+    text = """
+      --feature-gates colonSeparated   A set of key=value pairs. Options are:
+                                       kube:OpportunisticBatching=true|false (BETA - default=true)
+                                       SchedulerAsyncAPICalls=true|false (BETA - default=false)
+      --kubeconfig string              Path
+    """
+    assert gates_in(text) == {"OpportunisticBatching", "SchedulerAsyncAPICalls"}
+
+
+# -- what is seen from outside --------------------------------------------------------------------
+
+
+def test_cpu_time_includes_children() -> None:
+    burn = "import time\nwhile time.process_time() < 0.2: pass\nprint('done', flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        of_child = observe.cpu_seconds(child.pid)
+        of_both = observe.cpu_seconds(os.getpid())
+        child.communicate(b"\n")
+    assert of_child >= 0.15  # the kernel counts in ticks
+    assert of_both >= of_child
+    assert observe.machine_cpu_seconds() >= of_child
+
+
+def test_peak_memory_is_that_of_the_process() -> None:
+    assert 1 < observe.peak_rss_mib(os.getpid()) < 100_000
+
+
+def test_an_event_is_counted_once_for_its_pod() -> None:
+    observer = observe.Observer()
+    observer.note_event(Metadata(name="pod-1.18a3b2", namespace="a"), 5.0)
+    observer.note_event(Metadata(name="pod-1.18a3b3", namespace="a"), 6.0)
+    observer.note_event(Metadata(name="pod-1.18a3b4", namespace="b"), 7.0)
+    assert observer.events == {"a/pod-1": 5.0, "b/pod-1": 7.0}
+
+
+def test_bound_pods_are_found_by_namespace_and_labels() -> None:
+    observer = observe.Observer()
+    observer.note_pod(Metadata(name="p", namespace="a", labels={"type": "unsched"}), 1.0)
+    observer.note_pod(Metadata(name="p", namespace="a"), 9.0)
+    observer.note_pod(Metadata(name="q", namespace="a"), 2.0)
+    observer.note_pod(Metadata(name="p", namespace="b", labels={"type": "unsched"}), 3.0)
+    assert observer.count == {"a": 2, "b": 1}
+    assert observer.bound_in(frozenset("a"), {}) == {"a/p": 1.0, "a/q": 2.0}
+    assert observer.bound_in(frozenset("ab"), {"type": "unsched"}) == {"a/p": 1.0, "b/p": 3.0}
