@@ -134,6 +134,9 @@ class Fields:
             self.fail(f"`{name}` is {number}; it cannot be negative")
         return number
 
+    def number(self, name: str) -> float:
+        return float(self._typed(name, float, 0.0))
+
     def duration(self, name: str) -> float:
         try:
             return seconds(self.text(name, "0"))

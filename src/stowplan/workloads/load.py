@@ -212,7 +212,7 @@ def _thresholds(fields: Fields) -> tuple[float, dict[str, float]]:
         plain = 0.0
     else:
         by_topic = {}
-        plain = float(fields.value("threshold") or 0)
+        plain = fields.number("threshold")
     if min((plain, *by_topic.values())) < 0:
         fields.fail("a threshold cannot be negative")
     return plain, by_topic

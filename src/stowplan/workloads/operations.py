@@ -86,14 +86,12 @@ class Reader:
         opcode = _opcode(written)
         if opcode in _DRA_OPCODES:
             raise CannotPlay(f"{_NEEDS_DRA}: operation {number} is {opcode}")
-        what = f"{self.what}, operation {number} ({opcode})"
+        what = f"{self.what}, operation {number}" + (f" ({opcode})" if opcode else "")
         if opcode not in _READERS:
-            known = list(_READERS)
-            close = get_close_matches(opcode, known, 1)
+            close = get_close_matches(opcode, _READERS, 1)
             hint = f"did you mean {close[0]}? " if close else ""
-            listing = f"{hint}known are {', '.join(known)}"
-            Fields(self.file, written, self.what, list(_keys(written))).fail(
-                f"operation {number} has the unknown opcode `{opcode}`; {listing}"
+            Fields(self.file, written, what, list(_keys(written))).fail(
+                f"unknown opcode `{opcode}`; {hint}known are {', '.join(_READERS)}"
             )
         known_fields, read = _READERS[opcode]
         fields = Fields(self.file, written, what, ("opcode", *known_fields))

@@ -9,8 +9,9 @@ background has ended when `play` returns or raises.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count as numbers
 from typing import Protocol
 
@@ -156,7 +157,8 @@ class _Player:
     async def run(self) -> None:
         for number, operation in enumerate(self._workload.operations):
             self._observer.operation_begins(number, operation)
-            await self._blaming(number, operation, self._operate(number, operation))
+            work = partial(self._operate, number, operation)
+            await self._blaming(number, operation, work)
             self._observer.operation_ended(number, operation)
 
     def end(self) -> None:
@@ -164,11 +166,11 @@ class _Player:
             task.cancel()
 
     async def _blaming(
-        self, number: int, operation: Operation, work: Coroutine[None, None, None]
+        self, number: int, operation: Operation, work: Callable[[], Awaitable[None]]
     ) -> None:
         """Do the work; a failure says which operation it belongs to."""
         try:
-            await work
+            await work()
         except ConfigError:
             raise  # says where it comes from: a template
         except StowplanError as problem:
@@ -197,7 +199,7 @@ class _Player:
                 await self._delete_pods(number, operation)
             case Churn():
                 await self._have_namespace(operation.namespace)
-                self._in_background(number, operation, self._churn(operation))
+                self._in_background(number, operation, partial(self._churn, operation))
             case Barrier():
                 await self._wait_at(operation)
             case Sleep():
@@ -208,7 +210,7 @@ class _Player:
                 self._stop_measuring()
 
     def _in_background(
-        self, number: int, operation: Operation, work: Coroutine[None, None, None]
+        self, number: int, operation: Operation, work: Callable[[], Awaitable[None]]
     ) -> None:
         blamed = self._blaming(number, operation, work)
         self._tasks.append(self._background.create_task(blamed))
@@ -302,17 +304,17 @@ class _Player:
                 self._pending.pop(namespace, None)
 
     async def _delete_pods(self, number: int, operation: DeletePods) -> None:
-        work: Coroutine[None, None, None]
+        work: Callable[[], Awaitable[None]]
         if operation.per_second:
             found = await self._cluster.pod_names(operation.namespace, operation.labels)
-            chains = ([deletion(PODS, operation.namespace, name)] for name in found)
-            work = self._paced(chains, operation.per_second)
+            chains = [[deletion(PODS, operation.namespace, name)] for name in found]
+            work = partial(self._paced, chains, operation.per_second)
         else:
-            work = self._cluster.delete_pods(operation.namespace, operation.labels)
+            work = partial(self._cluster.delete_pods, operation.namespace, operation.labels)
         if operation.skip_wait:
             self._in_background(number, operation, work)
         else:
-            await work
+            await work()
 
     async def _paced(self, chains: Iterable[Chain], per_second: int) -> None:
         if not per_second:

@@ -98,9 +98,8 @@ class _Compiler:
             return f"\ue000{len(self._actions) - 1}\ue001"
 
         line = _ACTION.sub(cut, line)
-        if "{{" in line or "}}" in line:
-            braces = "`{{` and `}}` must be in pairs, on one line"
-            raise ConfigError(braces, where=f"{self._path}:{number}")
+        if "{{" in line:
+            raise ConfigError("`{{` has no `}}` on its line", where=f"{self._path}:{number}")
         return line
 
     def plain_text(self, top: MappingNode, name: str) -> str:

@@ -1,0 +1,468 @@
+"""Files are read as upstream reads them, and mistakes are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from stowplan.errors import ConfigError
+from stowplan.workloads.fields import seconds
+from stowplan.workloads.load import find_performance_config, read_workloads, select
+from stowplan.workloads.model import (
+    Barrier,
+    Churn,
+    ChurnMode,
+    CreateAny,
+    CreateNamespaces,
+    CreateNodes,
+    CreatePods,
+    DeletePods,
+    NodeAllocatable,
+    NodeLabels,
+    Sleep,
+    Stage,
+    StartCollectingMetrics,
+    StopCollectingMetrics,
+    UniqueNodeLabel,
+    UpdateAny,
+    Workload,
+)
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "workloads" / "shop.yaml"
+
+
+def test_parameters_namespaces_and_default_templates_are_resolved(
+    read: Callable[..., Workload], folder: Path
+) -> None:
+    workload = read(
+        """
+        - opcode: createNodes
+          countParam: $nodes
+        - opcode: createPods
+          count: 3
+        - Opcode: createPods
+          CountParam: $pods
+          namespace: own
+          podTemplatePath: numbered-pod.yaml
+          collectMetrics: true
+        """,
+        params="{nodes: 5, pods: 4}",
+        more="defaultPodTemplatePath: pod.yaml",
+    )
+    nodes, some, measured = workload.operations
+    assert nodes == CreateNodes(5, "node-0-")
+    assert isinstance(some, CreatePods)
+    assert isinstance(measured, CreatePods)
+    assert (some.count, some.namespace, some.collect_metrics) == (3, "namespace-1", False)
+    assert (measured.count, measured.namespace, measured.collect_metrics) == (4, "own", True)
+    assert some.template is not None
+    assert some.template.path == folder / "pod.yaml"
+    assert measured.template is not None
+    assert measured.template.path == folder / "numbered-pod.yaml"
+    assert (workload.title, workload.nodes, workload.pods) == ("Test/one", 5, 7)
+    assert workload.measures
+    assert workload.params == {"nodes": 5, "pods": 4}
+
+
+def test_node_strategies(read: Callable[..., Workload]) -> None:
+    workload = read(
+        """
+        - opcode: createNodes
+          count: 1
+          nodeTemplatePath: node.yaml
+          nodeAllocatableStrategy:
+            nodeAllocatable: {disks: "39"}
+            csiNodeAllocatable: {d.example: {count: 39}, endless.example: {}}
+            migratedPlugins: [kubernetes.io/aws-ebs]
+        - opcode: createNodes
+          count: 1
+          labelNodePrepareStrategy: {labelKey: zone, labelValues: [a, b]}
+        - opcode: createNodes
+          count: 1
+          uniqueNodeLabelStrategy: {labelKey: rack}
+        """
+    )
+    strategies = [each.strategy for each in workload.operations if isinstance(each, CreateNodes)]
+    assert strategies == [
+        NodeAllocatable(
+            {"disks": "39"}, {"d.example": 39, "endless.example": None}, ("kubernetes.io/aws-ebs",)
+        ),
+        NodeLabels("zone", ("a", "b")),
+        UniqueNodeLabel("rack"),
+    ]
+
+
+def test_pod_sets_become_one_operation_each_and_shift_those_behind(
+    read: Callable[..., Workload],
+) -> None:
+    workload = read(
+        """
+        - opcode: createPodSets
+          countParam: $sets
+          namespacePrefix: init
+          createPodsOp: {opcode: createPods, countParam: $each, podTemplatePath: pod.yaml}
+        - opcode: createPods
+          count: 1
+        """,
+        params="{sets: 3, each: 2}",
+    )
+    pods = [each for each in workload.operations if isinstance(each, CreatePods)]
+    assert [(each.namespace, each.count) for each in pods] == [
+        ("init-0", 2),
+        ("init-1", 2),
+        ("init-2", 2),
+        ("namespace-3", 1),
+    ]
+
+
+def test_the_other_opcodes(read: Callable[..., Workload]) -> None:
+    workload = read(
+        """
+        - {opcode: createNamespaces, prefix: team, count: 2, namespaceTemplatePath: namespace.yaml}
+        - {opcode: createAny, templatePath: service.yaml, namespace: a}
+        - {opcode: createAny, templatePath: node.yaml, countParam: $some}
+        - {opcode: updateAny, templatePath: numbered-pod.yaml, namespace: a, countParam: $some,
+           updatePerSecond: 100, subresources: [resize]}
+        - {opcode: deletePods, namespace: a, labelSelector: {app: web}, deletePodsPerSecond: 50,
+           skipWaitToCompletion: true}
+        - {opcode: churn, mode: recreate, number: 2, templatePaths: [node.yaml, service.yaml]}
+        - {opcode: churn, mode: create, namespace: a, templatePaths: [pod.yaml],
+           intervalMilliseconds: 200}
+        - {opcode: barrier, namespaces: [a], labelSelector: {app: web},
+           stageRequirement: Attempted}
+        - {opcode: barrier}
+        - {opcode: sleep, durationParam: $pause}
+        - {opcode: sleep, duration: 1m30s}
+        - {opcode: startCollectingMetrics, name: n, namespaces: [a], labelSelector: {app: web}}
+        - {opcode: stopCollectingMetrics}
+        - {opcode: createPods, count: 2, steadyStateParam: $steady, durationParam: $pause}
+        """,
+        params="{some: 2, pause: 500ms, steady: true}",
+    )
+    made = workload.operations
+    assert isinstance(made[0], CreateNamespaces)
+    assert (made[0].prefix, made[0].count) == ("team", 2)
+    assert isinstance(made[1], CreateAny)
+    assert (made[1].count, made[1].namespace) == (1, "a")
+    assert isinstance(made[2], CreateAny)
+    assert (made[2].count, made[2].namespace) == (2, "")
+    assert isinstance(made[3], UpdateAny)
+    assert (made[3].count, made[3].per_second, made[3].subresource) == (2, 100, "resize")
+    assert made[4] == DeletePods("a", {"app": "web"}, 50, skip_wait=True)
+    assert isinstance(made[5], Churn)
+    assert (made[5].mode, made[5].number, made[5].interval_s) == (ChurnMode.RECREATE, 2, 0.5)
+    assert made[5].namespace == "namespace-5"
+    assert isinstance(made[6], Churn)
+    assert (made[6].mode, made[6].number, made[6].interval_s) == (ChurnMode.CREATE, 0, 0.2)
+    assert made[7] == Barrier(("a",), {"app": "web"}, Stage.ATTEMPTED)
+    assert made[8] == Barrier((), {}, Stage.SCHEDULED)
+    assert made[9:11] == (Sleep(0.5), Sleep(90.0))
+    assert made[11:13] == (
+        StartCollectingMetrics("n", ("a",), {"app": "web"}),
+        StopCollectingMetrics(),
+    )
+    assert isinstance(made[13], CreatePods)
+    assert made[13].steady_state_s == 0.5
+
+
+def test_gates_labels_and_thresholds_of_test_and_workload_come_together(folder: Path) -> None:
+    file = folder / "performance-config.yaml"
+    (folder / "scheduler.yaml").write_text("{}\n")
+    file.write_text(
+        dedent(
+            """
+            - name: Test
+              featureGates: {A: true, B: true}
+              labels: [performance]
+              schedulerConfigPath: scheduler.yaml
+              defaultThresholdMetricSelector: {name: other_metric, dataBucket: Perc99}
+              workloadTemplate:
+              - {opcode: createPods, count: 1, collectMetrics: true}
+              workloads:
+              - {name: hints, featureGates: {B: false}, labels: [short], threshold: 270}
+              - name: none
+                featureGates: {SchedulerQueueingHints: false}
+                threshold: {misc: 10, other: 20}
+              - {name: batching, featureGates: {OpportunisticBatching: true}}
+            """
+        )
+    )
+    hints, without, batching = read_workloads(file)
+    assert hints.feature_gates == {"A": True, "B": False}
+    assert hints.labels == {"performance", "short"}
+    assert (hints.threshold, hints.threshold_metric) == (270.0, "other_metric")
+    assert hints.scheduler_config == folder / "scheduler.yaml"
+    assert hints.emulated_version is None
+    assert hints.scheduler_feature_gates["OpportunisticBatching"] is False
+    assert (without.threshold, without.topic_thresholds) == (0.0, {"misc": 10, "other": 20})
+    assert without.emulated_version == "1.33"
+    assert "OpportunisticBatching" not in without.scheduler_feature_gates
+    assert batching.scheduler_feature_gates["OpportunisticBatching"] is True
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ("{opcode: createPod, count: 1}", "unknown opcode `createPod`; did you mean createPods?"),
+        ("{count: 1}", "unknown opcode ``; known are createNodes, "),
+        ("just text", "expected a mapping, got a text"),
+        ("{opcode: createPods, counts: 1}", "unknown field `counts`; did you mean `count`?"),
+        ("{opcode: createPods, count: 1, Count: 1}", "`count` is given twice"),
+        ("{opcode: createPods, count: -1}", "it cannot be negative"),
+        ("{opcode: createPods, count: many}", "`count`: expected a whole number, got a text"),
+        ("{opcode: createPods, countParam: pods}", "begins with $, unlike `pods`"),
+        ("{opcode: createPods, countParam: $pods}", "parameter $pods is not defined"),
+        ("{opcode: createPods, countParam: $text}", "must be a number"),
+        ("{opcode: createPods, podTemplatePath: no.yaml}", "no.yaml: cannot be read"),
+        ("{opcode: createPods, podTemplatePath: node.yaml}", "is a Node, not a Pod"),
+        (
+            "{opcode: createPods, collectMetrics: true, skipWaitToCompletion: true}",
+            "collectMetrics and skipWaitToCompletion cannot both be true",
+        ),
+        (
+            "{opcode: createPods, persistentVolumeTemplatePath: volume.yaml}",
+            "`persistentVolumeClaimTemplatePath` must be given",
+        ),
+        ("{opcode: createPods, steadyState: true}", "a steady state needs a duration"),
+        ("{opcode: createPods, steadyState: true, duration: 10}", "expected a text"),
+        ("{opcode: createPods, steadyState: true, duration: soon}", "`soon` is not a duration"),
+        (
+            "{opcode: createPods, steadyState: true, duration: 1s, skipWaitToCompletion: true}",
+            "skipWaitToCompletion and steadyState cannot both be true",
+        ),
+        (
+            "{opcode: createPods, steadyState: true, duration: 1s, "
+            "podTemplatePath: numbered-pod.yaml}",
+            "needs pods with generateName",
+        ),
+        ("{opcode: createPods, steadyStateParam: $text}", "must be true or false"),
+        ("{opcode: createNamespaces, count: 1}", "`prefix` must be given"),
+        ("{opcode: createAny}", "`templatePath` must be given"),
+        ("{opcode: createAny, templatePath: service.yaml}", "a Service needs a namespace"),
+        (
+            "{opcode: createAny, templatePath: node.yaml, namespace: a}",
+            "a Node is in no namespace",
+        ),
+        ("{opcode: updateAny, templatePath: node.yaml}", "metadata.name must say what to update"),
+        (
+            "{opcode: updateAny, templatePath: numbered-pod.yaml, namespace: a, "
+            "subresources: [resize, status]}",
+            "one subresource at a time",
+        ),
+        ("{opcode: deletePods}", "`namespace` must be given"),
+        ("{opcode: churn, mode: often, templatePaths: [pod.yaml]}", "one of create, recreate"),
+        ("{opcode: churn, mode: recreate, templatePaths: [pod.yaml]}", "`number` cannot be 0"),
+        ("{opcode: churn, mode: create}", "`templatePaths` must be given"),
+        ("{opcode: barrier, stageRequirement: Done}", "must be one of Scheduled, Attempted"),
+        ("{opcode: barrier, labelSelector: {app: 1}}", "`labelSelector.app`: expected a text"),
+        ("{opcode: sleep, durationParam: $text}", "`none` is not a duration"),
+        ("{opcode: startCollectingMetrics}", "`namespaces` must be given"),
+        ("{opcode: stopCollectingMetrics}", "there is no startCollectingMetrics before it"),
+        (
+            "{opcode: createNodes, labelNodePrepareStrategy: {labelKey: a}}",
+            "`labelValues` must be given",
+        ),
+    ],
+)
+def test_mistakes_in_operations_name_file_test_workload_and_operation(
+    read: Callable[..., Workload], operation: str, message: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(f"- {{opcode: sleep, duration: 1s}}\n- {operation}", params="{text: none}")
+    told = str(refused.value)
+    assert message in told
+    assert "performance-config.yaml" in told
+    assert "test Test, workload one" in told
+    assert "operation 1" in told
+
+
+def test_a_mistake_in_a_template_names_both_files(
+    read: Callable[..., Workload], folder: Path
+) -> None:
+    (folder / "odd.yaml").write_text("apiVersion: example.com/v1\nkind: Odd\nmetadata: {name: a}\n")
+    with pytest.raises(ConfigError) as refused:
+        read("- {opcode: churn, mode: create, templatePaths: [odd.yaml]}")
+    told = str(refused.value)
+    assert "performance-config.yaml:3: test Test, workload one, operation 0 (churn)" in told
+    assert "odd.yaml: kind Odd of example.com/v1 is not known; known: " in told
+
+
+@pytest.mark.parametrize(
+    ("operations", "message"),
+    [
+        (
+            "- {opcode: startCollectingMetrics, namespaces: [a]}\n"
+            "- {opcode: createPods, count: 1, collectMetrics: true}",
+            "metrics are being collected already",
+        ),
+        ("- {opcode: startCollectingMetrics, namespaces: [a]}", "is never stopped"),
+    ],
+)
+def test_measuring_twice_or_for_ever_is_refused(
+    read: Callable[..., Workload], operations: str, message: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(operations)
+    assert message in str(refused.value)
+
+
+def test_a_parameter_that_nobody_asks_for_is_refused(read: Callable[..., Workload]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read("- {opcode: createPods, count: 1}", params="{podz: 1}")
+    assert "parameters that no operation uses: podz" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "expected a list of tests"),
+        ("[]", "expected a list of tests"),
+        ("- [", "cannot be read"),
+        ("- 5", "test 0: expected a mapping, got a whole number (5)"),
+        ("- {name: A, wrkloads: []}", "unknown field `wrkloads`; did you mean `workloads`?"),
+        ("- {workloads: []}", "`name` must be given"),
+        ("- {name: A, name: B}", ":1: cannot be read: `name` is given twice"),
+        ("- {name: A, workloads: [{name: x}]}", "test A: `workloadTemplate` must be given"),
+        ("- {name: A, workloadTemplate: [{opcode: barrier}]}", "`workloads` must be given"),
+        (
+            "- {name: A, workloadTemplate: [{opcode: barrier}], workloads: [{name: x}, {name: x}]}",
+            "test A, workload x: there is another workload of this name",
+        ),
+        (
+            "- &a {name: A, workloadTemplate: [{opcode: barrier}], workloads: [{name: x}]}\n- *a",
+            "test A: there is another test of this name",
+        ),
+        (
+            "- {name: A, workloadTemplate: [{opcode: barrier}], "
+            "workloads: [{name: x, threshold: -1}]}",
+            "a threshold cannot be negative",
+        ),
+        (
+            "- {name: A, workloadTemplate: [{opcode: barrier}], "
+            "workloads: [{name: x, threshold: high}]}",
+            "`threshold`: expected a number",
+        ),
+        (
+            "- {name: A, workloadTemplate: [{opcode: barrier}], "
+            "workloads: [{name: x, params: {a: [1]}}]}",
+            "`params.a`: expected a number or a text",
+        ),
+        (
+            "- {name: A, schedulerConfigPath: no.yaml, workloadTemplate: [{opcode: barrier}], "
+            "workloads: [{name: x}]}",
+            "schedulerConfigPath: there is no file",
+        ),
+    ],
+)
+def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "performance-config.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        read_workloads(file)
+    assert message in str(refused.value)
+    assert str(file) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "{opcode: createResourceDriver, driverName: d, nodes: x, maxClaimsPerNodeParam: $n}",
+        "{opcode: createAny, templatePath: claim-resource.yaml, namespace: a}",
+    ],
+)
+def test_dynamic_resource_allocation_is_listed_as_not_playable(
+    read: Callable[..., Workload], operation: str
+) -> None:
+    workload = read(f"- {{opcode: createNodes, count: 1}}\n- {operation}", params="{n: 1}")
+    assert workload.cannot_play.startswith("needs dynamic resource allocation: ")
+    assert workload.operations == ()
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_workloads(tmp_path / "none.yaml")
+    assert "none.yaml: cannot be read" in str(refused.value)
+
+
+def test_our_example_is_read() -> None:
+    titles = [(each.title, each.nodes, each.pods) for each in read_workloads(EXAMPLE)]
+    assert titles == [
+        ("Shop/small", 6, 33),
+        ("Shop/500Nodes", 500, 2050),
+        ("BiggerNode/small", 6, 5),
+        ("BiggerNode/1000Pods", 1001, 1000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "labels", "titles"),
+    [
+        ("Shop/small", (), ["Shop/small"]),
+        ("Shop", (), ["Shop/small", "Shop/500Nodes"]),
+        ("small", (), ["Shop/small", "BiggerNode/small"]),
+        ("*Pods", (), ["BiggerNode/1000Pods"]),
+        ("*", ("short",), ["Shop/small", "BiggerNode/small"]),
+        ("*", ("-short",), ["Shop/500Nodes", "BiggerNode/1000Pods"]),
+        ("B*", ("+short", ""), ["BiggerNode/small"]),
+    ],
+)
+def test_select(pattern: str, labels: tuple[str, ...], titles: list[str]) -> None:
+    chosen = select(read_workloads(EXAMPLE), pattern, labels=labels)
+    assert [each.title for each in chosen] == titles
+
+
+def test_select_says_what_there_is() -> None:
+    workloads = read_workloads(EXAMPLE)
+    with pytest.raises(ConfigError, match="no workload is called Shop/smal; there are Shop/small"):
+        select(workloads, "Shop/smal")
+    with pytest.raises(ConfigError, match=r"no workload of Shop\* has the labels performance"):
+        select(workloads, "Shop*", labels=["performance"])
+
+
+def test_upstream_files_are_found_by_name_newest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for release in ("1.36.3", "1.36.10", "1.37.0-rc.1", "1.37.0"):
+        module = tmp_path / "mod" / "k8s.io" / f"kubernetes@v{release}"
+        topic = module / "test" / "integration" / "scheduler_perf" / "misc"
+        topic.mkdir(parents=True)
+        (topic / "performance-config.yaml").write_text("[]")
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "mod"))
+    monkeypatch.setenv("GOPATH", "")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    found = find_performance_config("misc")
+    assert found.parts[-6] == "kubernetes@v1.37.0"
+    assert find_performance_config(str(found)) == found
+    assert find_performance_config(str(found.parent)) == found
+    with pytest.raises(ConfigError, match=r"neither a file nor one of .* which are misc"):
+        find_performance_config("mics")
+    with pytest.raises(ConfigError, match=r"none\.yaml: there is no such file"):
+        find_performance_config("none.yaml")
+
+
+def test_without_the_module_it_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOMODCACHE", raising=False)
+    monkeypatch.setenv("GOPATH", str(tmp_path / "gopath"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with pytest.raises(ConfigError, match="`make controlplane` fetches them") as refused:
+        find_performance_config("misc")
+    assert str(tmp_path / "gopath" / "pkg" / "mod") in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0", 0.0), ("10s", 10.0), ("1m30s", 90.0), ("500ms", 0.5), ("1.5h", 5400.0), (".5s", 0.5)],
+)
+def test_durations(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 s", "10sec"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        seconds(text)
