@@ -83,6 +83,8 @@ class Tally:
     bound: int = 0
     deleted: int = 0
     preempted: int = 0
+    #: Of those preempted.
+    never_bound: int = 0
     bind_waits: list[float] = field(default_factory=list)
     event_lags: list[float] = field(default_factory=list)
 
@@ -107,9 +109,10 @@ class Churn:
         self._population = population
         self._maker = PodMaker(layout, seed)
         self._rng = Random(seed)
-        #: Node by pod, oldest first: those that leave in their turn, and the others.
+        #: Node by pod, oldest first: those that leave in their turn, and those that are crowded.
         self._staying: dict[str, str] = {}
         self._crowd: dict[str, str] = {}
+        self._placed: set[str] = set()
         self._leaving: set[str] = set()
         #: Of pods whose event has not come.
         self._bound_at: dict[str, float] = {}
@@ -233,8 +236,7 @@ class Churn:
     async def _watch_pods(self, client: aiohttp.ClientSession) -> None:
         version = ""
         while True:
-            # Once it is bound a pod fits the selector, which counts as being added.
-            query = {"watch": "1", "fieldSelector": "spec.nodeName!=", "resourceVersion": version}
+            query = {"watch": "1", "resourceVersion": version}
             async with client.get(PODS, params=query) as stream:
                 async for line in stream.content:
                     change = _decode(line)
@@ -244,15 +246,17 @@ class Churn:
                     self._see(change.type, change.object)
 
     def _see(self, what: str, pod: _Pod) -> None:
-        name = pod.metadata.name
-        if what == "ADDED":
-            self._see_bound(name, pod.spec.node_name)
-        elif what == "DELETED":
+        name, node = pod.metadata.name, pod.spec.node_name
+        if what == "DELETED":
             self._see_gone(name)
-        elif pod.metadata.deletion_timestamp and name not in self._leaving:
-            # As a kubelet would, once its containers have ended.
-            self.tally.preempted += 1
-            self._remove(name)
+        elif pod.metadata.deletion_timestamp:
+            if name not in self._leaving:
+                # As a kubelet would, once its containers have ended.
+                self.tally.preempted += 1
+                self._remove(name)
+        elif node and name not in self._placed:
+            self._placed.add(name)
+            self._see_bound(name, node)
 
     def _see_bound(self, name: str, node: str) -> None:
         now = time.monotonic()
@@ -276,10 +280,16 @@ class Churn:
 
     def _see_gone(self, name: str) -> None:
         self.tally.deleted += 1
+        if self.waiting.pop(name, None) is not None:
+            # Evicted on the way to its node.
+            self.tally.preempted += 1
+            self.tally.never_bound += 1
+        self._placed.discard(name)
         self._leaving.discard(name)
         self._bound_at.pop(name, None)
         self._staying.pop(name, None)
-        if self._crowd.pop(name, None) is not None and kind_of(name) is Kind.LOW:
+        self._crowd.pop(name, None)
+        if kind_of(name) is Kind.LOW:
             # As its controller would.
             self._arrive(self._maker.make(Kind.LOW))
 

@@ -127,6 +127,7 @@ class Soak:
             bound=tally.bound,
             deleted=tally.deleted,
             preempted=tally.preempted,
+            never_bound=tally.never_bound,
             unbound=unbound,
             overfull=overfull,
             agrees=agrees,

@@ -106,6 +106,8 @@ class Outcome:
     bound: int
     deleted: int
     preempted: int
+    #: Of those preempted: on the way to their node.
+    never_bound: int
     #: Names of pods that were never bound, as far as they should have been.
     unbound: Sequence[str]
     #: Nodes that hold more than they offer.
@@ -151,7 +153,10 @@ def table(outcome: Outcome) -> str:
     samples = [each for each in outcome.samples if each.at_s >= outcome.warm_up_s]
     rows = [
         ("pods created, bound, deleted", _numbers(outcome.created, outcome.bound, outcome.deleted)),
-        ("of these preempted", _numbers(outcome.preempted)),
+        (
+            "of these preempted (before they were bound)",
+            f"{_numbers(outcome.preempted)} ({_numbers(outcome.never_bound)})",
+        ),
     ]
     line = memory_line(outcome.samples, outcome.warm_up_s)
     if line is not None:

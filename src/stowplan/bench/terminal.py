@@ -59,8 +59,8 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def contestant_table(outcome: Outcome) -> str:
-    """One row a contestant: medians of the valid rounds."""
+def contestant_lines(outcome: Outcome) -> list[list[str]]:
+    """Titles, then one row a contestant: medians of the valid rounds."""
     lines = [["contestant", "pods/s", "min..max", *(title for title, *_ in COLUMNS)]]
     for name in outcome.contestants:
         rate = outcome.rate(name)
@@ -69,7 +69,7 @@ def contestant_table(outcome: Outcome) -> str:
             for _, figure, digits, factor in COLUMNS
         ]
         lines.append([name, number(rate, 0), span(rate, 0), *figures])
-    return aligned(lines)
+    return lines
 
 
 def ratio_text(ratio: Spread | None, *, is_limit: bool) -> str:
@@ -87,10 +87,10 @@ def describe(measured: Measured) -> str:
     setup, outcome = measured.setup, measured.outcome
     lines = [
         f"{setup.title}: {setup.nodes:,} nodes, {setup.pods:,} pods, {setup.measured:,} of them "
-        f"measured{scale_note(setup.scale)}, {setup.mode}, {measured.rounds} rounds"
+        f"measured{scale_note(setup.scale)}, {setup.mode}, rounds: {measured.rounds}"
     ]
     if outcome.is_valid:
-        lines.append(contestant_table(outcome))
+        lines.append(aligned(contestant_lines(outcome)))
         for below in (KUBE, RAW, RAW_EVENTS):
             ratio = outcome.ratio(below)
             if ratio is not None:

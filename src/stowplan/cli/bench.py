@@ -84,6 +84,18 @@ EXIT_SOME_FAILED: Final = 1
     help="Run Stowplan under cProfile and keep the profiles, not the figures.",
 )
 @click.option("-o", "--output", type=click.Choice(["json"]), help="Print all figures as JSON.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page with plots; it needs no other file.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the targets beside what was measured, in Markdown (docs/performance.md).",
+)
 def bench(
     file: str,
     workload: str,
@@ -100,6 +112,8 @@ def bench(
     max_noise: float | None,
     profile: Path | None,
     output: str | None,
+    html: Path | None,
+    report: Path | None,
 ) -> int:
     """Measure pods per second beside kube-scheduler and bare binding requests.
 
@@ -147,6 +161,7 @@ def bench(
             items, results, contestants, rounds, keep_old, max_noise, profile, output, failures
         )
     _show(shown, output)
+    _write(shown, html, report)
     for failure in failures:
         click.echo(f"FAILED: {failure}", err=True)
     return EXIT_SOME_FAILED if failures or any(not one.outcome.is_valid for one in shown) else 0
@@ -243,3 +258,19 @@ def _show(shown: Sequence[Measured], output: str | None) -> None:
         click.echo(describe(shown[0]))
     else:
         click.echo(summary(shown))
+
+
+def _write(shown: Sequence[Measured], html: Path | None, report: Path | None) -> None:
+    from stowplan.bench.page import page
+    from stowplan.bench.report import report as in_markdown
+    from stowplan.bench.targets import targets
+
+    try:
+        if html is not None:
+            html.write_text(page(shown), "utf-8")
+        if report is not None:
+            report.write_text(in_markdown(shown, targets()), "utf-8")
+    except OSError as problem:
+        raise ConfigError(
+            f"cannot be written: {problem.strerror}", where=str(problem.filename)
+        ) from None

@@ -1,0 +1,259 @@
+"""docs/performance.md: the targets with what was measured, written from stored results.
+
+What must stay true: a target that is missed, or has not been measured, is called so in plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Run, Spread
+from stowplan.bench.results import Measured
+from stowplan.bench.targets import Entry, Row, Targets
+from stowplan.bench.terminal import number, ratio_text
+
+_EVENT_LAG_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One target of one workload."""
+
+    what: str
+    wanted: str
+    found: str
+    is_met: bool
+
+    def __str__(self) -> str:
+        return f"{self.what}: wanted {self.wanted}, found {self.found}"
+
+
+def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
+    """Every target of the row that this workload's figures can be held against."""
+    outcome = measured.outcome
+    of_kube, of_raw = outcome.ratio(KUBE), outcome.ratio(RAW)
+    verdicts = []
+    if of_kube is not None:
+        is_met = of_kube.median >= row.against_kube
+        wanted = f"at least {row.against_kube:g}x"
+        if row.or_raw and row.against_raw is not None:
+            wanted += f" (or {row.against_raw:.0%} of raw)"
+            is_met = is_met or (of_raw is not None and of_raw.median >= row.against_raw)
+        found = ratio_text(of_kube, is_limit=False)
+        verdicts.append(Verdict("against kube-scheduler", wanted, found, is_met))
+    if of_raw is not None and row.against_raw is not None:
+        is_met = of_raw.median >= row.against_raw
+        wanted = f"at least {row.against_raw:.2f}"
+        verdicts.append(Verdict("against raw", wanted, ratio_text(of_raw, is_limit=True), is_met))
+    cpu = outcome.ratio(KUBE, lambda run: run.cpu_per_1000)
+    if cpu is not None and row.cpu is not None:
+        wanted = f"at most {row.cpu:.2f} of kube-scheduler's"
+        verdicts.append(
+            Verdict("CPU per pod", wanted, f"{cpu.median:.2f}", cpu.median <= row.cpu + 0.005)
+        )
+    first = outcome.ratio(KUBE, lambda run: run.first_bind_s)
+    if first is not None:
+        ours, theirs = (
+            outcome.spread(name, lambda run: run.first_bind_s) for name in (STOWPLAN, KUBE)
+        )
+        found = f"{number(ours, 2)} s beside {number(theirs, 2)} s"
+        verdicts.append(
+            Verdict("first bind", "at most kube-scheduler's", found, first.median <= first_bind)
+        )
+    lag = outcome.spread(STOWPLAN, lambda run: run.event_lag_p99_s)
+    if lag is not None:
+        found = f"p99 {lag.median:.1f} s"
+        wanted = f"p99 at most {_EVENT_LAG_S:.0f} s after the bind"
+        verdicts.append(Verdict("events", wanted, found, lag.median <= _EVENT_LAG_S))
+    return verdicts
+
+
+def report(all_measured: Sequence[Measured], targets: Targets) -> str:
+    by_title = {one.setup.title: one for one in all_measured}
+    return "\n".join([*_head(all_measured), *_rows(by_title, targets), *_tail(by_title, targets)])
+
+
+def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
+    yield "# Performance"
+    yield ""
+    yield (
+        "<!-- Written by `stowplan bench headline --stored --report docs/performance.md`; "
+        "do not edit. -->"
+    )
+    yield ""
+    yield (
+        "End to end on a real kube-apiserver and etcd, with kube-scheduler's own benchmark: the "
+        "workloads of scheduler_perf, unchanged but for the number of measured pods where a scale "
+        "is given. Stowplan, kube-scheduler (limit of requests lifted, queueing hints on) and "
+        "`raw` take turns on one machine, each run on a fresh control plane; each scheduler has "
+        "its own default profile, so kube-scheduler scores a sample of the nodes and Stowplan all "
+        "of them. Pods are created while the scheduler runs, and throughput is counted in binds. "
+        "`raw` binds every pod to the next node without thinking, with or without an event for "
+        "every pod: what this machine's API server can take. A round in which somebody beats "
+        "`raw` does not count. Figures are medians, in parentheses from the lowest to the highest "
+        "round; ratios are taken round by round."
+    )
+    yield ""
+    abouts = [result.about for one in all_measured for result in one.results]
+    machines = sorted({about.machine for about in abouts})
+    versions = sorted({f"Kubernetes {about.kubernetes}, Python {about.python}" for about in abouts})
+    commits = sorted({about.commit for about in abouts if about.commit})
+    commands = sorted({" ".join(about.command) for about in abouts})
+    yield f"- Machine: {'; '.join(machines)}"
+    yield f"- Versions: {'; '.join(versions)}; Stowplan at {', '.join(commits) or 'a release'}"
+    if abouts:
+        when = sorted(about.when for about in abouts)
+        yield f"- Measured from {when[0]} to {when[-1]}"
+    yield f"- Commands: {'; '.join(f'`{command}`' for command in commands)}"
+    yield ""
+
+
+def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
+    missed: list[str] = []
+    absent: list[str] = []
+    for row in targets.rows:
+        yield f"## {row.title}"
+        yield ""
+        yield f"Wanted: {_wanted(row)}."
+        yield ""
+        yield (
+            "| workload | nodes, measured pods | Stowplan pods/s | kube-scheduler | raw | "
+            "raw + events | / kube-scheduler | / raw | / raw + events | CPU / kube-scheduler | "
+            "targets |"
+        )
+        yield "|---|---|---|---|---|---|---|---|---|---|---|"
+        for entry in row.entries:
+            measured = by_title.get(entry.workload)
+            if measured is None or not measured.outcome.is_valid:
+                absent.append(_why_absent(entry, measured))
+                yield f"| {_short(entry)} | | | | | | | | | | not measured |"
+                continue
+            verdicts = judge(row, measured, targets.first_bind)
+            failed = [verdict for verdict in verdicts if not verdict.is_met]
+            missed += [f"{_short(entry)}, {verdict}" for verdict in failed]
+            missed_what = ", ".join(verdict.what for verdict in failed)
+            yield _row(measured, f"missed: {missed_what}" if failed else "met")
+        yield ""
+    yield "## Missed targets"
+    yield ""
+    yield from [f"- {each}" for each in missed] or ["None of those measured."]
+    yield ""
+    if absent:
+        yield "Not measured:"
+        yield ""
+        yield from (f"- {each}" for each in absent)
+        yield ""
+
+
+def _wanted(row: Row) -> str:
+    parts = [f"at least {row.against_kube:g}x kube-scheduler's pods per second"]
+    if row.against_raw is not None:
+        if row.or_raw:
+            parts[0] += f" (or {row.against_raw:.0%} of raw, where that is lower)"
+        parts.append(f"at least {row.against_raw:.0%} of raw")
+    if row.cpu is not None:
+        parts.append(f"CPU seconds per pod at most {row.cpu:.2f} of kube-scheduler's")
+    return ", ".join(parts)
+
+
+def _short(entry: Entry) -> str:
+    return entry.workload.partition("/")[0]
+
+
+def _why_absent(entry: Entry, measured: Measured | None) -> str:
+    if measured is None:
+        return f"{entry.workload}: no result"
+    return f"{entry.workload}: INVALID, {'; '.join(measured.outcome.invalid.values())}"
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    text = f"{spread.median:.0f}"
+    return text if spread.low == spread.high else f"{text} ({spread.low:.0f}..{spread.high:.0f})"
+
+
+def _row(measured: Measured, targets: str) -> str:
+    setup, outcome = measured.setup, measured.outcome
+    scale = "" if setup.scale == 1.0 else f" (scale {setup.scale:g})"
+    rates = [_spread(outcome.rate(name)) for name in (STOWPLAN, KUBE, RAW, RAW_EVENTS)]
+    ratios = [
+        ratio_text(outcome.ratio(below), is_limit=below != KUBE).replace("-", "")
+        for below in (KUBE, RAW, RAW_EVENTS)
+    ]
+    cpu = outcome.ratio(KUBE, lambda run: run.cpu_per_1000)
+    cells = [
+        setup.test,
+        f"{setup.nodes:,}, {setup.measured:,}{scale}",
+        *rates,
+        *ratios,
+        "" if cpu is None else f"{cpu.median:.2f}",
+        targets,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _tail(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
+    yield "## Memory, start, latency, events"
+    yield ""
+    memory = by_title.get(targets.memory.workload)
+    if memory is not None and memory.outcome.is_valid:
+        ours, theirs = (
+            memory.outcome.spread(name, lambda run: run.peak_rss_mib) for name in (STOWPLAN, KUBE)
+        )
+        if ours is not None and theirs is not None:
+            word = "met" if ours.median <= theirs.median else "MISSED"
+            yield (
+                f"Peak memory at {memory.setup.nodes:,} nodes and {memory.setup.pods:,} pods: "
+                f"Stowplan {ours.median:.0f} MiB, kube-scheduler {theirs.median:.0f} MiB (wanted: "
+                f"at most kube-scheduler's; {word})."
+            )
+            yield ""
+    else:
+        yield f"Peak memory at 30,000 pods ({targets.memory.workload}): not measured."
+        yield ""
+    yield (
+        "Stowplan / kube-scheduler. The first bind is counted from the start of a second process "
+        "on what the workload left behind. The event lag is from a pod's bind to its event; "
+        "`at last bind` is how many of the events were there when the last pod was bound, `last "
+        "event` how long after that the last one came."
+    )
+    yield ""
+    yield (
+        "| workload | p50 ms | p99 ms | CPU s per 1,000 pods | peak MiB | first bind s | events | "
+        "at last bind | last event s | event lag p99 s |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for one in by_title.values():
+        if one.outcome.is_valid:
+            yield _details(one)
+    yield ""
+
+
+def _details(measured: Measured) -> str:
+    def pair(field: str, digits: int, factor: float = 1.0) -> str:
+        def figure(run: Run) -> float | None:
+            value: float | None = getattr(run, field)
+            return value
+
+        texts = [
+            number(measured.outcome.spread(name, figure), digits, factor)
+            for name in (STOWPLAN, KUBE)
+        ]
+        return " / ".join(texts)
+
+    cells = [
+        measured.setup.test,
+        pair("latency_p50_s", 0, 1000),
+        pair("latency_p99_s", 0, 1000),
+        pair("cpu_per_1000", 2),
+        pair("peak_rss_mib", 0),
+        pair("first_bind_s", 2),
+        pair("events", 0),
+        pair("events_at_last_bind", 0),
+        pair("last_event_s", 2),
+        pair("event_lag_p99_s", 2),
+    ]
+    return f"| {' | '.join(cells)} |"
