@@ -15,6 +15,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 64 << 20
 _FROM_THE_HEAP_BYTES = 16 << 20
 _GC_THRESHOLDS = (20_000, 50, 100)
+_GC_THRESHOLD_AT_FIRST = 500_000
 
 
 def keep_freed_memory() -> bool:
@@ -26,6 +27,11 @@ def keep_freed_memory() -> bool:
     return bool(
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _FROM_THE_HEAP_BYTES)
     )
+
+
+def grow_without_collecting() -> None:
+    """While the cluster is listed almost nothing is garbage."""
+    gc.set_threshold(_GC_THRESHOLD_AT_FIRST)
 
 
 def spare_the_collector() -> None:

@@ -27,7 +27,11 @@ from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
 from stowplan.server.http import HttpServer
-from stowplan.server.memory import keep_freed_memory, spare_the_collector
+from stowplan.server.memory import (
+    grow_without_collecting,
+    keep_freed_memory,
+    spare_the_collector,
+)
 
 log = get_logger(__name__)
 
@@ -54,6 +58,7 @@ class ServeOptions:
 def run_until_signal(options: ServeOptions) -> None:
     """Serve on uvloop where it is installed, until SIGTERM or Ctrl-C."""
     keep_freed_memory()
+    grow_without_collecting()
     try:
         import uvloop
     except ImportError:
