@@ -87,13 +87,13 @@ class Reader:
         if opcode in _DRA_OPCODES:
             raise CannotPlay(f"{_NEEDS_DRA}: operation {number} is {opcode}")
         what = f"{self.what}, operation {number}" + (f" ({opcode})" if opcode else "")
-        if opcode not in _READERS:
-            close = get_close_matches(opcode, _READERS, 1)
+        if opcode not in OPCODES:
+            close = get_close_matches(opcode, OPCODES, 1)
             hint = f"did you mean {close[0]}? " if close else ""
             Fields(self.file, written, what, list(_keys(written))).fail(
-                f"unknown opcode `{opcode}`; {hint}known are {', '.join(_READERS)}"
+                f"unknown opcode `{opcode}`; {hint}known are {', '.join(OPCODES)}"
             )
-        known_fields, read = _READERS[opcode]
+        known_fields, read = OPCODES[opcode]
         fields = Fields(self.file, written, what, ("opcode", *known_fields))
         try:
             for operation in read(self, fields):
@@ -353,7 +353,8 @@ _NODE_FIELDS = (
     "uniqueNodeLabelStrategy",
 )
 _ANY_FIELDS = (*_COUNT, "namespace", "templatePath")
-_READERS: dict[str, tuple[tuple[str, ...], Callable[[Reader, Fields], Iterator[Operation]]]] = {
+#: What can be played: the fields of each opcode and what reads them.
+OPCODES: dict[str, tuple[tuple[str, ...], Callable[[Reader, Fields], Iterator[Operation]]]] = {
     "createNodes": (_NODE_FIELDS, _create_nodes),
     "createNamespaces": ((*_COUNT, "prefix", "namespaceTemplatePath"), _create_namespaces),
     "createPods": (_POD_FIELDS, _create_pods),

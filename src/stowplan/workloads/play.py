@@ -16,7 +16,7 @@ from itertools import count as numbers
 from typing import Protocol
 
 from stowplan.api.resources import PODS
-from stowplan.errors import ApiError, ConfigError, StowplanError
+from stowplan.errors import ConfigError, StowplanError
 from stowplan.logs import get_logger, kv
 from stowplan.workloads.model import (
     Barrier,
@@ -347,7 +347,9 @@ class _Player:
                 write = churn_write(template, self._names, churn.namespace)
                 try:
                     await self._cluster.write([[write]])
-                except ApiError as problem:
+                except ConfigError:
+                    raise
+                except StowplanError as problem:
                     log.info("Churn could not create", extra=kv(name=write.name, err=str(problem)))
                     continue
                 if recreating:

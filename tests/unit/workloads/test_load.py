@@ -30,6 +30,7 @@ from stowplan.workloads.model import (
     UpdateAny,
     Workload,
 )
+from stowplan.workloads.operations import OPCODES
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "workloads" / "shop.yaml"
 
@@ -466,3 +467,17 @@ def test_durations(text: str, expected: float) -> None:
 def test_no_durations(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         seconds(text)
+
+
+def test_the_guide_names_every_opcode_and_its_example_is_read(tmp_path: Path) -> None:
+    guide = (EXAMPLE.parents[2] / "docs" / "workloads.md").read_text()
+    for opcode, (fields, _) in OPCODES.items():
+        assert f"`{opcode}`" in guide
+        for field in fields:
+            assert f"`{field}`" in guide, f"{field} of {opcode}"
+    example = guide.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "web.yaml").write_text("{apiVersion: v1, kind: Pod}")
+    (tmp_path / "example.yaml").write_text(example)
+    titles = [each.title for each in read_workloads(tmp_path / "example.yaml")]
+    assert titles == ["Basic/small", "Basic/5000Nodes"]
