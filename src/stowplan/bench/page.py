@@ -9,7 +9,7 @@ from typing import Final
 from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Outcome
 from stowplan.bench.plots import Bar, Line, bars, lines
 from stowplan.bench.results import Measured
-from stowplan.bench.terminal import contestant_lines, number, ratio_text, scale_note
+from stowplan.bench.terminal import figure_lines, number, ratio_text, scale_note
 
 _BUCKET_S: Final = 0.5
 _COLORS: Final = {STOWPLAN: "ours", KUBE: "kube", RAW: "raw", RAW_EVENTS: "raw-events"}
@@ -128,7 +128,7 @@ def _section(measured: Measured) -> Iterator[str]:
 
 
 def _table(outcome: Outcome) -> str:
-    titles, *rows = contestant_lines(outcome)
+    titles, *rows = figure_lines(outcome)
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows

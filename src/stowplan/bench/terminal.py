@@ -17,22 +17,22 @@ from stowplan.bench.figures import (
 )
 from stowplan.bench.results import Measured
 
-Column: TypeAlias = tuple[str, Callable[[Run], float | None], int, float]
+Figure: TypeAlias = tuple[str, Callable[[Run], float | None], int, float]
 
-#: Title, figure, digits, factor.
-COLUMNS: Final[tuple[Column, ...]] = (
-    ("created/s", lambda run: run.created_per_s, 0, 1),
-    ("p50 ms", lambda run: run.latency_p50_s, 0, 1000),
-    ("p99 ms", lambda run: run.latency_p99_s, 0, 1000),
-    ("CPU s/1k", lambda run: run.cpu_per_1000, 2, 1),
-    ("server CPU s/1k", lambda run: run.server_cpu_per_1000, 2, 1),
-    ("peak MiB", lambda run: run.peak_rss_mib, 0, 1),
-    ("first bind s", lambda run: run.first_bind_s, 2, 1),
-    ("events", lambda run: run.events, 0, 1),
-    ("at last bind", lambda run: run.events_at_last_bind, 0, 1),
-    ("last event +s", lambda run: run.last_event_s, 2, 1),
-    ("event lag p99 s", lambda run: run.event_lag_p99_s, 2, 1),
-    ("others' cores", lambda run: run.others_cores, 2, 1),
+#: Title, where it is, digits, factor.
+FIGURES: Final[tuple[Figure, ...]] = (
+    ("pods created/s", lambda run: run.created_per_s, 0, 1),
+    ("creation to bind, p50 ms", lambda run: run.latency_p50_s, 0, 1000),
+    ("creation to bind, p99 ms", lambda run: run.latency_p99_s, 0, 1000),
+    ("CPU s per 1,000 pods", lambda run: run.cpu_per_1000, 2, 1),
+    ("servers' CPU s per 1,000 pods", lambda run: run.server_cpu_per_1000, 2, 1),
+    ("peak memory, MiB", lambda run: run.peak_rss_mib, 0, 1),
+    ("start to first bind, s", lambda run: run.first_bind_s, 2, 1),
+    ("events written", lambda run: run.events, 0, 1),
+    ("events there at the last bind", lambda run: run.events_at_last_bind, 0, 1),
+    ("last event after last bind, s", lambda run: run.last_event_s, 2, 1),
+    ("bind to event, p99 s", lambda run: run.event_lag_p99_s, 2, 1),
+    ("cores that others kept busy", lambda run: run.others_cores, 2, 1),
 )
 
 
@@ -46,30 +46,30 @@ def span(spread: Spread | None, digits: int) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """The first column to the left, all others to the right; columns of dashes are left out."""
-    kept = [
-        at for at in range(len(lines[0])) if at == 0 or any(line[at] != "-" for line in lines[1:])
-    ]
-    widths = {at: max(len(line[at]) for line in lines) for at in kept}
+    """The first column to the left, all others to the right."""
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     return "\n".join(
         "  ".join(
-            line[at].ljust(widths[at]) if at == 0 else line[at].rjust(widths[at]) for at in kept
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
 
 
-def contestant_lines(outcome: Outcome) -> list[list[str]]:
-    """Titles, then one row a contestant: medians of the valid rounds."""
-    lines = [["contestant", "pods/s", "min..max", *(title for title, *_ in COLUMNS)]]
-    for name in outcome.contestants:
-        rate = outcome.rate(name)
-        figures = [
-            number(outcome.spread(name, figure), digits, factor)
-            for _, figure, digits, factor in COLUMNS
-        ]
-        lines.append([name, number(rate, 0), span(rate, 0), *figures])
-    return lines
+def figure_lines(outcome: Outcome) -> list[list[str]]:
+    """A row for each figure, a column for each contestant: medians of the valid rounds."""
+    names = outcome.contestants
+    rates = [outcome.rate(name) for name in names]
+    lines = [
+        ["pods/s", *(number(rate, 0) for rate in rates)],
+        ["  slowest..fastest round", *(span(rate, 0) for rate in rates)],
+    ]
+    for title, figure, digits, factor in FIGURES:
+        spreads = [outcome.spread(name, figure) for name in names]
+        if any(spreads):
+            lines.append([title, *(number(spread, digits, factor) for spread in spreads)])
+    return [["", *names], *lines]
 
 
 def ratio_text(ratio: Spread | None, *, is_limit: bool) -> str:
@@ -90,7 +90,7 @@ def describe(measured: Measured) -> str:
         f"measured{scale_note(setup.scale)}, {setup.mode}, rounds: {measured.rounds}"
     ]
     if outcome.is_valid:
-        lines.append(aligned(contestant_lines(outcome)))
+        lines.append(aligned(figure_lines(outcome)))
         for below in (KUBE, RAW, RAW_EVENTS):
             ratio = outcome.ratio(below)
             if ratio is not None:

@@ -55,6 +55,7 @@ def outcome(**fields: object) -> Outcome:
         bound=1000,
         deleted=900,
         preempted=10,
+        never_bound=1,
         unbound=(),
         overfull=(),
         agrees=True,

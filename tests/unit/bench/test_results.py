@@ -1,0 +1,187 @@
+"""Results on disk: complete or not there, found again, and never taken for something else."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stowplan.bench import session as session_module
+from stowplan.bench.contestants import KUBE, RAW, STOWPLAN, Contestant
+from stowplan.bench.figures import Run
+from stowplan.bench.plan import Item
+from stowplan.bench.progress import Progress
+from stowplan.bench.results import Results, about, measured
+from stowplan.bench.run import Conditions
+from stowplan.bench.session import Session, Settings
+from stowplan.errors import ConfigError, StowplanError
+from stowplan.workloads.model import Workload
+from tests.unit.bench.runs import result, run, setup
+
+
+def test_what_is_stored_is_found_again(tmp_path: Path) -> None:
+    results = Results("mine", tmp_path)
+    one = result(run("raw + events", 900, 2))
+    results.store(one)
+    assert results.find(setup(), 2, "raw + events") == one
+    assert results.find(setup(), 1, "raw + events") is None
+    assert results.of(setup()) == results.all() == [one]
+    files = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
+    assert files == [Path("mine/SchedulingBasic/5Nodes/round-2.raw-events.json")]
+
+
+def test_conditions_have_folders_of_their_own() -> None:
+    folders = {
+        setup().folder,
+        setup(mode="backlog").folder,
+        setup(scale=0.5).folder,
+        setup(name="5kNodes/1kPods").folder,
+    }
+    assert {str(folder) for folder in folders} == {
+        "SchedulingBasic/5Nodes",
+        "SchedulingBasic/5Nodes@backlog",
+        "SchedulingBasic/5Nodes@x0.5",
+        "SchedulingBasic/5kNodes-1kPods",
+    }
+
+
+def test_forgetting_leaves_other_contestants_alone(tmp_path: Path) -> None:
+    results = Results("mine", tmp_path)
+    for contestant in ("stowplan", "raw", "raw + events"):
+        results.store(result(run(contestant, 100)))
+    results.forget(setup(), ["stowplan", "raw"])
+    assert [one.run.contestant for one in results.all()] == ["raw + events"]
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
+    results = Results("mine", tmp_path)
+    path = results.path(setup(), 1, "raw")
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match=r"round-1\.raw\.json: is no result.*--fresh"):
+        results.all()
+
+
+def test_results_are_grouped_by_workload_and_mixtures_are_told() -> None:
+    other = setup("TopologySpreading")
+    first, second = measured(
+        [
+            result(run("stowplan", 900), commit="new", fingerprint="f2"),
+            result(run("stowplan", 300), other),
+            result(run("raw", 1000), commit="old"),
+            result(run("raw", 1000), other),
+        ]
+    )
+    assert first.setup == setup()
+    assert (
+        first.mixture
+        == "not measured with the same version of everything: raw at old, stowplan at new"
+    )
+    assert second.mixture == ""
+    assert second.outcome.contestants == ["stowplan", "raw"]
+
+
+def test_about_tells_machine_versions_and_command() -> None:
+    said = about(["stowplan", "bench", "misc"])
+    assert said.command == ("stowplan", "bench", "misc")
+    assert said.kubernetes.startswith("v1.")
+    assert said.machine.startswith(f"{said.cpus} cores")
+    assert said.fingerprint == about([]).fingerprint
+
+
+# -- going on where it was cut --------------------------------------------------------------------
+
+
+class Played:
+    """Stands in for real runs: what was run, in order, and what came of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.runs: list[tuple[int, str]] = []
+        self.fails: set[str] = set()
+        self.interrupt_after = 99
+        played = self
+
+        class Trial:
+            def __init__(
+                self, contestant: Contestant, conditions: Conditions, number: int, say: object
+            ) -> None:
+                self.key, self.number = contestant.label, number
+
+            def measure(self) -> Run:
+                if len(played.runs) == played.interrupt_after:
+                    raise KeyboardInterrupt
+                played.runs.append((self.number, self.key))
+                if self.key in played.fails:
+                    raise StowplanError("it broke")
+                return run(self.key, 100, self.number)
+
+        monkeypatch.setattr(session_module, "Trial", Trial)
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Played:
+    return Played(monkeypatch)
+
+
+def a_session(folder: Path, *, fingerprint: str = "f1", keep_old: bool = False) -> Session:
+    told = msgspec.structs.replace(result(run("x", 1)).about, fingerprint=fingerprint)
+    settings = Settings((STOWPLAN, KUBE, RAW), 2, told, keep_old)
+    return Session(Results("mine", folder), settings, Progress(StringIO()))
+
+
+def an_item(without_raw: str = "") -> Item:
+    return Item(
+        setup(without_raw=without_raw), Workload(Path("f"), "SchedulingBasic", "5Nodes", ())
+    )
+
+
+def test_contestants_take_turns_and_nothing_is_run_twice(tmp_path: Path, played: Played) -> None:
+    outcome = a_session(tmp_path).measure(an_item()).outcome
+    in_order = [
+        (1, "stowplan"),
+        (1, "kube-scheduler"),
+        (1, "raw"),
+        (2, "kube-scheduler"),
+        (2, "raw"),
+        (2, "stowplan"),
+    ]
+    assert played.runs == in_order
+    assert len(outcome.runs) == 6
+    a_session(tmp_path).measure(an_item())
+    assert played.runs == in_order
+
+
+def test_an_interrupted_session_goes_on_where_it_was(tmp_path: Path, played: Played) -> None:
+    played.interrupt_after = 4
+    with pytest.raises(KeyboardInterrupt):
+        a_session(tmp_path).measure(an_item())
+    played.interrupt_after = 99
+    assert len(a_session(tmp_path).measure(an_item()).outcome.runs) == 6
+    assert len(played.runs) == 6
+    assert len(set(played.runs)) == 6
+
+
+def test_results_of_another_version_are_measured_anew(tmp_path: Path, played: Played) -> None:
+    a_session(tmp_path).measure(an_item())
+    a_session(tmp_path, fingerprint="f2", keep_old=True).measure(an_item())
+    assert len(played.runs) == 6
+    a_session(tmp_path, fingerprint="f2").measure(an_item())
+    assert len(played.runs) == 12
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, played: Played) -> None:
+    played.fails = {"kube-scheduler"}
+    session = a_session(tmp_path)
+    outcome = session.measure(an_item()).outcome
+    assert outcome.contestants == ["stowplan", "raw"]
+    assert len(session.failures) == 2
+    assert session.failures[0].endswith("round 1/2, kube-scheduler: it broke")
+    played.fails = set()
+    assert len(a_session(tmp_path).measure(an_item()).outcome.runs) == 6
+
+
+def test_raw_is_left_out_where_it_makes_no_sense(tmp_path: Path, played: Played) -> None:
+    a_session(tmp_path).measure(an_item(without_raw="its pods have to be preempted"))
+    assert {contestant for _, contestant in played.runs} == {"stowplan", "kube-scheduler"}
