@@ -1,0 +1,148 @@
+"""`stowplan bench` as people run it: all contestants on the real control plane, a tiny workload."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane_fixtures import require_binaries
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+
+WORKLOADS = """
+- name: Tiny
+  defaultPodTemplatePath: pod.yaml
+  workloadTemplate:
+  - opcode: createNodes
+    countParam: $nodes
+  - opcode: createPods
+    countParam: $initPods
+  - opcode: createPods
+    countParam: $measurePods
+    collectMetrics: true
+  workloads:
+  - name: 5Nodes
+    featureGates:
+      SchedulerQueueingHints: true
+      SchedulerAsyncAPICalls: false
+    params:
+      nodes: 5
+      initPods: 2
+      measurePods: 10
+"""
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  generateName: pod-
+spec:
+  containers:
+  - name: pause
+    image: registry.k8s.io/pause:3.10.1
+    resources:
+      requests:
+        cpu: 100m
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    require_binaries("etcd", "kube-apiserver", "kubectl", "kube-scheduler")
+    (tmp_path / "tiny.yaml").write_text(WORKLOADS)
+    (tmp_path / "pod.yaml").write_text(POD)
+    return tmp_path
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "stowplan", "bench", "tiny.yaml", *arguments]
+
+
+def bench(folder: Path, *arguments: str) -> tuple[dict[str, Any], str, int]:
+    """What it says of the only workload, what it tells meanwhile, and the exit code."""
+    done = subprocess.run(
+        command("--rounds", "1", "-o", "json", *arguments),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout, done.stderr
+    (workload,) = json.loads(done.stdout)["workloads"]
+    return workload, done.stderr, done.returncode
+
+
+def test_a_tiny_workload_with_everybody_is_measured_once(folder: Path) -> None:
+    workload, told, code = bench(folder, "--html", "page.html")
+    # With so few pods a round may well be invalid; then it has to be said.
+    assert code == (0 if workload["valid"] else 1), told
+    assert bool(workload["invalid_rounds"]) == (not workload["valid"])
+    runs = {one["run"]["contestant"]: one["run"] for one in workload["runs"]}
+    assert sorted(runs) == ["kube-scheduler", "raw", "raw + events", "stowplan"]
+    for contestant, run in runs.items():
+        assert run["pods"] == 10
+        assert run["pods_per_s"] > 0
+        assert 0 < run["latency_p50_s"] <= run["latency_p99_s"] <= run["took_s"]
+        assert run["events"] == (0 if contestant == "raw" else 10)
+        assert sum(run["binds_over_time"]) == 10
+        assert run["peak_rss_mib"] > 10
+        assert (run["first_bind_s"] is None) == contestant.startswith("raw")
+    assert told.count("starting a control plane") == 4
+
+    page = (folder / "page.html").read_text()
+    assert "Tiny/5Nodes" in page
+    assert not re.search(r"https?:|<script|<link|<img|url\(|@import", page)
+
+    # The same command again has nothing left to do (whoever edits the scheduler meanwhile...).
+    again, told, _ = bench(folder, "--keep-old")
+    assert again == workload
+    assert "starting" not in told
+    # What is missing is measured, nothing else.
+    (folder / "bench-results/tiny/Tiny/5Nodes/round-1.raw.json").unlink()
+    merged, told, _ = bench(folder, "--keep-old")
+    assert told.count("starting a control plane") == 1
+    assert [one for one in merged["runs"] if one["run"]["contestant"] != "raw"] == [
+        one for one in workload["runs"] if one["run"]["contestant"] != "raw"
+    ]
+
+
+def test_a_backlog_is_there_before_the_scheduler_starts(folder: Path) -> None:
+    workload, told, _ = bench(folder, "--only", "stowplan", "--mode", "backlog", "--scale", "0.5")
+    assert workload["setup"]["measured"] == 5, told
+    ((run,),) = [[one["run"] for one in workload["runs"]]]
+    assert run["pods"] == 5
+    assert run["latency_p50_s"] is None
+    assert run["first_bind_s"] > 0
+
+
+def descendants(pid: int) -> set[int]:
+    found = set()
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in file.read_text().split():
+            found |= {int(child)} | descendants(int(child))
+    return found
+
+
+def test_an_interrupt_leaves_no_process_behind(folder: Path) -> None:
+    with subprocess.Popen(command(), cwd=folder, stderr=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 120
+        while len(started := descendants(running.pid)) < 3:  # etcd, kube-apiserver, stowplan
+            assert time.monotonic() < deadline
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "goes on from here" in told
+    assert "Traceback" not in told
+    # One that was just being started dies with its parent, a moment later.
+    while left := [pid for pid in started if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
