@@ -35,7 +35,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Mapping(dict[str, Any]):
+class Located(dict[str, Any]):
     """A YAML mapping that knows its line."""
 
     line = 0
@@ -45,8 +45,8 @@ class _Loader(_Base):  # type: ignore[misc]
     """Keeps lines, refuses keys that come twice."""
 
 
-def _mapping(loader: Any, node: MappingNode) -> Mapping:
-    mapping = Mapping()
+def _mapping(loader: Any, node: MappingNode) -> Located:
+    mapping = Located()
     mapping.line = node.start_mark.line + 1
     for key_node, value_node in node.value:
         key = str(loader.construct_object(key_node, deep=True))
@@ -179,7 +179,7 @@ class Fields:
 
     def inner(self, name: str, known: Sequence[str]) -> Fields:
         """A mapping within this one."""
-        value = self._values.get(name, Mapping())
+        value = self._values.get(name, Located())
         return Fields(self._file, value, f"{self._what}, {name}", known)
 
     def _typed(self, name: str, kind: type[T], default: T) -> T:

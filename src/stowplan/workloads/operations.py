@@ -110,7 +110,7 @@ class Reader:
                 raise CannotPlay(f"{reason} ({name})")
         self.params.check_used()
         if self._measuring:
-            fields.fail(f"{self.what}: startCollectingMetrics is never stopped")
+            fields.fail("startCollectingMetrics is never stopped")
 
     @property
     def next_namespace(self) -> str:
@@ -167,6 +167,8 @@ def _node_strategy(fields: Fields) -> NodeStrategy | None:
         known = ("nodeAllocatable", "csiNodeAllocatable", "migratedPlugins")
         inner = fields.inner("nodeAllocatableStrategy", known)
         drivers = inner.table("csiNodeAllocatable", dict)
+        if not all(isinstance(limits.get("count", 0), int) for limits in drivers.values()):
+            inner.fail("`csiNodeAllocatable`: `count` must be a whole number")
         return NodeAllocatable(
             inner.table("nodeAllocatable", str),
             {driver: limits.get("count") for driver, limits in drivers.items()},
@@ -195,6 +197,8 @@ def _create_pods(reader: Reader, fields: Fields) -> Iterator[Operation]:
 
 
 def _create_pod_sets(reader: Reader, fields: Fields) -> Iterator[Operation]:
+    if "createPodsOp" not in fields:
+        fields.fail("`createPodsOp` must be given")
     inner = fields.inner("createPodsOp", ("opcode", *_POD_FIELDS))
     for number in range(reader.count(fields)):
         yield _pods(reader, inner, f"{fields.required_text('namespacePrefix')}-{number}")

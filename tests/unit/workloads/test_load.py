@@ -240,6 +240,11 @@ def test_gates_labels_and_thresholds_of_test_and_workload_come_together(folder: 
             "needs pods with generateName",
         ),
         ("{opcode: createPods, steadyStateParam: $text}", "must be true or false"),
+        ("{opcode: createPodSets, count: 1, namespacePrefix: a}", "`createPodsOp` must be given"),
+        (
+            "{opcode: createNodes, nodeAllocatableStrategy: {csiNodeAllocatable: {d: {count: x}}}}",
+            "`count` must be a whole number",
+        ),
         ("{opcode: createNamespaces, count: 1}", "`prefix` must be given"),
         ("{opcode: createAny}", "`templatePath` must be given"),
         ("{opcode: createAny, templatePath: service.yaml}", "a Service needs a namespace"),

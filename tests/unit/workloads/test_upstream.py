@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from stowplan.workloads.expressions import as_text, parse
 from stowplan.workloads.load import find_performance_config, read_workloads, select
 from stowplan.workloads.model import Churn, Workload
 from stowplan.workloads.play import play
+from stowplan.workloads.templates import Template
 from tests.unit.workloads.conftest import upstream_folder
 from tests.unit.workloads.memory_cluster import MemoryCluster, Recorder
 
@@ -60,6 +66,39 @@ def test_every_file_is_read_and_only_what_needs_more_cannot_be_played() -> None:
         for workload in workloads:
             assert bool(workload.cannot_play) is (topic not in PLAYABLE), workload.title
             assert workload.measures or workload.cannot_play
+
+
+def alike(built: Any, rendered: Any) -> bool:
+    """Equal but for what upstream's typed client does: amounts are texts, fields lower case."""
+    if isinstance(built, dict) and isinstance(rendered, dict):
+        lower = {key[:1].lower() + key[1:]: value for key, value in rendered.items()}
+        return all(
+            alike(value, rendered.get(key, lower.get(key))) for key, value in built.items()
+        ) and len(built) == len(rendered)
+    if isinstance(built, list) and isinstance(rendered, list):
+        return len(built) == len(rendered) and all(map(alike, built, rendered))
+    return built == rendered or (isinstance(built, str) and built == str(rendered))
+
+
+def rendered(file: Path, index: int, count: int) -> str:
+    def value(action: re.Match[str]) -> str:
+        return as_text(parse(action[1])(index, count))
+
+    return re.sub(r"\{\{(.*?)\}\}", value, file.read_text())
+
+
+def test_templates_build_what_rendering_and_reading_each_gives() -> None:
+    files = [
+        file
+        for file in upstream_folder().rglob("*.yaml")
+        if file.name not in ("performance-config.yaml", "scheduler-config.yaml")
+    ]
+    assert len(files) > 100
+    for file in files:
+        template = Template(file)
+        for index in (0, 7, 26):
+            text = rendered(file, index, 30)
+            assert alike(template.build(index, 30), yaml.safe_load(text)), file
 
 
 def test_sizes_of_the_measured_workloads() -> None:
