@@ -91,8 +91,7 @@ class Results:
         self.folder = root / name
 
     def path(self, setup: Setup, round_number: int, contestant: str) -> Path:
-        slug = contestant.replace(" + ", "-")
-        return self.folder / setup.folder / f"round-{round_number}.{slug}.json"
+        return self.folder / setup.folder / f"round-{round_number}.{_slug(contestant)}.json"
 
     def store(self, result: Result) -> None:
         path = self.path(result.setup, result.run.round, result.run.contestant)
@@ -106,11 +105,14 @@ class Results:
         path = self.path(setup, round_number, contestant)
         return _read(path) if path.exists() else None
 
+    def remove(self, result: Result) -> None:
+        self.path(result.setup, result.run.round, result.run.contestant).unlink()
+
     def forget(self, setup: Setup, contestants: Iterable[str]) -> None:
         """Throw away what there is of these contestants."""
-        wanted = set(contestants)
-        for path in (self.folder / setup.folder).glob("round-*.json"):
-            if _read(path).run.contestant in wanted:
+        for contestant in contestants:
+            slug = _slug(contestant)
+            for path in (self.folder / setup.folder).glob(f"round-*.{slug}.json"):
                 path.unlink()
 
     def of(self, setup: Setup) -> list[Result]:
@@ -118,6 +120,10 @@ class Results:
 
     def all(self) -> list[Result]:
         return [_read(path) for path in sorted(self.folder.glob("*/*/round-*.json"))]
+
+
+def _slug(contestant: str) -> str:
+    return contestant.replace(" + ", "-")
 
 
 def _read(path: Path) -> Result:

@@ -72,23 +72,30 @@ class Session:
         ]
         if setup.without_raw and len(contestants) < len(self.settings.contestants):
             self.progress.say(f"{setup.title}: not raw, as {setup.without_raw}")
+        if not self.settings.keep_old:
+            self._drop_outdated(setup, contestants)
         for round_number in range(1, self.settings.rounds + 1):
             for contestant in rotated(contestants, round_number) if contestants else ():
-                if not self._is_there(setup, round_number, contestant):
+                if self.results.find(setup, round_number, contestant.label) is None:
                     self._run(item, round_number, contestant)
         return Measured(setup, self.results.of(setup))
 
-    def _is_there(self, setup: Setup, round_number: int, contestant: Contestant) -> bool:
-        found = self.results.find(setup, round_number, contestant.label)
-        if found is None:
-            return False
-        if self.settings.keep_old or found.about.fingerprint == self.settings.about.fingerprint:
-            return True
-        self.progress.say(
-            f"{setup.title}, round {round_number}, {contestant.label}: measured anew, as there is "
-            f"a result of another version or machine ({found.about.commit}, {found.about.when})"
-        )
-        return False
+    def _drop_outdated(self, setup: Setup, contestants: Sequence[Contestant]) -> None:
+        labels = {contestant.label for contestant in contestants}
+        outdated = [
+            result
+            for result in self.results.of(setup)
+            if result.run.contestant in labels
+            and result.about.fingerprint != self.settings.about.fingerprint
+        ]
+        if outdated:
+            about = outdated[0].about
+            self.progress.say(
+                f"{setup.title}: measured anew, as what is stored is of another version or "
+                f"machine ({about.commit}, {about.when}); --keep-old would go on with it"
+            )
+        for result in outdated:
+            self.results.remove(result)
 
     def _run(self, item: Item, round_number: int, contestant: Contestant) -> None:
         settings, setup = self.settings, item.setup

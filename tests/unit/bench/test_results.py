@@ -55,6 +55,15 @@ def test_forgetting_leaves_other_contestants_alone(tmp_path: Path) -> None:
     assert [one.run.contestant for one in results.all()] == ["raw + events"]
 
 
+def test_what_cannot_be_read_can_be_forgotten(tmp_path: Path) -> None:
+    results = Results("mine", tmp_path)
+    path = results.path(setup(), 1, "raw")
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    results.forget(setup(), ["raw"])
+    assert results.all() == []
+
+
 def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
     results = Results("mine", tmp_path)
     path = results.path(setup(), 1, "raw")
@@ -167,8 +176,10 @@ def test_results_of_another_version_are_measured_anew(tmp_path: Path, played: Pl
     a_session(tmp_path).measure(an_item())
     a_session(tmp_path, fingerprint="f2", keep_old=True).measure(an_item())
     assert len(played.runs) == 6
-    a_session(tmp_path, fingerprint="f2").measure(an_item())
+    Results("mine", tmp_path).store(result(run("stowplan", 5, 3)))
+    outcome = a_session(tmp_path, fingerprint="f2").measure(an_item()).outcome
     assert len(played.runs) == 12
+    assert {each.round for each in outcome.runs} == {1, 2}, "no old round is left"
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, played: Played) -> None:
