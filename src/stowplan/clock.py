@@ -50,12 +50,13 @@ class VirtualClock:
 
 def rfc3339(epoch_s: float) -> str:
     """`2026-01-02T03:04:05Z`, as metav1.Time is written."""
-    return datetime.fromtimestamp(int(epoch_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(int(epoch_s), UTC).isoformat()[:19]}Z"
 
 
 def rfc3339_micro(epoch_s: float) -> str:
     """`2026-01-02T03:04:05.000006Z`, as metav1.MicroTime is written."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    text = datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="microseconds")
+    return f"{text[:26]}Z"
 
 
 def parse_rfc3339(text: str) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stowplan.api.objects import Pod
 from stowplan.clock import rfc3339_micro
@@ -23,8 +23,7 @@ _MAX_NAME = 253
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """The object an event is about; its resourceVersion is part of its identity, as upstream."""
 
     kind: str
@@ -51,8 +50,7 @@ class Reference:
         return {key: value for key, value in fields.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class EventKey:
+class EventKey(NamedTuple):
     """Equal keys: the same event again. The note is not part of it."""
 
     type: str

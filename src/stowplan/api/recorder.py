@@ -1,11 +1,11 @@
 """Writes Events without ever holding up whoever reports them.
 
-The scheduler calls `event`, which only counts and queues; `run` writes with a few workers on the
+The scheduler calls `event`, which only counts and queues; `run` writes a few at a time on the
 events lane. Repeats are folded into series (see `event_series`). When the API server is away or
-the queue is full, events are lost rather than kept for ever: they are counted in `dropped`. While
-somebody has more urgent requests under way (`is_busy`) one worker writes and the others wait, but
-no event waits longer than `_PATIENCE_S` for that: an API server takes longer to store an event
-than to bind a pod, and nobody's pod should wait for that.
+the queue is full, events are lost rather than kept for ever: they are counted in `dropped`. An API
+server takes longer to store an event than to bind a pod, and nobody's pod should wait for that: so
+while somebody has more urgent requests under way (`is_busy`) one event is written at a time, and
+more only as the oldest grows old, in the end as many as it takes to catch up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -42,9 +43,11 @@ from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
 
-_WORKERS = 8
-_PATIENCE_S = 3.0
-_GIVE_WAY_S = 0.02
+#: Writes at a time: when nobody else is busy, and when events are overdue.
+_AT_A_TIME, _AT_MOST = 8, 64
+#: An event waits so long for others without a word; when it is overdue it waits for nobody.
+_PATIENCE_S, _OVERDUE_S = 5.0, 8.0
+_LOOK_AGAIN_S = 0.02
 _TRIES = 12
 _SWEEP_PERIOD_S = 10.0
 _COMPLAINT_PERIOD_S = 60.0
@@ -80,6 +83,7 @@ class EventRecorder:
         self._clock: Clock = clock or SystemClock()
         self._is_busy = is_busy
         self._writing = 0
+        self._write_ended = asyncio.Event()
         #: Events and when (monotonic) they were queued.
         self._queue: asyncio.Queue[tuple[float, RecordedEvent]] = asyncio.Queue(queue_size)
         self._remembered = remembered
@@ -135,8 +139,7 @@ class EventRecorder:
     async def run(self) -> None:
         """For ever, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for number in range(_WORKERS):
-                tasks.create_task(self._work(), name=f"events-{number}")
+            tasks.create_task(self._write_all(tasks), name="events-queue")
             while True:
                 await asyncio.sleep(_SWEEP_PERIOD_S * random.uniform(0.9, 1.1))
                 self.sweep()
@@ -177,33 +180,39 @@ class EventRecorder:
         event.is_dirty = True
         return True
 
-    async def _work(self) -> None:
+    async def _write_all(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             queued_at, event = await self._queue.get()
-            try:
-                await self._give_way(queued_at)
-                # What is observed while a write is under way is written after it, never beside it.
-                while event.is_dirty:
-                    event.is_dirty = False
-                    self._writing += 1
-                    try:
-                        await self._write(event)
-                    finally:
-                        self._writing -= 1
-            except Exception as error:
-                log.error("Writing an event failed", exc_info=error, extra=kv(event=event.name))
-                self._drop(error)
-            finally:
-                event.is_queued = False
-                self._queue.task_done()
+            while self._writing >= self._allowed(queued_at):
+                self._write_ended.clear()
+                # How old an event is, and whether somebody is busy, nobody tells.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_AGAIN_S):
+                        await self._write_ended.wait()
+            self._writing += 1
+            tasks.create_task(self._write_out(event), name=f"event {event.name}")
 
-    async def _give_way(self, queued_at: float) -> None:
-        patience_ends = queued_at + _PATIENCE_S
-        # Whether somebody is busy is a question here, not an event to wait for.
-        while self._writing and self._is_busy():
-            if self._clock.monotonic() >= patience_ends:
-                return
-            await asyncio.sleep(_GIVE_WAY_S)
+    def _allowed(self, queued_at: float) -> int:
+        """How many events may be on their way, the oldest of those that wait being that old."""
+        if not self._is_busy():
+            return _AT_A_TIME
+        lateness = (self._clock.monotonic() - queued_at - _PATIENCE_S) / (_OVERDUE_S - _PATIENCE_S)
+        return 1 + int(min(max(lateness, 0.0), 1.0) * (_AT_MOST - 1))
+
+    async def _write_out(self, event: RecordedEvent) -> None:
+        try:
+            # What is observed while a write is under way is written after it, never beside it.
+            while event.is_dirty:
+                event.is_dirty = False
+                await self._write(event)
+        except Exception as error:
+            log.error("Writing an event failed", exc_info=error, extra=kv(event=event.name))
+            self._drop(error)
+        finally:
+            event.is_queued = False
+            self._writing -= 1
+            self._write_ended.set()
+            self._queue.task_done()
 
     async def _write(self, event: RecordedEvent) -> None:
         backoff = Backoff(*self._retry_s)

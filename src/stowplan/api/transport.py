@@ -61,7 +61,7 @@ class Lane(StrEnum):
 #: Few bytes, and often: by `http1`.
 _QUICK = frozenset((Lane.BIND, Lane.STATUS, Lane.EVENTS, Lane.LEASE))
 # Requests at a time; streams last, so they take no turn and there is no limit to them.
-_AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 16, Lane.LEASE: 2}
+_AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 64, Lane.LEASE: 2}
 
 
 class Transport:

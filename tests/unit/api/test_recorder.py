@@ -421,6 +421,32 @@ async def test_writes_are_few_at_a_time() -> None:
     assert most == 8
 
 
+@pytest.mark.parametrize(("age_s", "at_a_time"), [(0, 1), (5, 1), (6.5, 32), (8, 64), (60, 64)])
+async def test_while_others_are_busy_events_wait_until_they_are_old(
+    age_s: float, at_a_time: int
+) -> None:
+    under_way = 0
+    enough = asyncio.Event()
+    async with stage(is_busy=lambda: True) as it:
+
+        async def handler(request: web.Request) -> web.Response:
+            nonlocal under_way
+            under_way += 1
+            await enough.wait()
+            return reply({}, status=201)
+
+        it.server.handler = handler
+        for number in range(80):
+            it.report(pod(f"p{number}"))
+        it.clock.advance(age_s)
+        await until(lambda: under_way == at_a_time)
+        await asyncio.sleep(0.05)
+        assert under_way == at_a_time
+        enough.set()
+        await it.settled()
+    assert under_way == 80
+
+
 async def test_drain_gives_up_in_time() -> None:
     async with stage() as it:
         it.events.hold = asyncio.Event()
