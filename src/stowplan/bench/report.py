@@ -140,6 +140,11 @@ def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
     yield ""
     yield from [f"- {each}" for each in missed] or ["None of those measured."]
     yield ""
+    for one in by_title.values():
+        if one.profile and any(each.startswith(f"{one.setup.test},") for each in missed):
+            yield f"Where Stowplan's time goes on {one.setup.test}, under cProfile:"
+            yield ""
+            yield from ("```text", one.profile, "```", "")
     if absent:
         yield "Not measured:"
         yield ""

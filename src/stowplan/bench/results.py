@@ -105,6 +105,10 @@ class Results:
         path = self.path(setup, round_number, contestant)
         return _read(path) if path.exists() else None
 
+    def profile(self, setup: Setup) -> Path:
+        """Where a digest of Stowplan's profile is, if there is one."""
+        return self.folder / setup.folder / "profile.txt"
+
     def remove(self, result: Result) -> None:
         self.path(result.setup, result.run.round, result.run.contestant).unlink()
 
@@ -118,8 +122,9 @@ class Results:
     def of(self, setup: Setup) -> list[Result]:
         return [_read(path) for path in sorted((self.folder / setup.folder).glob("round-*.json"))]
 
-    def all(self) -> list[Result]:
-        return [_read(path) for path in sorted(self.folder.glob("*/*/round-*.json"))]
+    def measured(self, setup: Setup) -> Measured:
+        profile = self.profile(setup)
+        return Measured(setup, self.of(setup), profile.read_text() if profile.exists() else "")
 
 
 def _slug(contestant: str) -> str:
@@ -139,9 +144,11 @@ def _read(path: Path) -> Result:
 class Measured:
     """All results of one setup, with what they were measured with."""
 
-    def __init__(self, setup: Setup, results: Sequence[Result]) -> None:
+    def __init__(self, setup: Setup, results: Sequence[Result], profile: str = "") -> None:
         self.setup = setup
         self.results = results
+        #: Where Stowplan's time goes, if that was looked at.
+        self.profile = profile
         self.outcome = Outcome(result.run for result in results)
 
     @property
@@ -156,14 +163,6 @@ class Measured:
         commits = {result.run.contestant: result.about.commit for result in self.results}
         said = ", ".join(f"{name} at {commit}" for name, commit in sorted(commits.items()))
         return f"not measured with the same version of everything: {said}"
-
-
-def measured(results: Iterable[Result]) -> list[Measured]:
-    """Results by setup, in the order in which setups first come."""
-    grouped: dict[Path, list[Result]] = {}
-    for result in results:
-        grouped.setdefault(result.setup.folder, []).append(result)
-    return [Measured(its[-1].setup, its) for its in grouped.values()]
 
 
 # -- with what ------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
-from stowplan.bench.contestants import Contestant
+from stowplan.bench.contestants import STOWPLAN, Contestant
 from stowplan.bench.figures import Run
 from stowplan.bench.plan import BACKLOG, Item
+from stowplan.bench.profiles import digest
 from stowplan.bench.progress import Progress
 from stowplan.bench.results import About, Measured, Result, Results, Setup
 from stowplan.bench.run import Conditions, Trial
@@ -36,8 +36,6 @@ class Settings:
     keep_old: bool = False
     #: Repeat a run while other processes kept more cores than this busy.
     max_noise: float = float("inf")
-    #: Stowplan runs under cProfile; its profiles go here, and its figures are worthless.
-    profile: Path | None = None
 
 
 def rotated(contestants: Sequence[Contestant], round_number: int) -> list[Contestant]:
@@ -78,7 +76,7 @@ class Session:
             for contestant in rotated(contestants, round_number) if contestants else ():
                 if self.results.find(setup, round_number, contestant.label) is None:
                     self._run(item, round_number, contestant)
-        return Measured(setup, self.results.of(setup))
+        return self.results.measured(setup)
 
     def _drop_outdated(self, setup: Setup, contestants: Sequence[Contestant]) -> None:
         labels = {contestant.label for contestant in contestants}
@@ -100,11 +98,7 @@ class Session:
     def _run(self, item: Item, round_number: int, contestant: Contestant) -> None:
         settings, setup = self.settings, item.setup
         what = f"{setup.title}, round {round_number}/{settings.rounds}, {contestant.label}"
-        profile = None
-        if settings.profile is not None and contestant.key == "stowplan":
-            settings.profile.mkdir(parents=True, exist_ok=True)
-            profile = settings.profile / f"{setup.test}.{round_number}.prof"
-        conditions = Conditions(item.workload, setup.mode == BACKLOG, profile)
+        conditions = Conditions(item.workload, setup.mode == BACKLOG)
 
         def measure() -> Run:
             self.progress.begin(what)
@@ -116,13 +110,21 @@ class Session:
             self.failures.append(f"{what}: {problem}")
             self.progress.say(f"{what}: failed: {problem}")
             return
-        if profile is None:  # under a profiler nothing is worth keeping
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            about = msgspec.structs.replace(settings.about, when=when)
-            self.results.store(Result(setup=setup, about=about, run=run))
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        about = msgspec.structs.replace(settings.about, when=when)
+        self.results.store(Result(setup=setup, about=about, run=run))
         self.progress.say(f"{what}: {_in_short(run)}")
-        if profile is not None:
-            self.progress.say(f"the profile is in {profile}")
+
+    def profile(self, item: Item) -> str:
+        """Where Stowplan's time goes; only this is kept, as nobody is fast under a profiler."""
+        self.progress.begin(f"{item.setup.title}, {STOWPLAN.label} under a profiler")
+        path = self.results.profile(item.setup).with_suffix(".prof").resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        conditions = Conditions(item.workload, item.setup.mode == BACKLOG, path)
+        Trial(STOWPLAN, conditions, 1, self.progress.update).measure()
+        text = digest(path)
+        self.results.profile(item.setup).write_text(text)
+        return text
 
 
 def _in_short(run: Run) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from stowplan.bench.contestants import Contestant
     from stowplan.bench.plan import Item
     from stowplan.bench.results import Measured, Results
+    from stowplan.bench.session import Session
 
 EXIT_SOME_FAILED: Final = 1
 
@@ -79,9 +81,9 @@ EXIT_SOME_FAILED: Final = 1
 )
 @click.option(
     "--profile",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Run Stowplan under cProfile and keep the profiles, not the figures.",
+    is_flag=True,
+    help="Run only Stowplan, once, under cProfile, and show where its time goes. The report shows "
+    "it too, for workloads that miss a target.",
 )
 @click.option("-o", "--output", type=click.Choice(["json"]), help="Print all figures as JSON.")
 @click.option(
@@ -110,7 +112,7 @@ def bench(
     keep_old: bool,
     stored: bool,
     max_noise: float | None,
-    profile: Path | None,
+    profile: bool,
     output: str | None,
     html: Path | None,
     report: Path | None,
@@ -142,24 +144,29 @@ def bench(
     if list_only:
         _list(items)
         return 0
-    from stowplan.bench.results import Results, measured
+    from stowplan.bench.results import Results
 
     results = Results(name or _default_name(file))
     failures: list[str] = []
     if stored:
-        wanted = {item.setup.folder for item in items}
-        found = [one for one in results.all() if one.setup.folder in wanted]
-        if not found:
+        shown = [one for item in items if (one := results.measured(item.setup)).results]
+        if not shown:
             raise ConfigError(f"nothing is stored in {results.folder} of these workloads")
-        shown = measured(found)
     else:
         contestants = _contestants(against, only)
         if fresh:
             for item in items:
                 results.forget(item.setup, [one.label for one in contestants])
-        shown = _measure(
-            items, results, contestants, rounds, keep_old, max_noise, profile, output, failures
-        )
+        session = _session(results, contestants, rounds, keep_old, max_noise)
+        with _told_to_people(session):
+            if profile:
+                for item in items:
+                    text = session.profile(item)
+                    session.progress.erase()
+                    click.echo(f"{item.setup.title}\n{text}\n")
+                return 0
+            shown = _measure(session, items, say_each=output is None and len(items) > 1)
+        failures = session.failures
     _show(shown, output)
     _write(shown, html, report)
     for failure in failures:
@@ -167,51 +174,51 @@ def bench(
     return EXIT_SOME_FAILED if failures or any(not one.outcome.is_valid for one in shown) else 0
 
 
-def _measure(
-    items: Sequence[Item],
+def _session(
     results: Results,
     contestants: Sequence[Contestant],
     rounds: int,
     keep_old: bool,
     max_noise: float | None,
-    profile: Path | None,
-    output: str | None,
-    failures: list[str],
-) -> list[Measured]:
+) -> Session:
     from stowplan.bench.progress import Progress
     from stowplan.bench.results import about
     from stowplan.bench.session import Session, Settings
-    from stowplan.bench.terminal import describe
+
+    most = float("inf") if max_noise is None else max_noise
+    told = about(["stowplan", *sys.argv[1:]])
+    settings = Settings(contestants, rounds, told, keep_old, most)
+    return Session(results, settings, Progress(sys.stderr))
+
+
+@contextmanager
+def _told_to_people(session: Session) -> Iterator[None]:
+    """Errors in one line; and whoever ends us ends our processes too, in order."""
     from stowplan.controlplane.binaries import BinaryMissing
     from stowplan.controlplane.processes import ControlPlaneError
 
-    # Whoever ends us ends our processes too, in order.
     signal.signal(signal.SIGTERM, _interrupt)
-    settings = Settings(
-        contestants,
-        rounds,
-        about(["stowplan", *sys.argv[1:]]),
-        keep_old,
-        float("inf") if max_noise is None else max_noise,
-        profile,
-    )
-    progress = Progress(sys.stderr)
-    session = Session(results, settings, progress, failures)
-    measured = []
     try:
-        for item in items:
-            measured.append(session.measure(item))
-            if len(items) > 1 and output is None:
-                progress.erase()
-                click.echo(describe(measured[-1]) + "\n")
+        yield
     except (BinaryMissing, ControlPlaneError, OSError) as problem:
         raise StowplanError(str(problem)) from problem
     except KeyboardInterrupt:
-        progress.say(f"interrupted; what was measured is in {results.folder}, and the same")
-        progress.say("command goes on from here")
+        session.progress.say(f"interrupted; what was measured is in {session.results.folder},")
+        session.progress.say("and the same command goes on from here")
         raise
     finally:
-        progress.erase()
+        session.progress.erase()
+
+
+def _measure(session: Session, items: Sequence[Item], *, say_each: bool) -> list[Measured]:
+    from stowplan.bench.terminal import describe
+
+    measured = []
+    for item in items:
+        measured.append(session.measure(item))
+        if say_each and measured[-1].results:
+            session.progress.erase()
+            click.echo(describe(measured[-1]) + "\n")
     return measured
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import re
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from stowplan.bench.document import document
 from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Outcome, Spread
 from stowplan.bench.page import page
 from stowplan.bench.plots import nice_steps
+from stowplan.bench.profiles import digest
 from stowplan.bench.progress import Progress
 from stowplan.bench.report import judge, report
 from stowplan.bench.results import Measured
@@ -259,6 +262,23 @@ def test_the_report_states_plainly_what_was_missed_and_not_measured() -> None:
     assert "612 (606..618)" in text
     assert "2 cores, some processor" in text
     assert "`stowplan bench misc`" in text
+
+
+def test_the_report_shows_a_profile_of_what_missed() -> None:
+    one = measured(stowplan=600, kube=300, raw=1000)
+    one.profile = "scheduler/engine.py:1 attempt  50%"
+    assert f"```text\n{one.profile}\n```" in report([one], targets())
+
+
+def test_a_profile_names_modules_without_saying_where_they_are(tmp_path: Path) -> None:
+    profile = tmp_path / "x.prof"
+    profiler = cProfile.Profile()
+    profiler.runcall(nice_steps, 5.0)
+    profiler.dump_stats(profile)
+    lines = digest(profile).splitlines()
+    assert lines[0].split() == ["function", "share", "seconds", "calls"]
+    assert any(re.match(r"bench/plots\.py:\d+ nice_steps +\S+% ", line) for line in lines)
+    assert not any("/src/" in line for line in lines)
 
 
 def test_the_report_of_an_invalid_workload_has_no_figures() -> None:

@@ -13,7 +13,7 @@ from stowplan.bench.contestants import KUBE, RAW, STOWPLAN, Contestant
 from stowplan.bench.figures import Run
 from stowplan.bench.plan import Item
 from stowplan.bench.progress import Progress
-from stowplan.bench.results import Results, about, measured
+from stowplan.bench.results import Measured, Results, about
 from stowplan.bench.run import Conditions
 from stowplan.bench.session import Session, Settings
 from stowplan.errors import ConfigError, StowplanError
@@ -27,7 +27,8 @@ def test_what_is_stored_is_found_again(tmp_path: Path) -> None:
     results.store(one)
     assert results.find(setup(), 2, "raw + events") == one
     assert results.find(setup(), 1, "raw + events") is None
-    assert results.of(setup()) == results.all() == [one]
+    assert results.of(setup()) == [one]
+    assert results.measured(setup()).outcome.all_runs == [one.run]
     files = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
     assert files == [Path("mine/SchedulingBasic/5Nodes/round-2.raw-events.json")]
 
@@ -52,7 +53,7 @@ def test_forgetting_leaves_other_contestants_alone(tmp_path: Path) -> None:
     for contestant in ("stowplan", "raw", "raw + events"):
         results.store(result(run(contestant, 100)))
     results.forget(setup(), ["stowplan", "raw"])
-    assert [one.run.contestant for one in results.all()] == ["raw + events"]
+    assert [one.run.contestant for one in results.of(setup())] == ["raw + events"]
 
 
 def test_what_cannot_be_read_can_be_forgotten(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_what_cannot_be_read_can_be_forgotten(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("{}")
     results.forget(setup(), ["raw"])
-    assert results.all() == []
+    assert results.of(setup()) == []
 
 
 def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
@@ -70,26 +71,16 @@ def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("{}")
     with pytest.raises(ConfigError, match=r"round-1\.raw\.json: is no result.*--fresh"):
-        results.all()
+        results.of(setup())
 
 
-def test_results_are_grouped_by_workload_and_mixtures_are_told() -> None:
-    other = setup("TopologySpreading")
-    first, second = measured(
-        [
-            result(run("stowplan", 900), commit="new", fingerprint="f2"),
-            result(run("stowplan", 300), other),
-            result(run("raw", 1000), commit="old"),
-            result(run("raw", 1000), other),
-        ]
+def test_mixtures_are_told() -> None:
+    ours, raw = run("stowplan", 900), run("raw", 1000)
+    mixed = Measured(setup(), [result(ours, commit="new", fingerprint="f2"), result(raw)])
+    assert mixed.mixture == (
+        "not measured with the same version of everything: raw at abc, stowplan at new"
     )
-    assert first.setup == setup()
-    assert (
-        first.mixture
-        == "not measured with the same version of everything: raw at old, stowplan at new"
-    )
-    assert second.mixture == ""
-    assert second.outcome.contestants == ["stowplan", "raw"]
+    assert Measured(setup(), [result(ours), result(raw)]).mixture == ""
 
 
 def test_about_tells_machine_versions_and_command() -> None:
