@@ -32,6 +32,7 @@ from stowplan.api.quick import JSON, QuickLanes
 from stowplan.api.rate_limit import TokenBucket
 from stowplan.api.status_errors import error_from_response
 from stowplan.api.tls import build_context
+from stowplan.api.turns import Turns
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import KubeconfigError, Throttled, Unauthorized
 
@@ -82,7 +83,7 @@ class Transport:
         self._credentials = credentials_for(config, clock=clock)
         # Waiting for a turn is not part of a request's time, so it is not left to aiohttp's pool.
         self._turns = {
-            lane: asyncio.Semaphore(limit)
+            lane: Turns(limit)
             for lane, limit in {**_AT_A_TIME, Lane.BIND: bind_concurrency}.items()
         }
         self._sessions: dict[Lane, aiohttp.ClientSession] = {}
@@ -137,6 +138,7 @@ class Transport:
             await limit.take()
         target = _target(path, params)
         quick = self._quick if lane in _QUICK else None
+        turns = self._turns[lane]
         is_renewed = False
         throttled = 0
         while True:
@@ -144,7 +146,7 @@ class Transport:
             try:
                 # Not aiohttp's total timeout: it can swallow a cancellation of the caller that
                 # comes at the same moment (its timer contexts nest, and each takes one back).
-                async with self._turns[lane], asyncio.timeout(timeout_s):
+                async with turns, asyncio.timeout(timeout_s):
                     if quick is not None:
                         found = await quick.ask(
                             lane,
@@ -170,7 +172,12 @@ class Transport:
                         status = response.status
                         retry_after = response.headers.get("Retry-After")
             except NO_ANSWER as error:
+                turns.refused()
                 raise unavailable(self._server, f"{method} {path}", error) from error
+            if status == 429 or status >= 500:
+                turns.refused()
+            else:
+                turns.answered()
             if status < 300:
                 return answer
             refusal = error_from_response(
