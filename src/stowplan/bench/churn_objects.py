@@ -25,6 +25,9 @@ SLOTS = 4
 CROWD_KEY = "soak.example.com/crowded"
 GATE = "soak.example.com/not-yet"
 HIGH_PRIORITY = 1000
+#: Groups of each kind at a time, as of Deployments; now and then a new one replaces the oldest.
+GROUPS = 50
+ARRIVALS_PER_NEW_GROUP = 20_000
 
 
 class Kind(StrEnum):
@@ -80,11 +83,6 @@ class Layout:
         """Each is worth a whole CPU."""
         return self.crowded * NODE_CPUS
 
-    @property
-    def group_size(self) -> int:
-        """Of pods that are spread, apart or together: a quarter of the nodes can take them all."""
-        return max(2, min(100, self.nodes // 4))
-
     def is_crowded(self, number: int) -> bool:
         return number < self.crowded
 
@@ -129,8 +127,9 @@ class PodMaker:
 
     def make(self, kind: Kind) -> Json:
         number = self._made[kind]
+        oldest = self._made.total() // ARRIVALS_PER_NEW_GROUP
         self._made[kind] += 1
-        group = f"{kind}-{number // self._layout.group_size}"
+        group = f"{kind}-{self._rng.randrange(oldest, oldest + GROUPS)}"
         labels, spec, requests = self._special(kind, number, group)
         amounts = {"cpu": "100m", "memory": "200Mi"} | requests
         container = {

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,8 +33,8 @@ from stowplan.bench.soak_figures import (
     Outcome,
     Sample,
     count_log_lines,
+    document,
     faults,
-    memory_line,
     p99,
     table,
 )
@@ -393,7 +391,6 @@ def main(arguments: list[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     found = faults(outcome)
-    line = memory_line(outcome.samples, outcome.warm_up_s)
     about = {
         "began": began.isoformat(timespec="seconds"),
         "minutes": options.minutes,
@@ -401,10 +398,8 @@ def main(arguments: list[str] | None = None) -> int:
         "seed": options.seed,
         "raw_binds_per_s": soak.raw_per_s,
         "rate": soak.rate,
-        "memory": None if line is None else asdict(line),
-        "faults": found,
     }
-    path.write_text(json.dumps(about | asdict(outcome), indent=1) + "\n")
+    path.write_text(document(outcome, about))
     print(table(outcome))
     print(f"arrivals a second, asked for  {soak.rate:.0f} ({soak.raw_per_s:.0f} bare binds)")
     for fault in found:

@@ -5,11 +5,12 @@ Called by `soak`. Pure. What must stay true: a run that measured nothing fails.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 #: Memory counts as flat if the line through its samples rises less than this from the end of the
 #: warm-up to the end: a share of its mean, or so many MiB where that is more.
@@ -81,8 +82,8 @@ def p99(values: Sequence[float]) -> float | None:
     return sorted(values)[math.ceil(0.99 * len(values)) - 1] if values else None
 
 
-def count_log_lines(lines: Iterable[str]) -> dict[str, Counter[str]]:
-    """Messages of warnings ("W") and errors ("E", "F") with how often each was logged."""
+def count_log_lines(lines: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Messages of warnings ("W") and errors ("E"), the commonest first, with their numbers."""
     found: dict[str, Counter[str]] = {"W": Counter(), "E": Counter()}
     for line in lines:
         match = _LOG_LINE.match(line)
@@ -93,7 +94,7 @@ def count_log_lines(lines: Iterable[str]) -> dict[str, Counter[str]]:
         severity, message = match.groups()
         if severity != "I":
             found["W" if severity == "W" else "E"][message] += 1
-    return found
+    return {severity: dict(messages.most_common()) for severity, messages in found.items()}
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,15 @@ class Outcome:
     overfull: Sequence[str]
     #: What the scheduler said when asked to compare: None if it did not answer.
     agrees: bool | None
-    log_lines: Mapping[str, Counter[str]]
+    log_lines: Mapping[str, Mapping[str, int]]
     events_dropped: int
+
+
+def document(outcome: Outcome, about: Mapping[str, object]) -> str:
+    """All of it as JSON."""
+    line = memory_line(outcome.samples, outcome.warm_up_s)
+    verdict = {"faults": faults(outcome), "memory": None if line is None else asdict(line)}
+    return json.dumps({**about, **verdict, **asdict(outcome)}, indent=1) + "\n"
 
 
 def faults(outcome: Outcome) -> list[str]:
@@ -143,7 +151,7 @@ def faults(outcome: Outcome) -> list[str]:
         found.append(f"{outcome.events_dropped} events were dropped")
     found += [
         f"error in the log, {count} times: {message}"
-        for message, count in outcome.log_lines["E"].most_common()
+        for message, count in outcome.log_lines["E"].items()
     ]
     return found
 
@@ -177,8 +185,7 @@ def table(outcome: Outcome) -> str:
     compared = {None: "no answer", True: "agree", False: "DIFFER"}[outcome.agrees]
     rows.append(("cache and API server", compared))
     rows += [
-        (f"warning, {count} times", message)
-        for message, count in outcome.log_lines["W"].most_common(5)
+        (f"warning, {count} times", message) for message, count in outcome.log_lines["W"].items()
     ]
     width = max(len(title) for title, _ in rows)
     return "\n".join(f"{title:<{width}}  {figure}" for title, figure in rows)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from dataclasses import replace
 
 import pytest
 
 from stowplan.bench import soak
 from stowplan.bench.churn_objects import (
+    ARRIVALS_PER_NEW_GROUP,
     CROWD_KEY,
+    GROUPS,
     NODE_CPUS,
     SHARES,
     Kind,
@@ -24,6 +26,7 @@ from stowplan.bench.soak_figures import (
     Sample,
     allowed_growth,
     count_log_lines,
+    document,
     faults,
     fit,
     memory_line,
@@ -59,7 +62,7 @@ def outcome(**fields: object) -> Outcome:
         unbound=(),
         overfull=(),
         agrees=True,
-        log_lines={"W": Counter(), "E": Counter()},
+        log_lines={"W": {}, "E": {}},
         events_dropped=0,
     )
     return replace(good, **fields)  # type: ignore[arg-type]
@@ -115,7 +118,7 @@ def test_a_large_process_may_grow_by_more() -> None:
         ({"agrees": False}, "the scheduler's cache and the API server differ; see its log"),
         ({"events_dropped": 3}, "3 events were dropped"),
         (
-            {"log_lines": {"W": Counter(), "E": Counter({"oh": 2})}},
+            {"log_lines": {"W": {}, "E": {"oh": 2}}},
             "error in the log, 2 times: oh",
         ),
     ],
@@ -139,7 +142,7 @@ def test_log_lines_by_severity() -> None:
 
 
 def test_the_table_tells_what_was_seen() -> None:
-    warnings = {"W": Counter({"Slow": 2}), "E": Counter[str]()}
+    warnings = {"W": {"Slow": 2}, "E": {}}
     text = table(outcome(log_lines=warnings, agrees=False))
     assert "1,000, 1,000, 900" in text
     assert "100.0 MiB" in text
@@ -147,6 +150,15 @@ def test_the_table_tells_what_was_seen() -> None:
     assert "DIFFER" in text
     assert "warning, 2 times" in text
     assert "no answer" in table(outcome(samples=[], agrees=None))
+
+
+def test_everything_is_in_the_json() -> None:
+    text = document(outcome(log_lines={"W": {"Slow": 2}, "E": {"oh": 1}}), {"nodes": 20})
+    read = json.loads(text)
+    assert (read["nodes"], read["bound"], read["log_lines"]["W"]) == (20, 1000, {"Slow": 2})
+    assert read["faults"] == ["error in the log, 1 times: oh"]
+    assert read["memory"]["mean"] == 100.0
+    assert len(read["samples"]) == 20
 
 
 def test_the_value_that_99_percent_do_not_exceed() -> None:
@@ -204,10 +216,18 @@ def test_the_crowd_has_nodes_of_its_own_and_just_fits() -> None:
     assert node_name(min(layout.ordinary())) not in {node["metadata"]["name"] for node in crowded}
 
 
-@pytest.mark.parametrize("nodes", [10, 20, 2000])
-def test_pods_that_keep_apart_have_nodes_enough(nodes: int) -> None:
-    layout = Layout(nodes)
-    assert 2 <= layout.group_size <= len(layout.ordinary()) // 2
+def test_groups_come_back_and_slowly_change() -> None:
+    maker = PodMaker(Layout(40), seed=1)
+
+    def groups(arrivals: int) -> set[str]:
+        pods = [maker.arrival() for _ in range(arrivals)]
+        labels = [pod["metadata"]["labels"].get("group", "") for pod in pods]
+        return {label for label in labels if label.startswith(Kind.SPREAD)}
+
+    first = groups(ARRIVALS_PER_NEW_GROUP)
+    second = groups(ARRIVALS_PER_NEW_GROUP)
+    assert len(first) == len(second) == GROUPS
+    assert len(first - second) == len(second - first) == 1
 
 
 @pytest.mark.parametrize(
