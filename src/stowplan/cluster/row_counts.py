@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from stowplan.cluster.domain_sums import DomainSums
 
+#: Changes that are remembered even by counts that are empty.
+_FEW = 16
+
 
 class RowCounts:
     """Counts by row, and what changed since."""
@@ -63,7 +66,10 @@ class RowCounts:
         """Count, and tell the readers."""
         self.count(row, delta)
         self._log.append((row, delta))
-        if len(self._log) > 2 * self._LOG_LIMIT:
-            drop = len(self._log) - self._LOG_LIMIT
+        # To replay more than that is slower than to add up anew; and the counts of who has come
+        # and gone, of which there may be thousands, should not remember all of it.
+        enough = min(self._LOG_LIMIT, 2 * len(self.counts) + _FEW)
+        if len(self._log) > 2 * enough:
+            drop = len(self._log) - enough
             del self._log[:drop]
             self._start += drop

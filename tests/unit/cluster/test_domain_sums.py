@@ -84,6 +84,18 @@ def test_changes_that_are_forgotten_are_counted_anew(monkeypatch: pytest.MonkeyP
     assert sums(cache, source) == {"a": 21, "b": 1}
 
 
+def test_counts_of_who_has_come_and_gone_remember_little() -> None:
+    source = RowCounts()
+    for row in range(5000):
+        source.change(row, 1)
+    assert source.since(source.position - 1000) is not None, "while they are many, it is a shortcut"
+    for row in range(5000):
+        source.change(row, -1)
+    assert source.counts == {}
+    assert source.since(source.position - 100) is None
+    assert source.since(source.position - 10) == [(row, -1) for row in range(4990, 5000)]
+
+
 def test_sums_follow_labels() -> None:
     cache = cluster("a", "b", "b")
     source = counted(1, 2, 4)
