@@ -70,7 +70,7 @@ types: $(READY) ## mypy, strict
 
 .PHONY: bench
 bench: controlplane ## The headline set beside kube-scheduler and bare binding requests; goes on where it was cut
-	@$(BIN)/stowplan bench headline $(BENCH_ARGS)
+	@$(BIN)/stowplan bench headline --report docs/performance.md --html bench-results/headline.html $(BENCH_ARGS)
 
 .PHONY: bench-quick
 bench-quick: controlplane ## Three small workloads, one round, under 5 minutes

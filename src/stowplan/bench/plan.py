@@ -51,6 +51,15 @@ def plan(
     return [item for item in items if item.setup.title in chosen]
 
 
+def listed(file: str, pattern: str = "*") -> list[tuple[Workload, int]]:
+    """Every workload that matches, also such as cannot be played, and how many pods it measures."""
+    if file in SETS:
+        found = [item.workload for item in plan(file, pattern)]
+    else:
+        found = select(read_workloads(find_performance_config(file)), pattern)
+    return [(one, sum(each.count for each in _measured(one))) for one in found]
+
+
 def _items(entry: Entry, mode: str) -> list[Item]:
     path = find_performance_config(entry.file)
     chosen = select(read_workloads(path), entry.workload)

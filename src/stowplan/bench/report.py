@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from stowplan.bench.decision_report import Decisions, decision_lines
 from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Run, Spread
 from stowplan.bench.results import Measured
 from stowplan.bench.targets import Entry, Row, Targets
@@ -70,9 +71,17 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
     return verdicts
 
 
-def report(all_measured: Sequence[Measured], targets: Targets) -> str:
+def report(
+    all_measured: Sequence[Measured], targets: Targets, decisions: Decisions | None = None
+) -> str:
     by_title = {one.setup.title: one for one in all_measured}
-    return "\n".join([*_head(all_measured), *_rows(by_title, targets), *_tail(by_title, targets)])
+    lines = [
+        *_head(all_measured),
+        *_rows(by_title, targets),
+        *_tail(by_title, targets),
+        *decision_lines(decisions, targets.decisions),
+    ]
+    return "\n".join(lines)
 
 
 def _head(all_measured: Sequence[Measured]) -> Iterator[str]:

@@ -43,10 +43,17 @@ class Row(msgspec.Struct, forbid_unknown_fields=True):
         return [each.entry() for each in self.workloads]
 
 
+class DecisionTargets(msgspec.Struct, forbid_unknown_fields=True):
+    one_shape: float
+    all_distinct: float
+    growth_by_pods: float
+
+
 class Targets(msgspec.Struct, forbid_unknown_fields=True):
     rows: list[Row]
     memory: _Named
     first_bind: float
+    decisions: DecisionTargets
     quick: list[_Named]
 
 

@@ -138,14 +138,13 @@ def bench(
     Needs the binaries of `make controlplane`. The exit code is 1 if a run failed, or none of a
     workload's rounds is valid.
     """
-    from stowplan.bench.plan import plan
-
-    items = plan(file, workload, mode=mode, scale=scale)
     if list_only:
-        _list(items)
+        _list(file, workload)
         return 0
+    from stowplan.bench.plan import plan
     from stowplan.bench.results import Results
 
+    items = plan(file, workload, mode=mode, scale=scale)
     results = Results(name or _default_name(file))
     failures: list[str] = []
     if stored:
@@ -246,12 +245,14 @@ def _contestants(against: str, only: str | None) -> list[Contestant]:
     return [one for one in CONTESTANTS if one.is_chosen_by(names)]
 
 
-def _list(items: Sequence[Item]) -> None:
+def _list(file: str, pattern: str) -> None:
+    from stowplan.bench.plan import listed
+
     rows = []
-    for item in items:
-        setup = item.setup
-        labels = ",".join(sorted(item.workload.labels))
-        rows.append([setup.title, setup.nodes, setup.pods, setup.measured, labels])
+    for one, measured in listed(file, pattern):
+        note = f"cannot be played: {one.cannot_play}" if one.cannot_play else ""
+        labels = ",".join(sorted(one.labels))
+        rows.append([one.title, one.nodes, one.pods, measured, note or labels])
     print_table(["workload", "nodes", "pods", "measured", "labels"], rows)
 
 
@@ -268,6 +269,7 @@ def _show(shown: Sequence[Measured], output: str | None) -> None:
 
 
 def _write(shown: Sequence[Measured], html: Path | None, report: Path | None) -> None:
+    from stowplan.bench.decision_report import read_decisions
     from stowplan.bench.page import page
     from stowplan.bench.report import report as in_markdown
     from stowplan.bench.targets import targets
@@ -276,7 +278,7 @@ def _write(shown: Sequence[Measured], html: Path | None, report: Path | None) ->
         if html is not None:
             html.write_text(page(shown), "utf-8")
         if report is not None:
-            report.write_text(in_markdown(shown, targets()), "utf-8")
+            report.write_text(in_markdown(shown, targets(), read_decisions()), "utf-8")
     except OSError as problem:
         raise ConfigError(
             f"cannot be written: {problem.strerror}", where=str(problem.filename)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.bench.decision_report import decision_lines, read_decisions
 from stowplan.bench.document import document
 from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Outcome, Spread
 from stowplan.bench.page import page
@@ -22,6 +23,7 @@ from stowplan.bench.report import judge, report
 from stowplan.bench.results import Measured
 from stowplan.bench.targets import SETS, Row, targets
 from stowplan.bench.terminal import aligned, describe, figure_lines, ratio_text, summary
+from stowplan.errors import ConfigError
 from tests.unit.bench.runs import result, run, setup
 
 BASIC = "5000Nodes_10000Pods_QueueingHintsEnabled"
@@ -295,3 +297,43 @@ def test_sets_name_every_workload_of_the_targets() -> None:
     assert list(SETS["headline"][:-1]) == rows
     assert all("QueueingHintsEnabled" in entry.workload for entry in SETS["headline"])
     assert len(SETS["quick"]) == 3
+
+
+def a_decision(
+    group: str, kind: str, cost_us: float, *, nodes: int = 5000, existing: int = 10_000
+) -> dict[str, object]:
+    scenario = {"group": group, "kind": kind, "nodes": nodes, "existing": existing, "pods": 100}
+    figures = {"decision_us": cost_us, "afterwards_us": 5.0, "first_us": 900.0}
+    return {"scenario": scenario, "pods_per_s": 1e6 / cost_us, **figures}
+
+
+def test_decisions_alone_are_held_against_their_targets(tmp_path: Path) -> None:
+    file = tmp_path / "decisions.json"
+    results = [
+        a_decision("shapes", "one shape", 100),
+        a_decision("shapes", "all distinct", 500),
+        a_decision("existing pods", "one shape", 100, existing=10_000),
+        a_decision("existing pods", "one shape", 119, existing=300_000),
+        a_decision("nodes", "one shape", 10, nodes=1_000, existing=2_000),
+        a_decision("nodes", "one shape", 201, nodes=20_000, existing=40_000),
+    ]
+    file.write_text(json.dumps({"results": results, "plugins_us": {}}))
+    lines = list(decision_lines(read_decisions(file), targets().decisions))
+    assert "| one shape, 5,000 nodes | at least 8,000 pods/s | 10,000 | met |" in lines
+    assert "| all distinct, 5,000 nodes | at least 2,500 pods/s | 2,000 | MISSED |" in lines
+    growth = (
+        "| one shape, 10,000 to 300,000 existing pods | a decision costs at most 1.2x | 1.19x |"
+    )
+    assert f"{growth} met |" in lines
+    by_nodes = "| one shape, 1,000 to 20,000 nodes | a decision costs at most 20x | 20.10x |"
+    assert f"{by_nodes} MISSED |" in lines
+
+
+def test_without_decisions_the_report_says_so(tmp_path: Path) -> None:
+    assert read_decisions(tmp_path / "none.json") is None
+    text = report([measured(stowplan=900)], targets())
+    assert "Not measured; `python -m stowplan.bench.decisions" in text
+    broken = tmp_path / "broken.json"
+    broken.write_text("[]")
+    with pytest.raises(ConfigError, match=r"broken\.json"):
+        read_decisions(broken)
