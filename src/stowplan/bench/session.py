@@ -7,6 +7,7 @@ run begins; and one run that fails neither ends the others nor is passed over in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from stowplan.errors import StowplanError
 
 #: A run that others disturbed is repeated so often at most.
 NOISY_REPEATS = 3
+BUSY_LOAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -62,16 +64,44 @@ class Session:
     #: Runs that did not come to an end, as told to people.
     failures: list[str] = field(default_factory=list)
 
-    def measure(self, item: Item) -> Measured:
-        """All rounds of a workload, as far as they are not there."""
-        setup = item.setup
-        contestants = [
+    def announce(self, items: Sequence[Item]) -> None:
+        """What is going to happen, and whether this is a good time for it."""
+        runs = left = 0
+        for item in items:
+            for contestant in self._contestants(item.setup):
+                for round_number in range(1, self.settings.rounds + 1):
+                    runs += 1
+                    found = self.results.find(item.setup, round_number, contestant.label)
+                    left += found is None or self._is_outdated(found)
+        names = ", ".join(one.key for one in self.settings.contestants)
+        rounds = _count(self.settings.rounds, "round")
+        self.progress.say(
+            f"{_count(len(items), 'workload')}, {rounds} of {names}: "
+            f"{_count(left, 'run')} to do, {runs - left} stored"
+        )
+        load = os.getloadavg()[0]
+        if left and load > BUSY_LOAD:
+            self.progress.say(
+                f"the machine is busy already (load average {load:.1f}): trust ratios, not figures"
+            )
+
+    def _contestants(self, setup: Setup) -> list[Contestant]:
+        return [
             one for one in self.settings.contestants if one.is_scheduler or not setup.without_raw
         ]
+
+    def _is_outdated(self, result: Result) -> bool:
+        return (
+            not self.settings.keep_old
+            and result.about.fingerprint != self.settings.about.fingerprint
+        )
+
+    def measure(self, item: Item) -> Measured:
+        """All rounds of a workload, as far as they are not there."""
+        setup, contestants = item.setup, self._contestants(item.setup)
         if setup.without_raw and len(contestants) < len(self.settings.contestants):
             self.progress.say(f"{setup.title}: not raw, as {setup.without_raw}")
-        if not self.settings.keep_old:
-            self._drop_outdated(setup, contestants)
+        self._drop_outdated(setup, contestants)
         for round_number in range(1, self.settings.rounds + 1):
             for contestant in rotated(contestants, round_number) if contestants else ():
                 if self.results.find(setup, round_number, contestant.label) is None:
@@ -83,8 +113,7 @@ class Session:
         outdated = [
             result
             for result in self.results.of(setup)
-            if result.run.contestant in labels
-            and result.about.fingerprint != self.settings.about.fingerprint
+            if result.run.contestant in labels and self._is_outdated(result)
         ]
         if outdated:
             about = outdated[0].about
@@ -125,6 +154,10 @@ class Session:
         text = digest(path)
         self.results.profile(item.setup).write_text(text)
         return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _in_short(run: Run) -> str:

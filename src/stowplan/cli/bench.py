@@ -212,6 +212,7 @@ def _told_to_people(session: Session) -> Iterator[None]:
 def _measure(session: Session, items: Sequence[Item], *, say_each: bool) -> list[Measured]:
     from stowplan.bench.terminal import describe
 
+    session.announce(items)
     measured = []
     for item in items:
         measured.append(session.measure(item))

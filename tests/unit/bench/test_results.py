@@ -163,6 +163,19 @@ def test_an_interrupted_session_goes_on_where_it_was(tmp_path: Path, played: Pla
     assert len(set(played.runs)) == 6
 
 
+def test_what_is_to_be_done_is_told_first(tmp_path: Path, played: Played) -> None:
+    played.interrupt_after = 4
+    with pytest.raises(KeyboardInterrupt):
+        a_session(tmp_path).measure(an_item())
+    session = a_session(tmp_path)
+    session.announce([an_item(), an_item()])
+    stream = session.progress._stream
+    assert isinstance(stream, StringIO)
+    told = stream.getvalue().splitlines()[0]
+    expected = "2 workloads, 2 rounds of stowplan, kube-scheduler, raw: 4 runs to do, 8 stored"
+    assert told == f"[0s] {expected}"
+
+
 def test_results_of_another_version_are_measured_anew(tmp_path: Path, played: Played) -> None:
     a_session(tmp_path).measure(an_item())
     a_session(tmp_path, fingerprint="f2", keep_old=True).measure(an_item())
