@@ -17,7 +17,7 @@ from stowplan.cluster.domains import Domains
 from stowplan.cluster.journal import Journal
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import NodeTable
-from stowplan.framework import columns, forms
+from stowplan.framework import forms, recent
 from stowplan.framework.columns import ColumnCache
 
 #: What a constructor takes for granted, and how little to take instead.
@@ -31,8 +31,8 @@ _CONSTANTS: list[tuple[Any, str, int]] = [
     (RowCounts, "_LOG_LIMIT", 2),
     (domains, "_MANY_CHANGES", 1),
     (domain_sums, "FEW_ROWS", 1),
-    (forms, "_FEW_ROWS", 1),
-    (columns, "_SEEN_LIMIT", 3),
+    (forms, "FEW_ROWS", 1),
+    (recent, "_SEEN_LIMIT", 3),
 ]
 
 

@@ -54,6 +54,8 @@ class ImageIndex:
     def __init__(self) -> None:
         self._images: dict[str, HeldImage] = {}
         self._names_of_row: dict[int, Iterable[str]] = {}
+        #: Grows whenever an image gains or loses a holder, or has another size.
+        self.version = 0
 
     def get(self, name: str) -> HeldImage | None:
         """An image's size and holders; None if no node has it."""
@@ -77,15 +79,18 @@ class ImageIndex:
                 held = self._images[name] = HeldImage(size)
             if row not in held.rows:
                 held.add(row)
-            elif len(held.rows) == 1:
+                self.version += 1
+            elif len(held.rows) == 1 and held.size != size:
                 # Upstream forgets a node's images before it reads them again: the only holder
                 # is then the first one to report.
                 held.size = size
+                self.version += 1
         if sizes:
             self._names_of_row[row] = tuple(sizes)
 
     def _leave(self, row: int, name: str) -> None:
         held = self._images[name]
         held.discard(row)
+        self.version += 1
         if not held.rows:
             del self._images[name]

@@ -34,10 +34,13 @@ class Journal:
 
     def since(self, position: int) -> Rows | None:
         """The distinct rows marked since `position`; None when that is too long ago to tell."""
+        changed = self.rows_since(position)
+        return None if changed is None else np.array(changed, dtype=np.intp)
+
+    def rows_since(self, position: int) -> list[int] | None:
+        """`since` as a list, which is quicker for the one or two rows that it mostly is."""
         first = position - self._start
         if first < 0:
             return None
         changed = self._rows[first:]
-        if len(changed) <= 1:
-            return np.array(changed, dtype=np.intp)
-        return np.array(sorted(set(changed)), dtype=np.intp)
+        return changed if len(changed) <= 1 else sorted(set(changed))

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from stowplan.api.objects import Pod, Volume
 from stowplan.cluster.pod_volumes import placing_volumes
 from stowplan.cluster.ports import HostPort, host_ports
@@ -25,6 +27,10 @@ from stowplan.cluster.requests import (
 )
 
 Request: TypeAlias = tuple[tuple[str, int], ...]
+#: The fields of a PodInfo that come after the pod.
+_Numbers: TypeAlias = tuple[
+    Request, Request, Request, tuple[int, int], tuple[HostPort, ...], tuple[Volume, ...]
+]
 
 _LEADING = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2}
 
@@ -59,6 +65,30 @@ class PodInfo:
 
 def compile_pod(pod: Pod) -> PodInfo:
     """Parse a pod's requests. Raises ValueError for a quantity that is none."""
+    status = pod.status
+    if status.container_statuses or status.init_container_statuses or status.resources is not None:
+        # A resized container may hold something else than its spec says.
+        return PodInfo(pod, *_compile(pod))
+    # Pods of one template share one answer, which also saves the memory of all the others.
+    spec = pod.spec
+    spelled = _encode(
+        (spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.volumes)
+    )
+    numbers = _compiled.get(spelled)
+    if numbers is None:
+        if len(_compiled) >= _COMPILED_LIMIT:
+            _compiled.clear()
+        numbers = _compiled[spelled] = _compile(pod)
+    return PodInfo(pod, *numbers)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+#: By the part of a spec that requests, ports and volumes are read from.
+_compiled: dict[bytes, _Numbers] = {}
+_COMPILED_LIMIT = 8192
+
+
+def _compile(pod: Pod) -> _Numbers:
     request = _ordered(pod_requests(pod))
     if pod.spec.resources is None and not (
         pod.status.container_statuses or pod.status.init_container_statuses
@@ -73,14 +103,13 @@ def compile_pod(pod: Pod) -> PodInfo:
         non_zero = canonical(
             pod_requests(pod, use_status=True, defaults=_held_defaults(pod, amounts))
         )
-    return PodInfo(
-        pod=pod,
-        request=request,
-        score_request=score_request,
-        held=held,
-        held_non_zero=(non_zero.get(CPU, 0), non_zero.get(MEMORY, 0)),
-        host_ports=host_ports(pod),
-        volumes=placing_volumes(pod),
+    return (
+        request,
+        score_request,
+        held,
+        (non_zero.get(CPU, 0), non_zero.get(MEMORY, 0)),
+        host_ports(pod),
+        placing_volumes(pod),
     )
 
 

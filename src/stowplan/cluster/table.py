@@ -121,6 +121,11 @@ class NodeTable:
             self._live = np.flatnonzero(self.valid)
         return self._live
 
+    @property
+    def used_slots(self) -> slice:
+        """All rows that hold, or have held, a node."""
+        return slice(len(self.names))
+
     def __len__(self) -> int:
         """Number of nodes."""
         return len(self.live_rows)

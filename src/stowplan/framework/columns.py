@@ -1,15 +1,15 @@
-"""Shapes: columns that pods with the same signature share, refreshed row by row.
+"""Columns that pods with the same signature share, refreshed row by row.
 
 Keyed by plugin and by what that plugin reads of the pod (`Plugin.sign`), because many pods differ
 only in what most plugins never look at. A column is kept when its signature is seen a second
-time, and refreshed from the table's journals instead of being built anew. Without a cache
-(`ColumnCache(limit_bytes=0)`) every answer is the same, only slower; a property test checks it.
+time, and refreshed from the table's journals instead of being built anew. `shapes` keeps what the
+columns of all plugins come to. Without a cache (`ColumnCache(limit_bytes=0)`) every answer is the
+same, only slower; a property test checks it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,12 +21,9 @@ from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, RowSet, ScoreStep
 from stowplan.framework.plugin import Reads
+from stowplan.framework.recent import Recent
 
-_Key: TypeAlias = tuple[str, str, Hashable]
 _Fill: TypeAlias = Callable[[Cycle, RowSet, Any], None]
-
-#: How many signatures are remembered as "seen once".
-_SEEN_LIMIT = 20_000
 
 
 @dataclass(slots=True)
@@ -40,24 +37,22 @@ class ColumnCache:
     """Verdict and raw score columns of a profile's plugins, bounded by bytes."""
 
     def __init__(self, limit_bytes: int = 64 << 20) -> None:
-        self._limit_bytes = limit_bytes
-        self._bytes = 0
-        self._columns: OrderedDict[_Key, _Column] = OrderedDict()
-        self._seen: set[_Key] = set()
+        #: The columns; `shapes` keeps its values there too.
+        self.recent = Recent(limit_bytes)
         self.hits = 0
         self.misses = 0
 
     def verdicts(self, step: FilterStep, cycle: Cycle) -> Int32Array:
         """The filter column of a cacheable plugin over the whole table. Read only."""
-        return self._get(("filter", step.name), step, step.fill, step.fill, cycle, np.int32)
+        return self._get("filter", step, step.fill, step.fill, cycle, np.int32)
 
     def scores(self, step: ScoreStep, cycle: Cycle) -> Int64Array:
         """The raw score column of a cacheable plugin over the whole table. Read only."""
-        return self._get(("score", step.name), step, step.fill, step.refresh, cycle, np.int64)
+        return self._get("score", step, step.fill, step.refresh, cycle, np.int64)
 
     def _get(
         self,
-        name: tuple[str, str],
+        point: str,
         step: FilterStep | ScoreStep,
         fill: _Fill,
         refresh: Callable[[Cycle, Rows, Any], None],
@@ -65,53 +60,33 @@ class ColumnCache:
         dtype: DTypeLike,
     ) -> NDArray[Any]:
         table = cycle.table
-        signature = step.sign(cycle) if self._limit_bytes else None
+        signature = step.sign(cycle) if self.recent.is_used else None
         if signature is None:
             return _whole(fill, cycle, dtype)
-        key = (*name, signature)
-        column = self._columns.get(key)
+        key = (point, step.name, signature)
+        column: _Column | None = self.recent.get(key)
         if column is not None and len(column.values) == table.capacity:
             changed = _changed_rows(table, column, step.plugin.reads)
             if changed is not None:
                 self.hits += 1
                 if len(changed):
                     refresh(cycle, changed, column.values)
-                _stamp(column, table)
-                self._columns.move_to_end(key)
+                column.node_position = table.node_journal.end
+                column.pod_position = table.pod_journal.end
                 return column.values
         self.misses += 1
         values = _whole(fill, cycle, dtype)
-        if column is not None or key in self._seen:
-            self._keep(key, values, table)
-        else:
-            if len(self._seen) >= _SEEN_LIMIT:
-                self._seen.clear()
-            self._seen.add(key)
+        if self.recent.is_wanted(key):
+            column = _Column(values, table.node_journal.end, table.pod_journal.end)
+            self.recent.keep(key, column, values.nbytes)
         return values
-
-    def _keep(self, key: _Key, values: NDArray[Any], table: NodeTable) -> None:
-        old = self._columns.pop(key, None)
-        if old is not None:
-            self._bytes -= old.values.nbytes
-        column = _Column(values, 0, 0)
-        _stamp(column, table)
-        self._columns[key] = column
-        self._bytes += values.nbytes
-        while self._bytes > self._limit_bytes and self._columns:
-            _, dropped = self._columns.popitem(last=False)
-            self._bytes -= dropped.values.nbytes
 
 
 def _whole(fill: _Fill, cycle: Cycle, dtype: DTypeLike) -> NDArray[Any]:
     """A column over every slot; those without a node hold values that nobody reads."""
     values = np.zeros(cycle.table.capacity, dtype)
-    fill(cycle, slice(None), values)
+    fill(cycle, cycle.table.used_slots, values)
     return values
-
-
-def _stamp(column: _Column, table: NodeTable) -> None:
-    column.node_position = table.node_journal.end
-    column.pod_position = table.pod_journal.end
 
 
 def _changed_rows(table: NodeTable, column: _Column, reads: Reads) -> Rows | None:

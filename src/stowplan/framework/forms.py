@@ -26,7 +26,7 @@ from stowplan.framework.status import SUCCESS, Status, unschedulable
 #: Rows of the table: an index array, or a slice when all of them are meant.
 RowSet: TypeAlias = "Rows | slice"
 #: Up to so many rows, a per-node plugin beats a dozen numpy calls.
-_FEW_ROWS = 4
+FEW_ROWS = 4
 _RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
 
 
@@ -38,11 +38,20 @@ class FilterStep:
         self.name = plugin.name
         self._columns: Callable[..., None] | None = getattr(plugin, "filter_columns", None)
         self._row = _row_form(plugin, "filter")
+        self.has_row_form = self._row is not None
+        #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+        self._surroundings = _surroundings_of(plugin)
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod; None: its columns are not kept."""
-        return _sign(self.plugin, "Filter", cycle)
+        signature = self.signature(cycle)
+        _check_hash(signature, self.plugin, "Filter")
+        return signature
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """`sign`, of which nobody has made sure yet that it can be a key."""
+        return _sign(self.plugin, "Filter", cycle, self._surroundings)
 
     def fill(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None = None
@@ -78,6 +87,10 @@ class FilterStep:
             raise PluginError(self.name, "Filter", status.message or status.code.label)
         return status.by(self.name)
 
+    def accepts(self, cycle: Cycle, row: int) -> bool:
+        """Whether the pod fits on a row as it is."""
+        return self.status_of_row(cycle, row) is SUCCESS
+
     def status(self, cycle: Cycle, verdict_id: int) -> Status:
         """What a verdict id in this attempt's column means."""
         remembered: list[Status] | None = cycle.notes.get(self)
@@ -107,12 +120,25 @@ class ScoreStep:
         self.weight = weight
         self._columns: Callable[..., None] | None = getattr(plugin, "score_columns", None)
         self._row = _row_form(plugin, "score")
+        self.has_row_form = self._row is not None
         self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)
+        self.normalizes = self._normalize is not None
+        #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+        #: Whether they may be added up with others' (`shapes`): a row that changes must not change
+        #: the scores of others.
+        self.is_summed = self.is_cached and not (self.normalizes and plugin.reads is Reads.PODS)
+        self._surroundings = _surroundings_of(plugin)
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod; None: its columns are not kept."""
-        return _sign(self.plugin, "Score", cycle)
+        signature = self.signature(cycle)
+        _check_hash(signature, self.plugin, "Score")
+        return signature
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """`sign`, of which nobody has made sure yet that it can be a key."""
+        return _sign(self.plugin, "Score", cycle, self._surroundings)
 
     def fill(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         """Write the raw score of each of `rows` into `out`."""
@@ -130,7 +156,7 @@ class ScoreStep:
 
     def refresh(self, cycle: Cycle, rows: Rows, out: Int64Array) -> None:
         """`fill` for rows that changed since: a few are quicker one by one than as columns."""
-        if self._row is None or len(rows) > _FEW_ROWS:
+        if self._row is None or len(rows) > FEW_ROWS:
             self.fill(cycle, rows, out)
             return
         table = cycle.table
@@ -200,13 +226,30 @@ def as_status(answer: object, plugin: str, point: str) -> Status:
     raise PluginError(plugin, point, f"answered {answer!r}; expected None or a Status")
 
 
-def _sign(plugin: Plugin, point: str, cycle: Cycle) -> Hashable | None:
+def _sign(
+    plugin: Plugin, point: str, cycle: Cycle, surroundings: Callable[[Cycle], Hashable] | None
+) -> Hashable | None:
     try:
         signature = plugin.sign(cycle.info)
-        hash(signature)
+        if surroundings is not None and signature is not None:
+            return (signature, surroundings(cycle))
     except Exception as problem:
         raise PluginError(plugin.name, point, describe(problem)) from problem
     return signature
+
+
+def _check_hash(signature: Hashable | None, plugin: Plugin, point: str) -> None:
+    try:
+        hash(signature)
+    except Exception as problem:
+        raise PluginError(plugin.name, point, describe(problem)) from problem
+
+
+def _surroundings_of(plugin: Plugin) -> Callable[[Cycle], Hashable] | None:
+    """None for the many whose columns depend on nothing else."""
+    if type(plugin).surroundings is Plugin.surroundings:
+        return None
+    return plugin.surroundings
 
 
 def _filter_status(answer: object, plugin: str) -> Status:

@@ -103,6 +103,13 @@ class Plugin:
         """
         return None
 
+    def surroundings(self, cycle: Cycle) -> Hashable:
+        """What of the cluster, besides a row itself, the columns depend on.
+
+        Kept columns serve only pods that meet the same.
+        """
+        return None
+
     def events(self) -> Sequence[EventHint] | None:
         """Cluster events that may make a pod schedulable that this plugin rejected.
 

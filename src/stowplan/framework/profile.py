@@ -19,6 +19,7 @@ from stowplan.framework.forms import FilterStep, ScoreStep, describe
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
+from stowplan.framework.shapes import Shapes
 
 #: All nodes are looked at unless the configuration says otherwise.
 DEFAULT_PERCENTAGE = 100
@@ -42,7 +43,11 @@ class Profile:
         #: Upstream's meaning: 100 is all nodes, 0 a share that shrinks as the cluster grows.
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.columns = columns if columns is not None else ColumnCache()
+        self.shapes = Shapes(self.columns)
         self._points = {point: [p for p, _ in points.get(point, ())] for point in POINTS}
+        #: Names and methods, ready to be called for every pod.
+        self.pre_filters = [(p.name, p.pre_filter) for p in self.at("preFilter")]
+        self.pre_scores = [(p.name, p.pre_score) for p in self.at("preScore")]
         self.filters = [FilterStep(p) for p, _ in points.get("filter", ())]
         self.scores = [ScoreStep(p, weight or 1) for p, weight in points.get("score", ())]
         self.plugins: dict[str, Plugin] = {

@@ -5,17 +5,18 @@ it, so that a rare image does not draw all pods to one node. The sum becomes 0 a
 100 at 1000 MiB a container. Image volumes add to the sum and not to the number of containers.
 
 The score of a node depends on how many others have an image and on how many nodes there are, so
-columns are not kept: adding up the holders of a few images is cheap.
+kept columns serve only until either changes (`surroundings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.images import HeldImage
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.framework.cycle import Cycle
@@ -30,7 +31,21 @@ _MOST_PER_CONTAINER = 1000 * _MIB
 
 class ImageLocality(Plugin):
     name = "ImageLocality"
-    reads = Reads.ANYTHING
+    reads = Reads.NODE
+
+    def sign(self, info: PodInfo) -> Hashable:
+        spec = info.pod.spec
+        volumes = [volume for volume in spec.volumes or () if volume.image is not None]
+        if volumes or spec.init_containers:
+            return (tuple(_image_names(info.pod)), _most(info.pod))
+        return tuple([container.image for container in spec.containers or ()])
+
+    def surroundings(self, cycle: Cycle) -> Hashable:
+        """Nodes without any image of the pod score 0, whatever else is there."""
+        table = cycle.table
+        if not len(table.images) or not any(True for _ in _held_images(cycle.pod, table)):
+            return None
+        return (table.images.version, len(table))
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table = cycle.table

@@ -15,13 +15,15 @@ import numpy as np
 
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.cluster.table import BoolArray, NodeTable
+from stowplan.cluster.table import BoolArray, Int32Array, NodeTable
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import as_status, call
+from stowplan.framework.forms import FilterStep, as_status, call, describe
 from stowplan.framework.plugin import Eviction, PostFilterResult, PreFilterResult
 from stowplan.framework.profile import Profile
+from stowplan.framework.shapes import Accepted
 from stowplan.framework.status import (
+    SKIP,
     SUCCESS,
     Code,
     Status,
@@ -41,7 +43,8 @@ from stowplan.scheduler.extender_requests import (
     PrioritizeRequest,
     Request,
 )
-from stowplan.scheduler.scoring import pre_score, score
+from stowplan.scheduler.ranking import find
+from stowplan.scheduler.scoring import pre_score, quick_choice, score
 from stowplan.scheduler.selection import (
     chosen_place,
     first_feasible,
@@ -143,6 +146,9 @@ class _Attempt:
         self.evaluated = 0
         #: The nominated node's row, when it was found not to do.
         self.refused: int | None = None
+        self.asks_shapes = False
+        #: What the shape of the pod says of rows, if it was asked and some are feasible.
+        self.accepted: Accepted | None = None
 
     def run(self, extenders: Sequence[Extender]) -> Steps:
         if not len(self.table):
@@ -152,6 +158,8 @@ class _Attempt:
             extender.filters or extender.prioritizes for extender in extenders
         )
         extenders = [extender for extender in extenders if extender.is_interested(self.cycle.pod)]
+        # If extenders leave nothing, what the filters said must be known row by row.
+        self.asks_shapes = self.profile.shapes.is_used and not extenders
         rejection, candidates = self._pre_filter()
         if rejection is None:
             feasible = yield from self._ask_to_filter(extenders, self._nominated_node())
@@ -174,7 +182,8 @@ class _Attempt:
         self.evaluated = len(self.table)
         if not len(feasible):
             return self.fail(unschedulable(), "")
-        decision = self._chosen(feasible, self._score(feasible))
+        sheet = self._score(feasible)
+        decision = self._chosen(feasible, self._best_place(sheet), sheet)
         decision.diagnosis = self.diagnosis
         return decision
 
@@ -208,28 +217,39 @@ class _Attempt:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowed_by: set[str] = set()
-        for plugin in self.profile.at("preFilter"):
-            answer = call(plugin.pre_filter, plugin.name, "PreFilter", self.cycle)
+        for plugin, pre_filter in self.profile.pre_filters:
+            try:
+                answer = pre_filter(self.cycle)
+            except StowplanError:
+                raise
+            except Exception as problem:
+                raise PluginError(plugin, "PreFilter", describe(problem)) from problem
+            if answer is None:
+                continue
+            if answer is SKIP:
+                # Most plugins, for most pods.
+                self.cycle.skip_filter.add(plugin)
+                continue
             if isinstance(answer, PreFilterResult):
                 if answer.nodes is not None:
-                    narrowed_by.add(plugin.name)
+                    narrowed_by.add(plugin)
                     names = answer.nodes if names is None else names & answer.nodes
                     if not names:
                         rejection = unresolvable(_no_common_node(sorted(narrowed_by)))
                         break
                 continue
-            status = as_status(answer, plugin.name, "PreFilter")
+            status = as_status(answer, plugin, "PreFilter")
             if status.is_skip:
-                self.cycle.skip_filter.add(plugin.name)
+                self.cycle.skip_filter.add(plugin)
             elif status.code is Code.UNSCHEDULABLE:
                 # The rest still runs: making room by preemption needs what it computes.
-                rejection = status.by(plugin.name)
+                rejection = status.by(plugin)
             elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                rejection = status.by(plugin.name)
+                rejection = status.by(plugin)
                 narrowed_by.clear()
                 break
             elif not status.is_success:
-                raise PluginError(plugin.name, "PreFilter", status.message)
+                raise PluginError(plugin, "PreFilter", status.message)
         self._point("PreFilter", rejection.code if rejection else Code.SUCCESS)
         self.diagnosis.unschedulable_plugins.update(narrowed_by)
         candidates = self.table.valid
@@ -278,8 +298,7 @@ class _Attempt:
             limit = 1
         problem: StowplanError | None = None
         try:
-            alive = self._run_filters(candidates)
-            feasible, passed = first_feasible(ordered, alive, start=self.cursor, limit=limit)
+            feasible, passed = self._search(candidates, ordered, limit)
         except StowplanError as broken:
             # Which nodes come before the one that breaks a plugin, and whether the search gets so
             # far at all, shows only one by one. A signature that breaks has nothing to do with it.
@@ -305,6 +324,47 @@ class _Attempt:
         self._point("Filter", Code.SUCCESS if len(feasible) else Code.UNSCHEDULABLE)
         return feasible
 
+    def _search(self, candidates: BoolArray, ordered: Rows, limit: int) -> tuple[Rows, int]:
+        """Feasible rows, and how many the search passed."""
+        start = self.cursor % max(len(ordered), 1)
+        if self.asks_shapes:
+            try:
+                return self._search_shape(candidates, ordered, start, limit)
+            except StowplanError:
+                # Who broke, and on which row, shows only the long way.
+                self.accepted = None
+                self.diagnosis.columns.clear()
+        alive = self._run_filters(candidates)
+        return first_feasible(ordered, alive, start=start, limit=limit)
+
+    def _search_shape(
+        self, candidates: BoolArray, ordered: Rows, start: int, limit: int
+    ) -> tuple[Rows, int]:
+        """The short way: what filters say one by one matters only if nothing is feasible."""
+        skipped = self.cycle.skip_filter
+        steps = [step for step in self.profile.filters if step.name not in skipped]
+        accepted, asked = self.profile.shapes.accepted(steps, self.cycle)
+        alive = accepted.alive
+        if self.nominated is not None or candidates is not self.table.valid:
+            alive = alive & candidates
+            if self.nominated is not None:
+                self._respect_nominees(candidates, alive)
+        columns = self.diagnosis.columns
+        for step in steps[asked:]:
+            verdicts = self._verdicts(step, alive)
+            columns.append((step, verdicts))
+            alive = alive & (verdicts == 0)
+        if alive is accepted.alive:
+            found = find(accepted, ordered, start=start, limit=limit)
+        else:
+            found = first_feasible(ordered, alive, start=start, limit=limit)
+        if len(found[0]):
+            self.accepted = accepted
+        else:
+            columns[:0] = [(step, self._verdicts(step, alive)) for step in steps[:asked]]
+            self.diagnosis.candidates = candidates
+        return found
+
     def _run_filters(self, candidates: BoolArray) -> BoolArray:
         """Which of the rows every filter accepts; what the filters say is in the diagnosis."""
         alive = candidates.copy()
@@ -316,15 +376,18 @@ class _Attempt:
         for step in self.profile.filters:
             if step.name in self.cycle.skip_filter:
                 continue
-            if step.is_cached:
-                verdicts = self.profile.columns.verdicts(step, self.cycle)
-            else:
-                verdicts = np.zeros(self.table.capacity, np.int32)
-                step.fill(self.cycle, np.flatnonzero(alive), verdicts)
+            verdicts = self._verdicts(step, alive)
             columns.append((step, verdicts))
             alive &= verdicts == 0
         self.diagnosis.candidates = candidates
         return alive
+
+    def _verdicts(self, step: FilterStep, alive: BoolArray) -> Int32Array:
+        if step.is_cached:
+            return self.profile.columns.verdicts(step, self.cycle)
+        verdicts = np.zeros(self.table.capacity, np.int32)
+        step.fill(self.cycle, np.flatnonzero(alive), verdicts)
+        return verdicts
 
     def _respect_nominees(self, candidates: BoolArray, alive: BoolArray) -> None:
         """Rows must also pass as if the pods nominated to them stood there already."""
@@ -365,22 +428,37 @@ class _Attempt:
     # Score
 
     def _choose(self, feasible: Rows, extenders: Sequence[Extender]) -> Steps:
-        sheet: ScoreSheet | None = None
-        if len(feasible) > 1:
-            sheet = self._score(feasible)
-            yield from self._ask_to_prioritize(extenders, sheet)
-        return self._chosen(feasible, sheet)
+        if len(feasible) == 1:
+            return self._chosen(feasible, 0, None)
+        if self.accepted is not None:
+            return self._choose_by_shape(feasible, self.accepted)
+        sheet = self._score(feasible)
+        yield from self._ask_to_prioritize(extenders, sheet)
+        return self._chosen(feasible, self._best_place(sheet), sheet)
 
-    def _chosen(self, feasible: Rows, sheet: ScoreSheet | None) -> Decision:
-        place = 0
-        if sheet is not None:
-            place = chosen_place(sheet.totals, seed=self.profile.tie_break_seed, turn=self.turn)
+    def _choose_by_shape(self, feasible: Rows, accepted: Accepted) -> Decision:
+        self._pre_score(feasible)
+        try:
+            place, sheet = quick_choice(self.profile, self.cycle, feasible, accepted, self.turn)
+        except StowplanError:
+            # In which words it fails, and whether it does, shows only the long way.
+            scores = score(self.profile, self.cycle, feasible)
+            place, sheet = self._best_place(scores), lambda: scores
+        self._point("Score")
+        return self._chosen(feasible, place, sheet)
+
+    def _best_place(self, sheet: ScoreSheet) -> int:
+        return chosen_place(sheet.totals, seed=self.profile.tie_break_seed, turn=self.turn)
+
+    def _chosen(
+        self, feasible: Rows, place: int, sheet: ScoreSheet | Callable[[], ScoreSheet] | None
+    ) -> Decision:
         return Decision(
             cycle=self.cycle,
             profile=self.profile.name,
             status=SUCCESS,
             node=self.table.names[feasible[place]],
-            scores=sheet,
+            sheet=sheet,
             evaluated_nodes=self.evaluated,
             feasible_nodes=len(feasible),
             cursor=self.cursor,
@@ -388,11 +466,14 @@ class _Attempt:
         )
 
     def _score(self, rows: Rows) -> ScoreSheet:
-        pre_score(self.profile, self.cycle, rows)
-        self._point("PreScore")
+        self._pre_score(rows)
         sheet = score(self.profile, self.cycle, rows)
         self._point("Score")
         return sheet
+
+    def _pre_score(self, rows: Rows) -> None:
+        pre_score(self.profile, self.cycle, rows)
+        self._point("PreScore")
 
     def _ask_to_prioritize(
         self, extenders: Sequence[Extender], sheet: ScoreSheet

@@ -8,7 +8,7 @@ counts; texts are made when they are read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -163,7 +163,8 @@ class Decision:
     #: The text of the failure, as events and the condition show it.
     message: str = ""
     diagnosis: Diagnosis | None = None
-    scores: ScoreSheet | None = None
+    #: The scores, or what makes them when they are read.
+    sheet: ScoreSheet | Callable[[], ScoreSheet] | None = None
     evaluated_nodes: int = 0
     feasible_nodes: int = 0
     #: Where the next attempt starts to look at nodes.
@@ -177,6 +178,11 @@ class Decision:
     @property
     def pod(self) -> Pod:
         return self.cycle.pod
+
+    @property
+    def scores(self) -> ScoreSheet | None:
+        """What the feasible nodes scored, if they were scored; good until the next decision."""
+        return self.sheet() if callable(self.sheet) else self.sheet
 
     @property
     def unschedulable_plugins(self) -> set[str]:

@@ -116,8 +116,7 @@ class Engine:
         #: Decisions so far; what is drawn at random for a pod is a matter of its number.
         self.turn = 0
         self._evaluations = {
-            name: _evaluation_counts(profile, self.metrics)
-            for name, profile in self.profiles.items()
+            name: _Evaluations(profile, self.metrics) for name, profile in self.profiles.items()
         }
         sorter = next(iter(self.profiles.values())).at("queueSort")[0]
         self.queue = SchedulingQueue(
@@ -209,22 +208,9 @@ class Engine:
         )
         self.cursor = decision.cursor
         self.turn += 1
-        self._count_evaluations(profile, decision)
+        self._evaluations[profile.name].count(decision)
         self.metrics.scheduling_algorithm_duration.at().observe(self.clock.monotonic() - before)
         return decision
-
-    def _count_evaluations(self, profile: Profile, decision: Decision) -> None:
-        """Which plugins had a say; those that skipped had none."""
-        skipped = {
-            "PreFilter": decision.cycle.skip_filter,
-            "Filter": decision.cycle.skip_filter,
-            "PreScore": decision.cycle.skip_score,
-            "Score": decision.cycle.skip_score,
-        }
-        has_scored = decision.scores is not None
-        for point, name, count in self._evaluations[profile.name]:
-            if name not in skipped[point] and (has_scored or "Filter" in point):
-                count.value += 1
 
     def _decided_nowhere(self, queued: QueuedPod, decision: Decision, started: float) -> Failure:
         queued.unschedulable_plugins = decision.unschedulable_plugins
@@ -396,15 +382,33 @@ class Engine:
         return None
 
 
-def _evaluation_counts(profile: Profile, metrics: SchedulerMetrics) -> list[tuple[str, str, Value]]:
-    """(extension point, plugin, its counter) of every plugin that takes part in a decision."""
-    points = ("preFilter", "filter", "preScore", "score")
-    return [
-        (spoken, plugin.name, metrics.plugin_evaluation.at(plugin.name, spoken, profile.name))
-        for point in points
-        for spoken in (point[0].upper() + point[1:],)
-        for plugin in profile.at(point)
-    ]
+class _Evaluations:
+    """Counts which plugins of a profile had a say; those that skipped had none."""
+
+    def __init__(self, profile: Profile, metrics: SchedulerMetrics) -> None:
+        self._counts: list[tuple[str, str, Value]] = [
+            (spoken, plugin.name, metrics.plugin_evaluation.at(plugin.name, spoken, profile.name))
+            for point in ("preFilter", "filter", "preScore", "score")
+            for spoken in (point[0].upper() + point[1:],)
+            for plugin in profile.at(point)
+        ]
+        #: Who skipped, and whether nodes were scored -> what to add one to.
+        self._chosen: dict[tuple[frozenset[str], frozenset[str], bool], list[Value]] = {}
+
+    def count(self, decision: Decision) -> None:
+        skip_filter = frozenset(decision.cycle.skip_filter)
+        skip_score = frozenset(decision.cycle.skip_score)
+        has_scored = decision.sheet is not None
+        chosen = self._chosen.get((skip_filter, skip_score, has_scored))
+        if chosen is None:
+            chosen = self._chosen[skip_filter, skip_score, has_scored] = [
+                count
+                for point, name, count in self._counts
+                if name not in (skip_filter if "Filter" in point else skip_score)
+                and (has_scored or "Filter" in point)
+            ]
+        for count in chosen:
+            count.value += 1
 
 
 def _hints(profile: Profile) -> Mapping[str, Sequence[EventHint]]:

@@ -14,7 +14,7 @@ from stowplan.errors import StowplanError
 _MIN_FEASIBLE = 100
 _MIN_PERCENTAGE = 5
 #: Bits below a score that hold the tie-break; room for a million nodes.
-_RANK_BITS = 20
+RANK_BITS = 20
 
 
 def nodes_to_find(total: int, percentage: int) -> int:
@@ -89,13 +89,13 @@ def best_place(totals: Int64Array) -> int:
     Upstream keeps nodes in a binary heap that knows only their scores: of several with the highest
     score, the one that comes first in the heap's pre-order wins.
     """
-    return int(np.argmax((totals << _RANK_BITS) - _heap_ranks(len(totals))))
+    return int(np.argmax((totals << RANK_BITS) - heap_ranks(len(totals))))
 
 
 _ranks: Int64Array = np.zeros(0, np.int64)
 
 
-def _heap_ranks(size: int) -> Int64Array:
+def heap_ranks(size: int) -> Int64Array:
     """Pre-order rank of the first `size` places of a binary heap; grown by doubling.
 
     A place's path from the root is the binary form of its 1-based number without the leading 1;

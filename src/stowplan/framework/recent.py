@@ -1,0 +1,57 @@
+"""What was worked out for a key, kept while it is used.
+
+Columns and whole shapes (`columns`, `shapes`) share one `Recent` a profile and so one budget of
+bytes. A value is kept when its key is seen a second time: of pods that come once, nothing stays.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+#: How many keys are remembered as "seen once".
+_SEEN_LIMIT = 20_000
+
+
+class Recent:
+    """Values by key; the least recently used make room when there are too many bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._seen: set[Hashable] = set()
+        #: Whether anything is ever kept.
+        self.is_used = limit_bytes > 0
+
+    def get(self, key: Hashable) -> Any | None:
+        """The value of a key, if it is kept."""
+        kept = self._values.get(key)
+        if kept is None:
+            return None
+        self._values.move_to_end(key)
+        return kept[0]
+
+    def is_wanted(self, key: Hashable) -> bool:
+        """Whether a value for this key would be kept: it had one, or is asked for again."""
+        if key in self._values or key in self._seen:
+            return True
+        if len(self._seen) >= _SEEN_LIMIT:
+            self._seen.clear()
+        self._seen.add(key)
+        return False
+
+    def keep(self, key: Hashable, value: Any, size: int) -> None:
+        """Keep a value of so many bytes, in place of an older one."""
+        self.drop(key)
+        self._values[key] = (value, size)
+        self._bytes += size
+        while self._bytes > self._limit_bytes and self._values:
+            _, (_, dropped) = self._values.popitem(last=False)
+            self._bytes -= dropped
+
+    def drop(self, key: Hashable) -> None:
+        old = self._values.pop(key, None)
+        if old is not None:
+            self._bytes -= old[1]

@@ -1,0 +1,308 @@
+"""Whole shapes: what the kept columns of all plugins come to, for pods that they cannot tell apart.
+
+`Accepted` is the rows that a profile's first filters accept, `Steady` the share of those filters
+that do not look at pods, `Scored` the weighted sum of its scores. They are made from the columns
+of `columns`, and then follow the table's journal of pods: a shape that comes again costs the rows
+that changed since, usually the one that took the last pod. When a node changes, or comes or goes,
+they are made anew.
+
+Only columns that may be kept take part (`Plugin.reads` and `Plugin.sign`). A filter that is not
+kept ends the run: it and those behind it are asked in their turn, about rows that are left. Scores
+that are normalised depend on which rows are feasible, so `Scored` holds their raw columns apart.
+What must stay true: whatever is kept equals what would be made anew. A plugin that breaks, or that
+scores out of range, makes the asker go the long way, which finds the right words for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
+from stowplan.errors import StowplanError
+from stowplan.framework import forms
+from stowplan.framework.columns import ColumnCache
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import FilterStep, ScoreStep
+from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
+from stowplan.framework.plugin import Reads
+
+
+class Follower:
+    """Something by row that is up to date with the table's journals."""
+
+    __slots__ = ("_capacity", "_node_position", "_nodeset_version", "_pod_position", "is_kept")
+
+    def __init__(self, table: NodeTable) -> None:
+        #: Whether it will be there for the next pod of the shape.
+        self.is_kept = False
+        self._capacity = table.capacity
+        self._nodeset_version = table.nodeset_version
+        self._node_position = table.node_journal.end
+        self._pod_position = table.pod_journal.end
+
+    def has_same_nodes(self, table: NodeTable) -> bool:
+        """Whether no node has come, changed or gone since it was made."""
+        return (
+            self._node_position == table.node_journal.end
+            and self._nodeset_version == table.nodeset_version
+            and self._capacity == table.capacity
+        )
+
+    def changed_rows(self, table: NodeTable) -> list[int] | None:
+        """Rows whose pods changed since it was asked last; None: it must be made anew."""
+        if not self.has_same_nodes(table):
+            return None
+        journal = table.pod_journal
+        rows = journal.rows_since(self._pod_position)
+        if rows is None or len(rows) * 4 >= len(table) + 16:
+            return None
+        self._pod_position = journal.end
+        return rows
+
+
+class Steady(Follower):
+    """The rows that pass filters which do not look at pods."""
+
+    __slots__ = ("mask",)
+
+    def __init__(self, steps: Iterable[FilterStep], columns: ColumnCache, cycle: Cycle) -> None:
+        super().__init__(cycle.table)
+        self.mask: BoolArray = cycle.table.valid.copy()
+        for step in steps:
+            self.mask &= columns.verdicts(step, cycle) == 0
+
+
+class Accepted(Follower):
+    """The rows that some filters accept."""
+
+    __slots__ = ("_by_row", "_moving", "_steady", "alive", "memo", "number", "version")
+
+    def __init__(
+        self,
+        steady: BoolArray,
+        moving: Sequence[FilterStep],
+        columns: ColumnCache,
+        cycle: Cycle,
+    ) -> None:
+        super().__init__(cycle.table)
+        #: Rows that pass those filters which do not look at pods.
+        self._steady = steady
+        self._moving = moving
+        self._by_row = all(step.has_row_form for step in moving)
+        #: Rows that pass all of them. Not to be written to.
+        self.alive: BoolArray = steady.copy()
+        for step in moving:
+            self.alive &= columns.verdicts(step, cycle) == 0
+        #: Counts the changes of `alive`.
+        self.version = 0
+        #: Tells apart those that are kept.
+        self.number = 0
+        #: Whatever the reader derived from `alive`.
+        self.memo: Any = None
+
+    def follow(self, cycle: Cycle) -> bool:
+        """Judge the rows again whose pods changed; False: make it anew."""
+        table = cycle.table
+        rows = self.changed_rows(table)
+        if rows is None:
+            return False
+        if len(rows) > forms.FEW_ROWS or not self._by_row:
+            self._judge_many(cycle, rows)
+            return True
+        for row in rows:
+            if table.valid[row]:
+                # Whoever breaks must be asked, although another may have refused the row.
+                fits = [step.accepts(cycle, row) for step in self._moving]
+                is_alive = all(fits) and bool(self._steady[row])
+                if is_alive != self.alive[row]:
+                    self.alive[row] = is_alive
+                    self.version += 1
+        return True
+
+    def _judge_many(self, cycle: Cycle, rows: list[int]) -> None:
+        chosen = np.array(rows, dtype=np.intp)
+        alive = self._steady[chosen]
+        verdicts = np.zeros(self._capacity, np.int32)
+        for step in self._moving:
+            step.fill(cycle, chosen, verdicts)
+            alive &= verdicts[chosen] == 0
+        if (alive != self.alive[chosen]).any():
+            self.alive[chosen] = alive
+            self.version += 1
+
+
+class Scored(Follower):
+    """Weighted scores of all rows; only those of feasible rows mean anything."""
+
+    __slots__ = ("_by_row", "_moving", "memo", "normalized", "parts", "sums")
+
+    def __init__(self, steps: Sequence[ScoreStep], columns: ColumnCache, cycle: Cycle) -> None:
+        table = cycle.table
+        super().__init__(table)
+        #: Plugins and their raw columns, of which feasible rows are to be normalised.
+        self.normalized: list[tuple[ScoreStep, Int64Array]] = []
+        #: Plugins and their weighted scores; None stands for zeros.
+        self.parts: list[tuple[ScoreStep, Int64Array | None]] = []
+        #: The parts added up.
+        self.sums: Int64Array = np.zeros(table.capacity, np.int64)
+        self._moving: list[tuple[ScoreStep, Int64Array]] = []
+        #: Whatever the reader derived from the sums.
+        self.memo: Any = None
+        used = table.used_slots
+        for step in steps:
+            raw = columns.scores(step, cycle)
+            if step.normalizes:
+                self.normalized.append((step, raw))
+                continue
+            lowest, highest = int(raw[used].min()), int(raw[used].max())
+            _check_range(lowest, highest)
+            part: Int64Array | None = None
+            if step.plugin.reads is Reads.PODS:
+                part = raw * step.weight
+                self._moving.append((step, part))
+            elif highest:
+                part = raw * step.weight
+            if part is not None:
+                self.sums += part
+            self.parts.append((step, part))
+        self._by_row = all(step.has_row_form for step, _ in self._moving)
+
+    def follow(self, cycle: Cycle) -> bool:
+        """Score the rows again whose pods changed; False: make it anew."""
+        table = cycle.table
+        rows = self.changed_rows(table)
+        if rows is None:
+            return False
+        if len(rows) > forms.FEW_ROWS or not self._by_row:
+            self._score_many(cycle, rows)
+            return True
+        for row in rows:
+            if table.valid[row]:
+                for step, part in self._moving:
+                    score = step.score_of_row(cycle, row)
+                    _check_range(score, score)
+                    weighted = score * step.weight
+                    self.sums[row] += weighted - part[row]
+                    part[row] = weighted
+        return True
+
+    def _score_many(self, cycle: Cycle, rows: list[int]) -> None:
+        chosen = np.array(rows, dtype=np.intp)
+        raw = np.zeros(self._capacity, np.int64)
+        for step, part in self._moving:
+            step.fill(cycle, chosen, raw)
+            scores = raw[chosen]
+            _check_range(int(scores.min(initial=0)), int(scores.max(initial=0)))
+            scores *= step.weight
+            self.sums[chosen] += scores - part[chosen]
+            part[chosen] = scores
+
+
+class _OutOfRangeError(StowplanError):
+    """A plugin scored what it must not."""
+
+
+def _check_range(lowest: int, highest: int) -> None:
+    if lowest < MIN_NODE_SCORE or highest > MAX_NODE_SCORE:
+        raise _OutOfRangeError
+
+
+V = TypeVar("V", Accepted, Scored)
+
+
+class Shapes:
+    """The shapes of one profile; they share the bytes of its columns."""
+
+    def __init__(self, columns: ColumnCache) -> None:
+        self._columns = columns
+        self._recent = columns.recent
+        self._number = 0
+        #: Whether anything is kept at all.
+        self.is_used = columns.recent.is_used
+        #: Counts the scores that were asked for: who reads a shape later can tell that it moved on.
+        self.turn = 0
+
+    def accepted(self, steps: Sequence[FilterStep], cycle: Cycle) -> tuple[Accepted, int]:
+        """What the first of these filters accept, and how many of them are meant."""
+        signs: list[Hashable] = []
+        steady_signs: list[Hashable] = []
+        steady: list[FilterStep] = []
+        moving: list[FilterStep] = []
+        for step in steps:
+            signature = step.signature(cycle) if step.is_cached else None
+            if signature is None:
+                break
+            if step.plugin.reads is Reads.PODS:
+                moving.append(step)
+                signs += (step.name, signature)
+            else:
+                steady.append(step)
+                steady_signs += (step.name, signature)
+        steady_key = ("steady", *steady_signs)
+        key = ("accepted", *signs, steady_key)
+
+        def make() -> Accepted:
+            rows = self._steady(steady_key, steady, cycle)
+            return Accepted(rows, moving, self._columns, cycle)
+
+        size = 10 * cycle.table.capacity
+        accepted = self._get(key, make, cycle, size)
+        if accepted.is_kept and not accepted.number:
+            accepted.number = self._number = self._number + 1
+        return accepted, len(steady) + len(moving)
+
+    def scored(
+        self, steps: Sequence[ScoreStep], cycle: Cycle, accepted: Accepted
+    ) -> tuple[Scored, list[ScoreStep]]:
+        """The sum of those of the scores that are kept, and the others.
+
+        Kept apart for every `accepted`, so that the two can be ranked together.
+        """
+        self.turn += 1
+        signs: list[Hashable] = []
+        kept: list[ScoreStep] = []
+        others: list[ScoreStep] = []
+        for step in steps:
+            signature = step.signature(cycle) if step.is_summed else None
+            if signature is None:
+                others.append(step)
+            else:
+                kept.append(step)
+                signs += (step.name, signature)
+        if not accepted.is_kept:
+            return Scored(kept, self._columns, cycle), others
+        key = ("scored", accepted.number, *signs)
+        size = (8 * (2 + len(kept)) + 12) * cycle.table.capacity
+        return self._get(key, lambda: Scored(kept, self._columns, cycle), cycle, size), others
+
+    def _steady(self, key: Hashable, steps: Sequence[FilterStep], cycle: Cycle) -> BoolArray:
+        steady: Steady | None = self._recent.get(key)
+        if steady is None or not steady.has_same_nodes(cycle.table):
+            steady = Steady(steps, self._columns, cycle)
+            if self._recent.is_wanted(key):
+                self._recent.keep(key, steady, steady.mask.nbytes)
+        return steady.mask
+
+    def _get(self, key: Hashable, make: Callable[[], V], cycle: Cycle, size: int) -> V:
+        """The value of a key, up to date."""
+        try:
+            value: V | None = self._recent.get(key)
+        except TypeError as problem:
+            raise StowplanError("a signature cannot be hashed") from problem
+        if value is not None:
+            try:
+                if value.follow(cycle):
+                    self._columns.hits += 1
+                    return value
+            except Exception:
+                # Nobody knows how far it got.
+                self._recent.drop(key)
+                raise
+        value = make()
+        value.is_kept = self._recent.is_wanted(key)
+        if value.is_kept:
+            self._recent.keep(key, value, size)
+        return value
