@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class RealWorld:
         self._pods: dict[str, Pod] = {}
         self._nodes: dict[str, Node] = {}
         self._tried: dict[str, int] = {}
-        self._start = len(log.read_text())
+        self._start = log.stat().st_size
         self.watch()
 
     # What happens in the cluster
@@ -115,28 +116,38 @@ class RealWorld:
 
     def watch(self) -> None:
         """Count attempts from here."""
-        text = self._log.read_text()
+        text = self._said()
         self._tried = {name: _attempts(text, name) for name in "abm"}
 
     def tried(self, name: str) -> int:
         """Attempts since the last `watch`."""
-        return _attempts(self._log.read_text(), name) - self._tried[name]
+        return _attempts(self._said(), name) - self._tried[name]
 
     def rejectors(self, name: str) -> list[str]:
         """The plugins that the pod's last failed attempt was down to."""
         failure = rf'pod="default/{name}" event="ScheduleAttemptFailure".* plugins=(\S+)'
-        found: list[str] = re.findall(failure, self._log.read_text()[self._start :])
+        found: list[str] = re.findall(failure, self._said())
         return re.findall(r'"(\w+)":', found[-1]) if found else []
 
-    def let_wait(self, pod: Pod, plugin: str) -> None:
-        """Until the plugin has rejected it, and no other; a gated pod is not even tried.
+    def _said(self) -> str:
+        """The log since this row began."""
+        with self._log.open("rb") as log:
+            log.seek(self._start)
+            return log.read().decode(errors="replace")
+
+    def let_wait(self, pods: Iterable[Pod], plugin: str) -> None:
+        """Until the plugin has rejected them, and no other; a gated pod is not even tried.
 
         An attempt may have come before the news of the nodes: then it is made again.
         """
-        name = pod.metadata.name
-        self.add(pod)
-        if not pod.spec.scheduling_gates:
-            wait_for(f"{name} to be rejected by {plugin}", lambda: self.rejectors(name) == [plugin])
+        for pod in pods:
+            name = pod.metadata.name
+            self.add(pod)
+            if not pod.spec.scheduling_gates:
+                wait_for(
+                    f"{name} to be rejected by {plugin}",
+                    lambda name=name: self.rejectors(name) == [plugin],  # type: ignore[misc]
+                )
         time.sleep(_QUIET_S)
 
     def come_back(self, expected: set[str], names: list[str]) -> set[str]:

@@ -2,14 +2,19 @@
 
 The matrix says on virtual time which pods come back (tests/unit/scheduler/requeue). Here every row
 that an API server can play is played for kube-scheduler: the same plugin rejects the pods, and the
-same ones are tried again.
+same ones are tried again. A row is mostly waiting, so several are played at a time, each on a
+control plane where nothing else happens.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -24,6 +29,9 @@ from tests.unit.scheduler.requeue.test_matrix import ROWS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
+#: The API server and the log of kube-scheduler.
+Stage: TypeAlias = tuple[ApiAccess, Path]
+
 #: What the API server refuses to create or to change.
 IMPOSSIBLE = {
     "NodeResourcesFit-Pod-DELETE-a_pod_goes_that_had_only_the_promise_of_a_node",
@@ -31,43 +39,58 @@ IMPOSSIBLE = {
 }
 #: In the other rows the pods' record is made up, as no attempt ends that way.
 HONEST = [row for row in ROWS if row.arrives is tried_in_vain]
+_AT_A_TIME = 3
 #: How long a pod that was deleted while its volumes were being bound is still heard of.
 _LAST_WORDS_S = 1.5
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[tuple[ApiAccess, Path]]:
+def played(request: pytest.FixtureRequest) -> Iterator[Callable[[Row], set[str]]]:
+    """Which pods come back in a row; all rows that were selected are begun at once."""
     require_binaries("etcd", "kube-apiserver", "kubectl", "kube-scheduler")
-    with ControlPlane() as plane, kube_scheduler(plane, CONFIG, "-v=5") as log:
-        yield plane.api, log
+    selected: list[Any] = [
+        item.callspec.params["row"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.module is request.module
+    ]
+    with ExitStack() as stack:
 
+        def start(_: int) -> Stage:
+            plane = stack.enter_context(ControlPlane())
+            return plane.api, stack.enter_context(kube_scheduler(plane, CONFIG, "-v=5"))
 
-@pytest.fixture
-def world(upstream: tuple[ApiAccess, Path], row: Row) -> Iterator[RealWorld]:
-    world = RealWorld(*upstream)
-    yield world
-    world.clean()
-    if row.pair.plugin == "VolumeBinding":
-        time.sleep(_LAST_WORDS_S)
+        pool = stack.enter_context(ThreadPoolExecutor(_AT_A_TIME))
+        stages: SimpleQueue[Stage] = SimpleQueue()
+        for stage in pool.map(start, range(_AT_A_TIME)):
+            stages.put(stage)
+        outcomes = {str(row): pool.submit(_play, row, stages) for row in selected}
+        yield lambda row: outcomes[str(row)].result()
+        pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize("row", [row for row in HONEST if str(row) not in IMPOSSIBLE], ids=str)
-def test_kube_scheduler_agrees(row: Row, world: RealWorld) -> None:
-    _play(row, world)
+def test_kube_scheduler_agrees(row: Row, played: Callable[[Row], set[str]]) -> None:
+    assert played(row) == row.back
 
 
 @pytest.mark.parametrize("row", [row for row in HONEST if str(row) in IMPOSSIBLE], ids=str)
-def test_the_rest_cannot_be_played(row: Row, world: RealWorld) -> None:
+def test_the_rest_cannot_be_played(row: Row, played: Callable[[Row], set[str]]) -> None:
     with pytest.raises((ApiError, Impossible)):
-        _play(row, world)
+        played(row)
 
 
-def _play(row: Row, world: RealWorld) -> None:
-    for thing in row.cluster:
-        world.add(thing)
-    for pod in row.waiting:
-        world.let_wait(pod, row.pair.plugin)
-    names = [pod.metadata.name for pod in row.waiting]
-    world.watch()
-    row.change(world)
-    assert world.come_back(row.back, names) == row.back
+def _play(row: Row, stages: SimpleQueue[Stage]) -> set[str]:
+    stage = stages.get()
+    world = RealWorld(*stage)
+    try:
+        for thing in row.cluster:
+            world.add(thing)
+        world.let_wait(row.waiting, row.pair.plugin)
+        world.watch()
+        row.change(world)
+        return world.come_back(row.back, [pod.metadata.name for pod in row.waiting])
+    finally:
+        world.clean()
+        if row.pair.plugin == "VolumeBinding":
+            time.sleep(_LAST_WORDS_S)
+        stages.put(stage)
