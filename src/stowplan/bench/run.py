@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from aiohttp import ClientSession
 
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.bench.contestants import Contestant, Start, scheduler_kubeconfig
 from stowplan.bench.figures import Run, over_time, percentile, throughput
 from stowplan.bench.follow import session
 from stowplan.bench.gates import gate_flags
-from stowplan.bench.live import WRITERS, LiveCluster
+from stowplan.bench.live import WRITERS, BenchError, LiveCluster
 from stowplan.bench.observe import (
     PODS_PATH,
     Observer,
@@ -32,7 +33,8 @@ from stowplan.bench.observe import (
 from stowplan.bench.sender import JSON, Sender, run_quickly
 from stowplan.controlplane.cluster import ControlPlane
 from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
-from stowplan.controlplane.processes import ControlPlaneError, ServerProcess
+from stowplan.controlplane.processes import ServerProcess
+from stowplan.errors import StowplanError
 from stowplan.workloads.model import CreatePods, Operation, Workload
 from stowplan.workloads.play import Chain, Measurement, play
 
@@ -102,7 +104,10 @@ class Trial:
         self._began: _Usage | None = None
 
     def measure(self) -> Run:
-        """On a control plane of its own; raises ControlPlaneError if something ends or hangs."""
+        """On a control plane of its own.
+
+        Raises BenchError or ControlPlaneError if something ends or hangs.
+        """
         self._say("starting a control plane")
         gates = gate_flags("kube-apiserver", self._workload.feature_gates)
         with ControlPlane(
@@ -119,16 +124,18 @@ class Trial:
             session(config, JSON) as client,
             self._seen.watching(config),
         ):
-            kind = _Backlog if self._conditions.backlog else LiveCluster
-            cluster = kind(sender, client, self._seen, self._check)
-            if isinstance(cluster, _Backlog):
-                cluster.trial = self
+            parts = (sender, client, self._seen, self._check)
+            cluster = _Backlog(self, *parts) if self._conditions.backlog else LiveCluster(*parts)
             await self.start(self._workload.pods)
             try:
                 await play(self._workload, cluster, observer=self)
                 run = await self._figures(cluster)
                 self.stop()
-                return run if run.first_bind_s else await self._with_first_bind(run, sender)
+                return await self._with_first_bind(run, sender)
+            except StowplanError as problem:
+                tail = self._process.tail()
+                message = f"{problem}; the log of {self._process.name} ends:\n{tail}"
+                raise BenchError(message) from problem
             finally:
                 self._process.stop(0.0)
 
@@ -152,11 +159,18 @@ class Trial:
         )
         if self.is_measuring:  # of a backlog: its start is part of it
             self._began = self._usage()
+        try:
+            await self._until_ready(start)
+        except BaseException:
+            self._process.stop(0.0)
+            raise
+
+    async def _until_ready(self, start: Start) -> None:
         while not self._contestant.is_ready(self._process, start):
             self._process.check_running()
             if time.monotonic() - self._started > _START_S:
                 problem = f"{self._process.name} was not ready within {_START_S:.0f} s"
-                raise ControlPlaneError(f"{problem}; its log ends:\n{self._process.tail()}")
+                raise BenchError(f"{problem}; its log ends:\n{self._process.tail()}")
             await asyncio.sleep(_POLL_S)
 
     def stop(self) -> None:
@@ -164,6 +178,7 @@ class Trial:
 
     def _check(self) -> None:
         self._process.check_running()
+        self._servers.check_running()
         self._seen.check()
         self._say(f"{self._phase}, {len(self._seen.bound):,} pods bound")
 
@@ -199,10 +214,10 @@ class Trial:
     async def _figures(self, cluster: LiveCluster) -> Run:
         measurement, began, events = self._measurement, self._began, self._seen.events
         if measurement is None or began is None:
-            raise ControlPlaneError(f"{self._workload.title} has nothing to measure")
+            raise BenchError(f"{self._workload.title} has nothing to measure")
         bound = self._seen.bound_in(frozenset(measurement.namespaces), measurement.labels)
         if not bound:
-            raise ControlPlaneError(f"no measured pod of {self._workload.title} was bound")
+            raise BenchError(f"no measured pod of {self._workload.title} was bound")
         events_at_last_bind = sum(key in events for key in bound)
         if self._contestant.writes_events:
             await self._until_events_end(bound)
@@ -248,7 +263,8 @@ class Trial:
 
     async def _with_first_bind(self, run: Run, sender: Sender) -> Run:
         """How long a new process takes to its first bind on what is there now."""
-        if not self._contestant.is_scheduler:
+        is_known = run.first_bind_s is not None
+        if is_known or not self._contestant.is_scheduler or self._conditions.profile is not None:
             return run
         self._phase = "starting again, for the time to the first bind"
         await sender.call(PODS_PATH, _probe_pod())
@@ -267,16 +283,25 @@ class Trial:
 class _Backlog(LiveCluster):
     """Sends the contestant away while the measured pods are created, and lets it start then."""
 
-    trial: Trial
+    def __init__(
+        self,
+        trial: Trial,
+        sender: Sender,
+        client: ClientSession,
+        observer: Observer,
+        check: Callable[[], None],
+    ) -> None:
+        super().__init__(sender, client, observer, check)
+        self._trial = trial
 
     async def write(self, chains: Iterable[Chain]) -> None:
-        if not self.trial.is_measuring:
+        if not self._trial.is_measuring:
             await super().write(chains)
             return
-        self.trial.stop()
+        self._trial.stop()
         before = len(self.sent_at)
         await super().write(chains)
-        await self.trial.start(len(self.sent_at) - before)
+        await self._trial.start(len(self.sent_at) - before)
 
 
 def _probe_pod() -> dict[str, Any]:
