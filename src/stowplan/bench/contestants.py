@@ -80,8 +80,9 @@ class Contestant:
 
 
 def _stowplan(start: Start) -> list[str]:
-    script = Path(sys.executable).with_name("stowplan")
-    profiler = [] if start.profile is None else ["-m", "cProfile", "-o", str(start.profile)]
+    program = ["stowplan"]
+    if start.profile is not None:
+        program = ["stowplan.bench.profiles", str(start.profile)]
     flags = [
         f"--kubeconfig={start.kubeconfig}",
         f"--bind-address={HOST}",
@@ -89,7 +90,7 @@ def _stowplan(start: Start) -> list[str]:
         "--leader-elect=false",
         *([] if start.config is None else [f"--config={start.config}"]),
     ]
-    return [sys.executable, *profiler, str(script), "run", *flags]
+    return [sys.executable, "-m", *program, "run", *flags]
 
 
 def _kube_scheduler(start: Start) -> list[str]:

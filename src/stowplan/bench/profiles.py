@@ -1,12 +1,17 @@
 """Where Stowplan's time goes on a workload: a profile, cut down to what a report can show.
 
-`session` has Stowplan run under cProfile and keeps the digest beside the results; `report` shows it
-for workloads that miss a target.
+``python -m stowplan.bench.profiles FILE run ...`` is `stowplan run ...` under cProfile in CPU time:
+waiting for the API server is nothing that could be quicker. `session` keeps the digest beside the
+results, and `report` shows it for workloads that miss a target.
 """
 
 from __future__ import annotations
 
+import cProfile
 import pstats
+import runpy
+import sys
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,3 +40,16 @@ def _name(file: str, line: int, function: str) -> str:
         inside = len(path.parts) - path.parts[::-1].index("stowplan")
         return f"{Path(*path.parts[inside:])}:{line} {function}"
     return f"{path.name}:{line} {function}"
+
+
+def main() -> None:
+    file = sys.argv.pop(1)
+    profiler = cProfile.Profile(time.process_time)
+    try:
+        profiler.runcall(runpy.run_module, "stowplan", run_name="__main__", alter_sys=True)
+    finally:
+        profiler.dump_stats(file)
+
+
+if __name__ == "__main__":
+    main()

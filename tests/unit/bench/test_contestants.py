@@ -76,8 +76,9 @@ def test_stowplan_is_profiled_only_when_asked() -> None:
     start = contestants.Start(Path(), Path("k"), pods=3)
     plain = contestants.STOWPLAN.command(start)
     profiled = contestants.STOWPLAN.command(replace(start, profile=Path("x.prof")))
-    assert "cProfile" not in plain
-    assert profiled == [plain[0], "-m", "cProfile", "-o", "x.prof", *plain[1:]]
+    assert plain[1:4] == ["-m", "stowplan", "run"]
+    assert profiled[1:5] == ["-m", "stowplan.bench.profiles", "x.prof", "run"]
+    assert profiled[5:] == plain[4:]
     configured = contestants.STOWPLAN.command(replace(start, config=Path("c.yaml")))
     assert configured == [*plain, "--config=c.yaml"]
 
