@@ -104,8 +104,12 @@ class EventRecorder:
         note: str,
         reporting_controller: str,
         related: Pod | None = None,
+        once: bool = False,
     ) -> None:
-        """Report something; returns at once."""
+        """Report something; returns at once.
+
+        `once`: it cannot happen to this object again, so it need not be remembered.
+        """
         now = self._clock.time()
         key = EventKey(
             type=type,
@@ -116,7 +120,7 @@ class EventRecorder:
             regarding=Reference.to_pod(regarding),
             related=None if related is None else Reference.to_pod(related),
         )
-        known = self._events.get(key)
+        known = None if once else self._events.get(key)
         if known is not None:
             was_series = known.is_series
             known.observe_again(now)
@@ -131,7 +135,7 @@ class EventRecorder:
             note=truncate_note(note),
             event_time=now,
         )
-        if self._enqueue(new):
+        if self._enqueue(new) and not once:
             self._events[key] = new
             if len(self._events) > self._remembered:
                 self._forget(next(iter(self._events)))

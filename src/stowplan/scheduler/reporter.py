@@ -79,6 +79,7 @@ class Reporter:
             action="Binding",
             note=f"Successfully assigned {pod.key} to {placement.node}",
             reporting_controller=placement.profile.name,
+            once=True,
         )
 
     async def expected(self, placement: Placement) -> None:

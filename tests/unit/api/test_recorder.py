@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from stowplan.api.client import ApiClient
-from stowplan.api.event_series import event_name, truncate_note
+from stowplan.api.event_series import RecordedEvent, event_name, truncate_note
 from stowplan.api.objects import ObjectMeta, Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.clock import VirtualClock, rfc3339_micro
@@ -400,6 +401,18 @@ async def test_only_so_many_events_are_remembered() -> None:
         it.report(pod("p0"))
         methods = [seen.method for seen in await it.settled()]
         assert sorted(methods) == ["PATCH", "POST"]
+
+
+async def test_what_happens_only_once_is_not_remembered() -> None:
+    async with stage() as it:
+        for number in range(50):
+            it.report(pod(f"p{number}"), "Scheduled", once=True)
+        assert len(await it.settled()) == 50
+        gc.collect()
+        left = [each for each in gc.get_objects() if isinstance(each, RecordedEvent)]
+        assert len(left) <= 8, "each worker may have its last one in its hand"
+        it.report(pod("p0"), "Scheduled", once=True)
+        assert [seen.method for seen in await it.settled()] == ["POST"]
 
 
 async def test_writes_are_few_at_a_time() -> None:
