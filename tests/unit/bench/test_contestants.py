@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stowplan.api.client import ApiClient
 from stowplan.bench import contestants, observe
 from stowplan.bench.follow import Metadata
 from stowplan.bench.gates import gates_in
+from stowplan.bench.sender import Sender
 from stowplan.bench.session import least_disturbed, rotated
 from tests.unit.bench.runs import run
 
@@ -51,6 +54,11 @@ def test_disturbed_runs_are_repeated_but_not_for_ever(
     kept = least_disturbed(lambda: left.pop(0), max_noise=0.3)
     assert kept.pods_per_s == expected_rate
     assert len(noise) - len(left) == measured
+
+
+def test_raw_sends_at_least_as_many_bindings_at_a_time_as_stowplan() -> None:
+    ours = inspect.signature(ApiClient).parameters["bind_concurrency"].default
+    assert inspect.signature(Sender).parameters["connections"].default >= ours
 
 
 def test_kube_scheduler_may_send_as_much_as_it_likes() -> None:
