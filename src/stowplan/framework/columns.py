@@ -10,7 +10,6 @@ same, only slower; a property test checks it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,11 +25,27 @@ from stowplan.framework.recent import Recent
 _Fill: TypeAlias = Callable[[Cycle, RowSet, Any], None]
 
 
-@dataclass(slots=True)
-class _Column:
-    values: NDArray[Any]
-    node_position: int
-    pod_position: int
+class Column:
+    """A plugin's values over the whole table. Read only, and good for one decision."""
+
+    __slots__ = ("_range", "node_position", "pod_position", "values")
+
+    def __init__(self, values: NDArray[Any], table: NodeTable) -> None:
+        self.values = values
+        self.stamp(table)
+
+    def stamp(self, table: NodeTable) -> None:
+        """The values are up to date."""
+        self.node_position = table.node_journal.end
+        self.pod_position = table.pod_journal.end
+        self._range: tuple[int, int] | None = None
+
+    def range_of(self, used: slice) -> tuple[int, int]:
+        """The smallest and the largest value of slots that are used."""
+        if self._range is None:
+            values = self.values[used]
+            self._range = int(values.min(initial=0)), int(values.max(initial=0))
+        return self._range
 
 
 class ColumnCache:
@@ -41,14 +56,25 @@ class ColumnCache:
         self.recent = Recent(limit_bytes)
         self.hits = 0
         self.misses = 0
+        #: Arrays for columns that are not kept, by point and plugin.
+        self._spare: dict[tuple[str, str], NDArray[Any]] = {}
 
     def verdicts(self, step: FilterStep, cycle: Cycle) -> Int32Array:
         """The filter column of a cacheable plugin over the whole table. Read only."""
-        return self._get("filter", step, step.fill, step.fill, cycle, np.int32)
+        return self._get("filter", step, step.fill, step.fill, cycle, np.int32).values
 
     def scores(self, step: ScoreStep, cycle: Cycle) -> Int64Array:
         """The raw score column of a cacheable plugin over the whole table. Read only."""
-        return self._get("score", step, step.fill, step.refresh, cycle, np.int64)
+        return self._get("score", step, step.fill, step.refresh, cycle, np.int64).values
+
+    def passing_verdicts(self, step: FilterStep, cycle: Cycle) -> Int32Array:
+        """`verdicts` that need not last: the next to ask for the plugin's may write over them."""
+        fill = step.fill
+        return self._get("filter", step, fill, fill, cycle, np.int32, is_spare=True).values
+
+    def passing_scores(self, step: ScoreStep, cycle: Cycle) -> Column:
+        """`scores` that need not last."""
+        return self._get("score", step, step.fill, step.refresh, cycle, np.int64, is_spare=True)
 
     def _get(
         self,
@@ -58,38 +84,46 @@ class ColumnCache:
         refresh: Callable[[Cycle, Rows, Any], None],
         cycle: Cycle,
         dtype: DTypeLike,
-    ) -> NDArray[Any]:
+        *,
+        is_spare: bool = False,
+    ) -> Column:
         table = cycle.table
         signature = step.sign(cycle) if self.recent.is_used else None
         if signature is None:
-            return _whole(fill, cycle, dtype)
+            return Column(_whole(fill, cycle, dtype), table)
         key = (point, step.name, signature)
-        column: _Column | None = self.recent.get(key)
+        column: Column | None = self.recent.get(key)
         if column is not None and len(column.values) == table.capacity:
             changed = _changed_rows(table, column, step.plugin.reads)
             if changed is not None:
                 self.hits += 1
                 if len(changed):
                     refresh(cycle, changed, column.values)
-                column.node_position = table.node_journal.end
-                column.pod_position = table.pod_journal.end
-                return column.values
+                    column.stamp(table)
+                return column
         self.misses += 1
-        values = _whole(fill, cycle, dtype)
-        if self.recent.is_wanted(key):
-            column = _Column(values, table.node_journal.end, table.pod_journal.end)
-            self.recent.keep(key, column, values.nbytes)
-        return values
+        is_wanted = self.recent.is_wanted(key)
+        spare = self._spare.get((point, step.name)) if is_spare and not is_wanted else None
+        column = Column(_whole(fill, cycle, dtype, spare), table)
+        if is_wanted:
+            self.recent.keep(key, column, column.values.nbytes)
+        elif is_spare:
+            self._spare[point, step.name] = column.values
+        return column
 
 
-def _whole(fill: _Fill, cycle: Cycle, dtype: DTypeLike) -> NDArray[Any]:
+def _whole(
+    fill: _Fill, cycle: Cycle, dtype: DTypeLike, spare: NDArray[Any] | None = None
+) -> NDArray[Any]:
     """A column over every slot; those without a node hold values that nobody reads."""
-    values = np.zeros(cycle.table.capacity, dtype)
+    values = spare
+    if values is None or len(values) != cycle.table.capacity:
+        values = np.zeros(cycle.table.capacity, dtype)
     fill(cycle, cycle.table.used_slots, values)
     return values
 
 
-def _changed_rows(table: NodeTable, column: _Column, reads: Reads) -> Rows | None:
+def _changed_rows(table: NodeTable, column: Column, reads: Reads) -> Rows | None:
     """Rows to refresh; None when it is cheaper, or necessary, to start over."""
     rows = table.node_journal.since(column.node_position)
     if rows is None:

@@ -36,6 +36,21 @@ def percent_of(part: Int64Array, whole: Int64Array) -> Int64Array:
     return _long_division(part, divisor)
 
 
+def percent_in_place(
+    part: Int64Array, whole: Int64Array, work: NDArray[np.float64], highest: int
+) -> None:
+    """`percent_of` for wholes above 0 of which `highest` is the largest, without new arrays.
+
+    `part` becomes the percentages.
+    """
+    if highest >= _EXACT_IN_FLOAT:
+        part[:] = percent_of(part, whole)
+        return
+    np.multiply(part, 100.0, out=work)
+    np.divide(work, whole, out=work)
+    np.copyto(part, work, casting="unsafe")
+
+
 def _long_division(part: Int64Array, divisor: Int64Array) -> Int64Array:
     """`part * 100 // divisor` by the binary digits of 100, as the product may not fit an int64.
 

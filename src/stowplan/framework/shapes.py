@@ -15,8 +15,8 @@ scores out of range, makes the asker go the long way, which finds the right word
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class Steady(Follower):
         super().__init__(cycle.table)
         self.mask: BoolArray = cycle.table.valid.copy()
         for step in steps:
-            self.mask &= columns.verdicts(step, cycle) == 0
+            self.mask &= columns.passing_verdicts(step, cycle) == 0
 
 
 class Accepted(Follower):
@@ -95,7 +95,7 @@ class Accepted(Follower):
         #: Rows that pass all of them. Not to be written to.
         self.alive: BoolArray = steady.copy()
         for step in moving:
-            self.alive &= columns.verdicts(step, cycle) == 0
+            self.alive &= columns.passing_verdicts(step, cycle) == 0
         #: Counts the changes of `alive`.
         self.version = 0
         #: Tells apart those that are kept.
@@ -139,36 +139,48 @@ class Scored(Follower):
 
     __slots__ = ("_by_row", "_moving", "memo", "normalized", "parts", "sums")
 
-    def __init__(self, steps: Sequence[ScoreStep], columns: ColumnCache, cycle: Cycle) -> None:
+    def __init__(
+        self,
+        steps: Sequence[ScoreStep],
+        columns: ColumnCache,
+        cycle: Cycle,
+        sums: Int64Array,
+        *,
+        is_kept: bool,
+    ) -> None:
         table = cycle.table
         super().__init__(table)
         #: Plugins and their raw columns, of which feasible rows are to be normalised.
         self.normalized: list[tuple[ScoreStep, Int64Array]] = []
-        #: Plugins and their weighted scores; None stands for zeros.
+        #: Plugins and their scores before weighting; None stands for zeros.
         self.parts: list[tuple[ScoreStep, Int64Array | None]] = []
-        #: The parts added up.
-        self.sums: Int64Array = np.zeros(table.capacity, np.int64)
+        #: The weighted parts added up.
+        self.sums = sums
         self._moving: list[tuple[ScoreStep, Int64Array]] = []
         #: Whatever the reader derived from the sums.
         self.memo: Any = None
         used = table.used_slots
+        sums[used] = 0
         for step in steps:
-            raw = columns.scores(step, cycle)
+            column = columns.passing_scores(step, cycle)
             if step.normalizes:
-                self.normalized.append((step, raw))
+                self.normalized.append((step, column.values))
                 continue
-            lowest, highest = int(raw[used].min()), int(raw[used].max())
+            lowest, highest = column.range_of(used)
             _check_range(lowest, highest)
-            part: Int64Array | None = None
+            part = column.values
             if step.plugin.reads is Reads.PODS:
-                part = raw * step.weight
+                if is_kept:
+                    # The column goes on to serve others, at their pace.
+                    part = part.copy()
                 self._moving.append((step, part))
-            elif highest:
-                part = raw * step.weight
-            if part is not None:
-                self.sums += part
+            elif not highest:
+                self.parts.append((step, None))
+                continue
+            sums[used] += part[used] if step.weight == 1 else part[used] * step.weight
             self.parts.append((step, part))
         self._by_row = all(step.has_row_form for step, _ in self._moving)
+        self.is_kept = is_kept
 
     def follow(self, cycle: Cycle) -> bool:
         """Score the rows again whose pods changed; False: make it anew."""
@@ -184,9 +196,8 @@ class Scored(Follower):
                 for step, part in self._moving:
                     score = step.score_of_row(cycle, row)
                     _check_range(score, score)
-                    weighted = score * step.weight
-                    self.sums[row] += weighted - part[row]
-                    part[row] = weighted
+                    self.sums[row] += step.weight * (score - int(part[row]))
+                    part[row] = score
         return True
 
     def _score_many(self, cycle: Cycle, rows: list[int]) -> None:
@@ -196,8 +207,7 @@ class Scored(Follower):
             step.fill(cycle, chosen, raw)
             scores = raw[chosen]
             _check_range(int(scores.min(initial=0)), int(scores.max(initial=0)))
-            scores *= step.weight
-            self.sums[chosen] += scores - part[chosen]
+            self.sums[chosen] += step.weight * (scores - part[chosen])
             part[chosen] = scores
 
 
@@ -210,9 +220,6 @@ def _check_range(lowest: int, highest: int) -> None:
         raise _OutOfRangeError
 
 
-V = TypeVar("V", Accepted, Scored)
-
-
 class Shapes:
     """The shapes of one profile; they share the bytes of its columns."""
 
@@ -220,6 +227,7 @@ class Shapes:
         self._columns = columns
         self._recent = columns.recent
         self._number = 0
+        self._spare: Int64Array = np.zeros(0, np.int64)
         #: Whether anything is kept at all.
         self.is_used = columns.recent.is_used
         #: Counts the scores that were asked for: who reads a shape later can tell that it moved on.
@@ -243,15 +251,15 @@ class Shapes:
                 steady_signs += (step.name, signature)
         steady_key = ("steady", *steady_signs)
         key = ("accepted", *signs, steady_key)
-
-        def make() -> Accepted:
+        accepted: Accepted | None = self._find(key, cycle)
+        if accepted is None:
             rows = self._steady(steady_key, steady, cycle)
-            return Accepted(rows, moving, self._columns, cycle)
-
-        size = 10 * cycle.table.capacity
-        accepted = self._get(key, make, cycle, size)
-        if accepted.is_kept and not accepted.number:
-            accepted.number = self._number = self._number + 1
+            accepted = Accepted(rows, moving, self._columns, cycle)
+            if self._recent.is_wanted(key):
+                self._number += 1
+                accepted.number = self._number
+                accepted.is_kept = True
+                self._recent.keep(key, accepted, 10 * cycle.table.capacity)
         return accepted, len(steady) + len(moving)
 
     def scored(
@@ -272,11 +280,23 @@ class Shapes:
             else:
                 kept.append(step)
                 signs += (step.name, signature)
-        if not accepted.is_kept:
-            return Scored(kept, self._columns, cycle), others
+        capacity = cycle.table.capacity
         key = ("scored", accepted.number, *signs)
-        size = (8 * (2 + len(kept)) + 12) * cycle.table.capacity
-        return self._get(key, lambda: Scored(kept, self._columns, cycle), cycle, size), others
+        scored: Scored | None = self._find(key, cycle) if accepted.is_kept else None
+        if scored is None:
+            is_kept = accepted.is_kept and self._recent.is_wanted(key)
+            sums = np.zeros(capacity, np.int64) if is_kept else self._passing_sums(capacity)
+            scored = Scored(kept, self._columns, cycle, sums, is_kept=is_kept)
+            if is_kept:
+                # With what is ranked by it.
+                self._recent.keep(key, scored, (8 * (3 + len(kept)) + 4) * capacity)
+        return scored, others
+
+    def _passing_sums(self, capacity: int) -> Int64Array:
+        """An array for sums that are not kept; the next to ask writes over it."""
+        if len(self._spare) != capacity:
+            self._spare = np.zeros(capacity, np.int64)
+        return self._spare
 
     def _steady(self, key: Hashable, steps: Sequence[FilterStep], cycle: Cycle) -> BoolArray:
         steady: Steady | None = self._recent.get(key)
@@ -286,23 +306,20 @@ class Shapes:
                 self._recent.keep(key, steady, steady.mask.nbytes)
         return steady.mask
 
-    def _get(self, key: Hashable, make: Callable[[], V], cycle: Cycle, size: int) -> V:
-        """The value of a key, up to date."""
+    def _find(self, key: Hashable, cycle: Cycle) -> Any | None:
+        """What is kept for a key, up to date."""
         try:
-            value: V | None = self._recent.get(key)
+            value: Accepted | Scored | None = self._recent.get(key)
         except TypeError as problem:
             raise StowplanError("a signature cannot be hashed") from problem
-        if value is not None:
-            try:
-                if value.follow(cycle):
-                    self._columns.hits += 1
-                    return value
-            except Exception:
-                # Nobody knows how far it got.
-                self._recent.drop(key)
-                raise
-        value = make()
-        value.is_kept = self._recent.is_wanted(key)
-        if value.is_kept:
-            self._recent.keep(key, value, size)
+        if value is None:
+            return None
+        try:
+            if not value.follow(cycle):
+                return None
+        except Exception:
+            # Nobody knows how far it got.
+            self._recent.drop(key)
+            raise
+        self._columns.hits += 1
         return value

@@ -14,6 +14,7 @@ import numpy as np
 
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import Int64Array, NodeTable
+from stowplan.framework import forms
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import ScoreStep
 from stowplan.framework.shapes import Accepted, Follower, Scored
@@ -81,12 +82,23 @@ class Ranking(Follower):
         rows = self.changed_rows(table)
         if rows is None:
             return False
-        places = self._places[rows]
-        for row, place in zip(rows, places.tolist(), strict=True):
+        if len(rows) > forms.FEW_ROWS:
+            self._rank_many(rows, scored)
+            return True
+        for row in rows:
+            place = int(self._places[row])
             if place >= 0:
                 total = int(scored.sums[row]) + int(self._level[place])
                 self._keys[place] = (total << RANK_BITS) - int(self._ranks[place])
         return True
+
+    def _rank_many(self, rows: list[int], scored: Scored) -> None:
+        chosen = np.array(rows, dtype=np.intp)
+        places = self._places[chosen]
+        feasible = places >= 0
+        places = places[feasible]
+        totals = scored.sums[chosen[feasible]] + self._level[places]
+        self._keys[places] = (totals << RANK_BITS) - self._ranks[places]
 
     def best_place(self) -> int:
         return int(self._keys.argmax())

@@ -99,7 +99,9 @@ def _sheet(
         raise LookupError("the scores of a decision are good until the next one")
     found = dict(levels)
     for step, part in scored.parts:
-        found[step] = np.zeros(len(rows), np.int64) if part is None else part.take(rows)
+        found[step] = np.zeros(len(rows), np.int64)
+        if part is not None:
+            found[step] += part.take(rows) * step.weight
     return ScoreSheet(cycle.table, rows, totals(), [(step.name, found[step]) for step in steps])
 
 

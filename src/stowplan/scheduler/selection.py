@@ -34,6 +34,8 @@ def first_feasible(ordered: Rows, alive: BoolArray, *, start: int, limit: int) -
     """
     rotated = _from(ordered, start)
     places = np.flatnonzero(alive[rotated])
+    if len(places) == len(rotated) <= limit:
+        return rotated, len(rotated)
     if len(places) > limit:
         return rotated[places[:limit]], int(places[limit])
     return rotated[places], len(rotated)

@@ -29,6 +29,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.scratch import Scratch
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, Strategy
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
@@ -59,6 +60,7 @@ class NodeResourcesFit(Plugin):
         ratio = chosen.requested_to_capacity_ratio
         shape = ratio.shape if ratio is not None else ()
         self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
+        self._scratch = Scratch(ints=len(chosen.resources))
 
     # Filter
 
@@ -131,10 +133,12 @@ class NodeResourcesFit(Plugin):
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table = cycle.table
         wanted = dict(cycle.info.score_request)
+        # By name first: a name that is new widens the table.
+        indices = [table.resource_row(resource.name) for resource in self._strategy.resources]
         allocatable: list[Int64Array] = []
         requested: list[Int64Array] = []
-        for resource in self._strategy.resources:
-            index = table.resource_row(resource.name)
+        work = self._scratch.ints(len(out[rows]))
+        for resource, index, sums in zip(self._strategy.resources, indices, work, strict=True):
             amount = wanted.get(resource.name, 0)
             held = table.non_zero[index] if index < 2 else table.requested[index]
             if amount == 0 and resource.name not in (CPU, MEMORY, EPHEMERAL_STORAGE):
@@ -142,7 +146,8 @@ class NodeResourcesFit(Plugin):
                 allocatable.append(np.zeros_like(held[rows]))
             else:
                 allocatable.append(table.allocatable[index][rows])
-            requested.append(held[rows] + amount)
+            np.add(held[rows], amount, out=sums)
+            requested.append(sums)
         out[rows] = self._strategy.score_columns(requested, allocatable)
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:

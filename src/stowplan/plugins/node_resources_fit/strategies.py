@@ -13,7 +13,13 @@ import numpy as np
 
 from stowplan.cluster.table import Int64Array
 from stowplan.config.plugin_args import ResourceSpec, UtilizationShapePoint
-from stowplan.framework.integers import divide_towards_zero, percent_of, round_half_away
+from stowplan.framework.integers import (
+    divide_towards_zero,
+    percent_in_place,
+    percent_of,
+    round_half_away,
+)
+from stowplan.framework.scratch import Scratch
 
 
 class Strategy(Protocol):
@@ -21,7 +27,9 @@ class Strategy(Protocol):
 
     def score_columns(
         self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]
-    ) -> Int64Array: ...
+    ) -> Int64Array:
+        """The score of every row; `requested` may be used up, and one of them be the answer."""
+        ...
 
     def score(self, pairs: Sequence[tuple[int, int]]) -> int: ...
 
@@ -33,8 +41,10 @@ class _WeightedAverage:
         self, resources: tuple[ResourceSpec, ...], _shape: tuple[UtilizationShapePoint, ...] = ()
     ) -> None:
         self.resources = resources
+        self._scratch = Scratch(floats=1)
 
-    def _column(self, requested: Int64Array, allocatable: Int64Array) -> Int64Array:
+    def _part(self, requested: Int64Array, allocatable: Int64Array) -> None:
+        """Turn `requested` into the part of the allocatable that counts."""
         raise NotImplementedError
 
     def _one(self, requested: int, allocatable: int) -> int:
@@ -43,10 +53,35 @@ class _WeightedAverage:
     def score_columns(
         self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]
     ) -> Int64Array:
+        lowest = min(int(offered.min(initial=1)) for offered in allocatable)
+        if lowest <= 0:
+            return self._score_uneven(requested, allocatable)
+        (work,) = self._scratch.floats(len(requested[0]))
+        for resource, wanted, offered in zip(self.resources, requested, allocatable, strict=True):
+            self._part(wanted, offered)
+            percent_in_place(wanted, offered, work, int(offered.max(initial=1)))
+            if resource.weight != 1:
+                np.multiply(wanted, resource.weight, out=wanted)
+        total, *others = requested
+        for other in others:
+            total += other
+        weights = sum(resource.weight for resource in self.resources)
+        if weights == 2:
+            # As // 2, and several times as fast; by far the commonest.
+            total >>= 1
+        elif weights != 1:
+            total //= weights
+        return total
+
+    def _score_uneven(
+        self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]
+    ) -> Int64Array:
+        """Where some row lacks a resource, its weight does not count there."""
         total: Int64Array = np.zeros_like(requested[0])
         weights: Int64Array = np.zeros_like(requested[0])
         for resource, wanted, offered in zip(self.resources, requested, allocatable, strict=True):
-            total += self._column(wanted, offered) * resource.weight
+            self._part(wanted, offered)
+            total += percent_of(wanted, offered) * resource.weight
             weights += (offered != 0) * resource.weight
         result: Int64Array = total // np.maximum(weights, 1)
         return result
@@ -63,8 +98,9 @@ class _WeightedAverage:
 class LeastAllocated(_WeightedAverage):
     """Prefers empty nodes."""
 
-    def _column(self, requested: Int64Array, allocatable: Int64Array) -> Int64Array:
-        return percent_of(np.maximum(allocatable - requested, 0), allocatable)
+    def _part(self, requested: Int64Array, allocatable: Int64Array) -> None:
+        np.subtract(allocatable, requested, out=requested)
+        np.maximum(requested, 0, out=requested)
 
     def _one(self, requested: int, allocatable: int) -> int:
         return max(allocatable - requested, 0) * 100 // allocatable
@@ -73,8 +109,8 @@ class LeastAllocated(_WeightedAverage):
 class MostAllocated(_WeightedAverage):
     """Prefers full nodes."""
 
-    def _column(self, requested: Int64Array, allocatable: Int64Array) -> Int64Array:
-        return percent_of(np.minimum(requested, allocatable), allocatable)
+    def _part(self, requested: Int64Array, allocatable: Int64Array) -> None:
+        np.minimum(requested, allocatable, out=requested)
 
     def _one(self, requested: int, allocatable: int) -> int:
         return min(requested, allocatable) * 100 // allocatable
