@@ -170,7 +170,7 @@ class Measured:
 
 def about(command: Sequence[str]) -> About:
     kubernetes = pinned_version(TARGET_BY_NAME["kube-apiserver"].module)
-    machine = f"{os.cpu_count()} cores, {_processor()}, {platform.system()} {platform.release()}"
+    machine = f"{os.cpu_count()} cores, {_processor()}, {_memory_gib()} GiB, {platform.system()}"
     parts = (_source_digest(), machine, kubernetes, platform.python_version())
     return About(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -211,6 +211,10 @@ def _commit() -> str:
             return ""
         answers.append(done.stdout.strip())
     return answers[0] + ("+" if answers[1] else "")
+
+
+def _memory_gib() -> int:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
 
 
 def _processor() -> str:
