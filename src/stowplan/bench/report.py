@@ -63,6 +63,9 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
         verdicts.append(
             Verdict("first bind", "at most kube-scheduler's", found, first.median <= first_bind)
         )
+    lost = sum(run.pods - run.events for run in outcome.of(STOWPLAN))
+    if lost:
+        verdicts.append(Verdict("events", "one for every pod", f"{lost} missing", False))
     lag = outcome.spread(STOWPLAN, lambda run: run.event_lag_p99_s)
     if lag is not None:
         found = f"p99 {lag.median:.1f} s"

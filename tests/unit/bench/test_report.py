@@ -254,6 +254,22 @@ def test_a_lower_limit_is_no_excuse_where_the_target_does_not_say_so() -> None:
     assert verdicts[0].wanted == "at least 8x"
 
 
+def test_events_that_are_lost_or_late_are_told() -> None:
+    one = measured(stowplan=900)
+    one = Measured(
+        one.setup,
+        [
+            result(run(STOWPLAN, 900, 1, events=2990)),
+            result(run(STOWPLAN, 900, 2, event_lag_p99_s=19.0)),
+        ],
+    )
+    told = [str(each) for each in judge(row("Plain pods"), one, 1.0) if not each.is_met]
+    assert told == [
+        "events: wanted one for every pod, found 10 missing",
+        "events: wanted p99 at most 10 s after the bind, found p99 11.0 s",
+    ]
+
+
 def test_the_report_states_plainly_what_was_missed_and_not_measured() -> None:
     text = report([measured(stowplan=600, kube=300, raw=1000, events=700)], targets())
     missed = "- SchedulingBasic, against raw: wanted at least 0.75, found 0.60"
