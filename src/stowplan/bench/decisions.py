@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
+from stowplan.api.objects import Pod
 from stowplan.bench.plugin_costs import Costs, timed_registry
 from stowplan.bench.synthetic import KINDS, as_informed, existing_pods, nodes, objects_for
 from stowplan.config.defaults import default_config
@@ -111,11 +112,14 @@ class Stage:
         self.first_us = self.play(1)[0]
         self.play(WARM_UP)
 
+    def next_pods(self, count: int) -> list[Pod]:
+        """New pods of the scenario's kind."""
+        return [next(self._pods) for _ in range(count)]
+
     def play(self, count: int) -> tuple[float, float]:
         """CPU microseconds a pod for decisions, and for what follows each."""
         engine, handlers, clock = self.engine, self._handlers, time.process_time
-        pods = [next(self._pods) for _ in range(count)]
-        for each in pods:
+        for each in self.next_pods(count):
             handlers.add_pod(each)
         gc.collect()
         gc.freeze()  # as a running scheduler does after its first list

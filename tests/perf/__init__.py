@@ -1,0 +1,1 @@
+"""Counted work: regressions of the hot path that show without a clock."""
