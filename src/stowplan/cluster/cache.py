@@ -82,6 +82,7 @@ class ClusterCache:
                 info.held_non_zero,
                 info.host_ports,
                 info.volumes,
+                info.priority,
             )
         self._place(info, node, assumed=True)
         return bound

@@ -27,7 +27,7 @@ from stowplan.cluster.requests import (
 )
 
 Request: TypeAlias = tuple[tuple[str, int], ...]
-#: The fields of a PodInfo that come after the pod.
+#: The fields of a PodInfo between pod and priority.
 _Numbers: TypeAlias = tuple[
     Request, Request, Request, tuple[int, int], tuple[HostPort, ...], tuple[Volume, ...]
 ]
@@ -57,6 +57,8 @@ class PodInfo:
     host_ports: tuple[HostPort, ...] = ()
     #: Those of its volumes that its place depends on.
     volumes: tuple[Volume, ...] = ()
+    #: The same for every version of a pod; here because preemption compares thousands.
+    priority: int = 0
 
     @property
     def uid(self) -> str:
@@ -68,7 +70,7 @@ def compile_pod(pod: Pod) -> PodInfo:
     status = pod.status
     if status.container_statuses or status.init_container_statuses or status.resources is not None:
         # A resized container may hold something else than its spec says.
-        return PodInfo(pod, *_compile(pod))
+        return PodInfo(pod, *_compile(pod), pod.priority)
     # Pods of one template share one answer, which also saves the memory of all the others.
     spec = pod.spec
     spelled = _encode(
@@ -79,7 +81,7 @@ def compile_pod(pod: Pod) -> PodInfo:
         if len(_compiled) >= _COMPILED_LIMIT:
             _compiled.clear()
         numbers = _compiled[spelled] = _compile(pod)
-    return PodInfo(pod, *numbers)
+    return PodInfo(pod, *numbers, pod.priority)
 
 
 _encode = msgspec.msgpack.Encoder().encode

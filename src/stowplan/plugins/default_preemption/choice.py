@@ -30,15 +30,15 @@ class Candidate:
 
     def cost(self, now: float) -> tuple[float, ...]:
         """Smaller is better."""
-        priorities = [info.pod.priority for info in self.victims]
+        priorities = [info.priority for info in self.victims]
         highest = max(priorities)
         earliest = min(
-            start_time(info.pod, now) for info in self.victims if info.pod.priority == highest
+            [start_time(info.pod, now) for info in self.victims if info.priority == highest]
         )
         return (
             self.violations,
             priorities[0],
-            sum(priority + _PRIORITY_SHIFT for priority in priorities),
+            sum(priorities) + len(priorities) * _PRIORITY_SHIFT,
             len(priorities),
             -earliest,
         )

@@ -152,7 +152,7 @@ class DryRun:
 
     def _lower(self, row: int) -> list[PodInfo]:
         priority = self._cycle.pod.priority
-        return [info for info in self._table.pods[row].values() if info.pod.priority < priority]
+        return [info for info in self._table.pods[row].values() if info.priority < priority]
 
     def _in_order(self, gone: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """In which order they may come back: protected ones first."""
@@ -163,8 +163,10 @@ class DryRun:
         if not victims:
             # It fits although it did not: whoever said no takes no notice of pods that leave.
             return error(f'expected at least one victim pod on node "{name}"')
-        protected = set(map(id, violating))
-        violations = sum(id(info) in protected for info in victims)
-        # Protected ones were asked first, whatever their importance.
-        victims = by_importance(victims, self._now) if violating else victims
+        violations = 0
+        if violating:
+            protected = set(map(id, violating))
+            violations = sum(id(info) in protected for info in victims)
+            # Protected ones were asked first, whatever their importance.
+            victims = by_importance(victims, self._now)
         return Candidate(row, name, tuple(victims), violations)

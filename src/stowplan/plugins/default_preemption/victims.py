@@ -92,7 +92,12 @@ def start_time(pod: Pod, now: float) -> float:
 
 def by_importance(pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
     """The most important first."""
-    return sorted(pods, key=lambda info: (-info.pod.priority, start_time(info.pod, now)))
+
+    def rank(info: PodInfo) -> tuple[int, float]:
+        began = info.pod.status.start_time
+        return -info.priority, now if began is None else _seconds(began)
+
+    return sorted(pods, key=rank)
 
 
 @lru_cache(maxsize=65536)

@@ -6,12 +6,14 @@ enough (then evicting pods does not help). The id becomes reasons only when some
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from stowplan.api.objects import Node, Pod
-from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.cluster.pod_info import PodInfo, Request, compile_pod
 from stowplan.cluster.requests import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -41,6 +43,9 @@ _NEVER_BIT = 2
 _FIRST_RESOURCE_BIT = 4
 #: int32 has room for this many; further resources (nobody asks for so many) share the last bit.
 _RESOURCE_BITS = 28
+#: Of so many different requests it is remembered which bits stand for what.
+_KNOWN_WANTS = 4096
+_Wanted: TypeAlias = list[tuple[int, tuple[str, int]]]
 
 
 class NodeResourcesFit(Plugin):
@@ -61,6 +66,9 @@ class NodeResourcesFit(Plugin):
         shape = ratio.shape if ratio is not None else ()
         self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
         self._scratch = Scratch(ints=len(chosen.resources))
+        self._known_wants: dict[Request, _Wanted] = {}
+        #: What the last two nodes offer that hints were asked about: each waiting pod asks anew.
+        self._offers: deque[tuple[Node, dict[str, int]]] = deque(maxlen=2)
 
     # Filter
 
@@ -112,13 +120,18 @@ class NodeResourcesFit(Plugin):
         never = verdict_id & _NEVER_BIT
         return unresolvable(*reasons) if never else unschedulable(*reasons)
 
-    def _wanted(self, info: PodInfo) -> list[tuple[int, tuple[str, int]]]:
+    def _wanted(self, info: PodInfo) -> _Wanted:
         """What must fit, each with its verdict bit."""
-        wanted = [item for item in info.request if item[1] > 0 and not self._is_ignored(item[0])]
-        last = _RESOURCE_BITS - 1
-        return [
-            (_FIRST_RESOURCE_BIT << min(place, last), item) for place, item in enumerate(wanted)
-        ]
+        wanted = self._known_wants.get(info.request)
+        if wanted is None:
+            if len(self._known_wants) >= _KNOWN_WANTS:
+                self._known_wants.clear()
+            last = _RESOURCE_BITS - 1
+            items = [item for item in info.request if item[1] > 0 and not self._is_ignored(item[0])]
+            wanted = self._known_wants[info.request] = [
+                (_FIRST_RESOURCE_BIT << min(place, last), item) for place, item in enumerate(items)
+            ]
+        return wanted
 
     def _is_ignored(self, name: str) -> bool:
         if not (self._ignored or self._ignored_groups) or not is_extended(name):
@@ -180,15 +193,24 @@ class NodeResourcesFit(Plugin):
         """
         if not isinstance(new, Node):
             return Hint.QUEUE
-        wanted = dict(item for _, item in self._wanted(compile_pod(pod)))
-        offers = _offers(new)
-        if offers.get(PODS, 0) < 1 or any(offers.get(n, 0) < a for n, a in wanted.items()):
+        wanted = [item for _, item in self._wanted(compile_pod(pod))]
+        offers = self._offers_of(new)
+        if offers.get(PODS, 0) < 1 or any(offers.get(name, 0) < amount for name, amount in wanted):
             return Hint.SKIP
         if not isinstance(old, Node):
             return Hint.QUEUE
-        before = _offers(old)
-        grew = any(offers.get(name, 0) > before.get(name, 0) for name in (*wanted, PODS))
+        before = self._offers_of(old)
+        grew = any(offers.get(name, 0) > before.get(name, 0) for name in (*dict(wanted), PODS))
         return Hint.QUEUE if grew else Hint.SKIP
+
+    def _offers_of(self, node: Node) -> dict[str, int]:
+        for known, offers in self._offers:
+            if known is node:
+                return offers
+        amounts = parse_amounts(node.status.allocatable)
+        offers = {**canonical(amounts), PODS: whole_units(amounts.get(PODS, 0))}
+        self._offers.append((node, offers))
+        return offers
 
 
 def _room_was_made(pod: Pod, old: object, new: object) -> Hint:
@@ -205,8 +227,3 @@ def _room_was_made(pod: Pod, old: object, new: object) -> Hint:
         shrank = any(after.get(name, 0) < before.get(name, 0) for name in wanted)
         return Hint.QUEUE if shrank else Hint.SKIP
     return Hint.QUEUE
-
-
-def _offers(node: Node) -> dict[str, int]:
-    amounts = parse_amounts(node.status.allocatable)
-    return {**canonical(amounts), PODS: whole_units(amounts.get(PODS, 0))}
