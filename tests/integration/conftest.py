@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -29,21 +30,16 @@ def suite_control_plane() -> Iterator[ControlPlane]:
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.e2e)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     """Every test of the suite runs on both servers."""
-    if request.param == "embedded":
-        with (
-            running_embedded_server(tmp_path) as server,
-            FaultProxy(server.url) as proxy,
-            FaultProxy(server.url) as second,
-        ):
-            api = ApiAccess(server.url, ssl.create_default_context())
-            target = Target(api, (proxy, second), tmp_path)
-            yield target
-            target.clean()
-        return
-    plane: ControlPlane = request.getfixturevalue("suite_control_plane")
-    access = {"token": plane.admin_token, "ca_file": str(plane.certificate_authority)}
-    with FaultProxy(plane.url, **access) as proxy, FaultProxy(plane.url, **access) as second:
-        target = Target(plane.api, (proxy, second), tmp_path)
+    with ExitStack() as stack:
+        if request.param == "embedded":
+            url = stack.enter_context(running_embedded_server(tmp_path)).url
+            api = ApiAccess(url, ssl.create_default_context())
+            access = {}
+        else:
+            plane: ControlPlane = request.getfixturevalue("suite_control_plane")
+            url, api = plane.url, plane.api
+            access = {"token": plane.admin_token, "ca_file": str(plane.certificate_authority)}
+        target = Target(api, lambda: stack.enter_context(FaultProxy(url, **access)), tmp_path)
         try:
             yield target
         finally:

@@ -151,8 +151,9 @@ class FaultProxy:
         assert self._session is not None
         await self._runner.cleanup()
         await self._session.close()
-        # TLS connections say goodbye; a loop that stopped at once would leave their sockets open.
-        await asyncio.sleep(0.1)
+        if self._tls is not None:
+            # They say goodbye; a loop that stopped at once would leave their sockets open.
+            await asyncio.sleep(0.1)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._is_away:

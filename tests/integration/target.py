@@ -6,15 +6,15 @@ cannot pass by agreeing with itself.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stowplan.controlplane.api_access import ApiAccess, ApiError
 from tests.integration.fault_proxy import FaultProxy
+from tests.integration.warm_python import WarmProcess
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -40,13 +40,9 @@ class Scheduler:
     """A `stowplan run` process and its log."""
 
     def __init__(self, log: Path, arguments: list[str]) -> None:
+        log.touch()
         self.log_file = log
-        with log.open("w") as stream:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "stowplan", "run", *arguments],
-                stdout=stream,
-                stderr=stream,
-            )
+        self.process = WarmProcess(["-m", "stowplan", "run", *arguments], log)
 
     @property
     def log(self) -> str:
@@ -69,13 +65,18 @@ class Target:
     """An API server with a proxy in front of it for the schedulers under test."""
 
     def __init__(
-        self, api: ApiAccess, proxies: tuple[FaultProxy, FaultProxy], directory: Path
+        self, api: ApiAccess, make_proxy: Callable[[], FaultProxy], directory: Path
     ) -> None:
         self.api = api
-        #: Schedulers go through the first, unless a test sends one through the second.
-        self.proxy, self.second_proxy = proxies
+        self._make_proxy = make_proxy
+        #: Schedulers go through it, unless a test sends one through the second.
+        self.proxy = make_proxy()
         self._directory = directory
         self._schedulers: list[Scheduler] = []
+
+    @cached_property
+    def second_proxy(self) -> FaultProxy:
+        return self._make_proxy()
 
     # Schedulers
 

@@ -17,6 +17,7 @@ import yaml
 
 from tests.integration.fault_proxy import Spoiler
 from tests.integration.target import NAMESPACE, Target, wait_for
+from tests.integration.warm_python import WarmProcess
 
 Json = dict[str, Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,7 +43,7 @@ random_scheduler.main()
 class Program:
     """A running example and what it has printed."""
 
-    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+    def __init__(self, process: WarmProcess, output: Path) -> None:
         self.process = process
         self._output = output
 
@@ -70,13 +71,8 @@ class Program:
 @contextmanager
 def running(target: Target, directory: Path, *arguments: str | Path) -> Iterator[Program]:
     output = directory / "output"
-    with output.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdout=stream,
-            stderr=stream,
-            env={**os.environ, "KUBECONFIG": str(target.kubeconfig())},
-        )
+    output.touch()
+    process = WarmProcess(arguments, output, {"KUBECONFIG": str(target.kubeconfig())})
     try:
         yield Program(process, output)
     finally:

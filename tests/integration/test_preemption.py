@@ -107,7 +107,7 @@ def test_never_evicts_nobody(target: Target) -> None:
 
 
 def test_a_pod_that_permit_holds_is_turned_back_without_being_deleted(target: Target) -> None:
-    target.create_nodes("node9")
+    target.create_nodes("node4")  # holds pods for so many seconds
     config = target.config_file(
         "profiles: [{schedulerName: default-scheduler, "
         "plugins: {multiPoint: {enabled: [{name: NodeNumber}]}}}]\n"
@@ -118,7 +118,7 @@ def test_a_pod_that_permit_holds_is_turned_back_without_being_deleted(target: Ta
     wait_for("the pod to be held", lambda: 'pod="default/held"' in scheduler.log)
     create(target, "high", "high")
     event = target.wait_event("held", "Preempted")
-    assert event["note"].endswith(" on node node9 (in kube-scheduler memory).")
-    assert target.wait_bound("high") == {"high": "node9"}
+    assert event["note"].endswith(" on node node4 (in kube-scheduler memory).")
+    assert target.wait_bound("high") == {"high": "node4"}
     assert not is_leaving(target, "held")
     assert target.node_of("held") == ""
