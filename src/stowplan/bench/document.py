@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -45,7 +46,7 @@ def _figures(outcome: Outcome, contestant: str) -> dict[str, Any]:
     for field in Run.__struct_fields__:
         if field in _NO_FIGURES:
             continue
-        spread = outcome.spread(contestant, lambda run, field=field: getattr(run, field))  # type: ignore[misc]
+        spread = outcome.spread(contestant, attrgetter(field))
         if spread is not None:
             figures[field] = asdict(spread)
     return figures

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from stowplan.bench.decision_report import Decisions, decision_lines
-from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Run, Spread
+from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Spread
 from stowplan.bench.results import Measured
 from stowplan.bench.targets import Entry, Row, Targets
 from stowplan.bench.terminal import number, ratio_text
@@ -251,12 +252,8 @@ def _tail(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
 
 def _details(measured: Measured) -> str:
     def pair(field: str, digits: int, factor: float = 1.0) -> str:
-        def figure(run: Run) -> float | None:
-            value: float | None = getattr(run, field)
-            return value
-
         texts = [
-            number(measured.outcome.spread(name, figure), digits, factor)
+            number(measured.outcome.spread(name, attrgetter(field)), digits, factor)
             for name in (STOWPLAN, KUBE)
         ]
         return " / ".join(texts)
