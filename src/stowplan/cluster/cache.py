@@ -152,8 +152,17 @@ class ClusterCache:
             # Nothing that a plugin counts changed: keep the numbers, show the newer object.
             placed.info.pod = pod
         else:
-            placed.info = compile_pod(pod)
-            self.table.replace_pod(placed.row, placed.info)
+            new = compile_pod(pod)
+            if (
+                new.takes_as_much_as(placed.info)
+                and old.spec == pod.spec
+                and _same_identity(old, pod)
+            ):
+                # Its containers began to run, most likely: no row need be looked at again.
+                placed.info.pod = pod
+                return
+            placed.info = new
+            self.table.replace_pod(placed.row, new)
 
 
 def _same_identity(old: Pod, new: Pod) -> bool:

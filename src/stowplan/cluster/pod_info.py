@@ -24,6 +24,7 @@ from stowplan.cluster.requests import (
     canonical,
     is_pod_level,
     pod_requests,
+    resize_infeasible,
 )
 
 Request: TypeAlias = tuple[tuple[str, int], ...]
@@ -64,17 +65,34 @@ class PodInfo:
     def uid(self) -> str:
         return self.pod.metadata.uid
 
+    def takes_as_much_as(self, other: PodInfo) -> bool:
+        """Whether two versions of a pod mean the same to a node."""
+        return (
+            self.held == other.held
+            and self.held_non_zero == other.held_non_zero
+            and self.request == other.request
+            and self.score_request == other.score_request
+        )
+
 
 def compile_pod(pod: Pod) -> PodInfo:
     """Parse a pod's requests. Raises ValueError for a quantity that is none."""
-    status = pod.status
-    if status.container_statuses or status.init_container_statuses or status.resources is not None:
-        # A resized container may hold something else than its spec says.
-        return PodInfo(pod, *_compile(pod), pod.priority)
-    # Pods of one template share one answer, which also saves the memory of all the others.
-    spec = pod.spec
+    spec, status = pod.spec, pod.status
+    # Pods of one template share one answer, which also saves the memory of all the others. What a
+    # resized container holds is in the status; most pods' statuses say nothing of it.
     spelled = _encode(
-        (spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.volumes)
+        (
+            spec.containers,
+            spec.init_containers,
+            spec.overhead,
+            spec.resources,
+            spec.volumes,
+            status.container_statuses,
+            status.init_container_statuses,
+            status.resources,
+            status.allocated_resources,
+            resize_infeasible(pod),
+        )
     )
     numbers = _compiled.get(spelled)
     if numbers is None:
@@ -85,7 +103,7 @@ def compile_pod(pod: Pod) -> PodInfo:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-#: By the part of a spec that requests, ports and volumes are read from.
+#: By the parts of a pod that requests, ports and volumes are read from.
 _compiled: dict[bytes, _Numbers] = {}
 _COMPILED_LIMIT = 8192
 

@@ -84,7 +84,7 @@ def pod_requests(
     """
     spec = pod.spec
     statuses = _statuses(pod) if use_status else None
-    infeasible = statuses is not None and _resize_infeasible(pod)
+    infeasible = statuses is not None and resize_infeasible(pod)
     total: Amounts = {}
     for container in spec.containers or ():
         _add(total, _container(container, statuses, infeasible, defaults))
@@ -153,7 +153,7 @@ def _pod_level(pod: Pod, *, use_status: bool) -> Amounts:
     if use_status and pod.status.resources is not None:
         held = parse_amounts(pod.status.resources.requests)
         _max(held, parse_amounts(pod.status.allocated_resources))
-        if _resize_infeasible(pod):
+        if resize_infeasible(pod):
             effective = held
         else:
             _max(effective, held)
@@ -170,7 +170,8 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus] | None:
     }
 
 
-def _resize_infeasible(pod: Pod) -> bool:
+def resize_infeasible(pod: Pod) -> bool:
+    """Whether the node will never give the pod what it wants to be resized to."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

@@ -177,8 +177,15 @@ class _Attempt:
         rejection, candidates = self._pre_filter()
         if rejection is not None:
             return self.fail(rejection, self.diagnosis.message())
-        alive = self._run_filters(candidates)
-        feasible = self.table.order[alive[self.table.order]]
+        order = self.table.order
+        try:
+            alive = self._run_filters(candidates)
+        except StowplanError:
+            # Of several nodes that break a plugin, the first one speaks.
+            for row in order[candidates[order]].tolist():
+                self.what_if.objection(self.cycle, row)
+            raise
+        feasible = order[alive[order]]
         self.evaluated = len(self.table)
         if not len(feasible):
             return self.fail(unschedulable(), "")

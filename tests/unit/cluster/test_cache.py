@@ -7,7 +7,7 @@ import logging
 import msgspec
 import pytest
 
-from stowplan.api.objects import Pod
+from stowplan.api.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.table import CPU_ROW
@@ -122,6 +122,30 @@ def test_resized_pod_is_counted_anew() -> None:
     cache.add_pod(pod("p", cpu="1", node="a", uid="u"))
     cache.update_pod(pod("p", cpu="3", node="a", uid="u"))
     assert used(cache, "a") == 3000
+
+
+@pytest.mark.parametrize(("held", "marks"), [("100m", 0), ("700m", 2)])
+def test_containers_that_begin_to_run_change_a_row_only_if_they_hold_more(
+    held: str, marks: int
+) -> None:
+    cache = ClusterCache()
+    cache.set_node(node("n1"))
+    before = pod("a", cpu="100m", memory=None, node="n1")
+    cache.add_pod(before)
+    journal = cache.table.pod_journal
+    end = journal.end
+    resources = ResourceRequirements(requests={"cpu": held})
+    name = (before.spec.containers or ())[0].name
+    status = PodStatus(
+        phase="Running", container_statuses=(ContainerStatus(name=name, resources=resources),)
+    )
+    running = msgspec.structs.replace(before, status=status)
+    cache.update_pod(running)
+    assert journal.end - end == marks
+    assert cache.pod(before.uid) is running
+    row = cache.table.row_of["n1"]
+    assert cache.table.requested[CPU_ROW, row] == int(held.removesuffix("m"))
+    assert cache.table.pods[row][before.uid].pod is running
 
 
 def test_namesake_is_another_pod() -> None:

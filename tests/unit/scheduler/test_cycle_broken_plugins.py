@@ -16,7 +16,7 @@ from stowplan.framework.forms import RowSet
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import Code, error, unschedulable, wait
 from stowplan.queue.nominator import Nominator
-from stowplan.scheduler.cycle import decide
+from stowplan.scheduler.cycle import decide, judge
 from stowplan.testing import node, pod
 from tests.unit.scheduler.scheduler_kit import (
     cluster,
@@ -115,6 +115,27 @@ def test_a_plugin_that_breaks_over_a_nominated_pod_is_named() -> None:
     bad = plugin("Bad", pre_filter=None, what_if=raises)
     decision = run([node("a")], pod(), bad, nominated=nominator)
     assert decision.message == f'running AddPod on PreFilter plugin "Bad": {BROKEN}'
+
+
+def test_of_several_nodes_that_break_a_plugin_the_first_speaks() -> None:
+    """Whichever was nominated first, and whether a node is only asked about or searched for."""
+
+    def look(_pod: Pod, view: NodeView) -> bool:
+        if view.changes:
+            raise KeyError(view.name)
+        return True
+
+    nominator = Nominator()
+    for name in ("c", "b"):
+        nominator.add(pod(priority=1), name)
+    table = cluster([node("a"), node("b"), node("c")]).table
+    profile = profile_of(*defaults(), plugin("Racks", filter=look))
+    info = compile_pod(pod())
+    for decision in (
+        judge(table, info, profile, nominated=nominator),
+        decide(table, info, profile, nominated=nominator),
+    ):
+        assert decision.message == "running \"Racks\" filter plugin: KeyError: 'b'"
 
 
 def test_a_plugin_that_breaks_on_the_nominated_node_is_named() -> None:
