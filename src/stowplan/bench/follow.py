@@ -59,13 +59,14 @@ async def follow(
 
     A busy API server cuts watches off, so it goes on from where it was.
     """
-    version = ""
+    version = 0
     while True:
-        query = {**params, "watch": "1", "resourceVersion": version}
+        query = {**params, "watch": "1", "resourceVersion": str(version) if version else ""}
         async with client.get(path, params=query) as stream:
             async for line in stream.content:
                 change = _decode(line)
                 if change.type == "ERROR":
                     raise ControlPlaneError(f"watch of {path}: {line.decode().strip()}")
-                version = change.object.metadata.resource_version
+                # What is there already comes first, in no order.
+                version = max(version, int(change.object.metadata.resource_version))
                 yield change

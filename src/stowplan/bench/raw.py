@@ -74,18 +74,19 @@ async def bind_everything(kubeconfig: str, *, pods: int, with_events: bool) -> N
 
         print(READY, flush=True)
         nodes: list[str] = []
-        seen = 0
+        seen: set[str] = set()
         changes = follow(watching, "/api/v1/pods", {"fieldSelector": "spec.nodeName="})
         async with aclosing(changes):
-            while seen < pods:
+            while len(seen) < pods:
                 change = await anext(changes)
                 sender.check()
-                if change.type != "ADDED":
+                pod = change.object.metadata
+                if change.type != "ADDED" or pod.uid in seen:
                     continue
                 if not nodes:  # there are none when it is started
                     nodes = [node.metadata.name for node in (await client.list_all(NODES)).items]
-                sender.submit(requests(change.object.metadata, nodes[seen % len(nodes)]))
-                seen += 1
+                sender.submit(requests(pod, nodes[len(seen) % len(nodes)]))
+                seen.add(pod.uid)
         # A scheduler has to watch what becomes of its pods, the limit does not.
         await sender.drain()
         await asyncio.Event().wait()
