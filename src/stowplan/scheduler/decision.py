@@ -72,6 +72,8 @@ class Diagnosis:
     post_filter_message: str = ""
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
+    #: Every answer and its rows, once nothing about them changes any more.
+    settled: list[tuple[Status, Rows]] | None = None
 
     def reject(self, status: Status) -> None:
         """Note which plugin rejected: its events bring the pod back."""
@@ -81,6 +83,9 @@ class Diagnosis:
 
     def groups(self) -> Iterator[tuple[Status, Rows]]:
         """Every distinct answer and the rows that gave it."""
+        return iter(self._find_groups() if self.settled is None else self.settled)
+
+    def _find_groups(self) -> Iterator[tuple[Status, Rows]]:
         if self.candidates is None:
             return
         left = self.candidates.copy()
@@ -93,6 +98,11 @@ class Diagnosis:
             if not len(rows):
                 continue
             ids = verdicts[rows]
+            if ids.min() == ids.max():
+                # All for the same reason, mostly; sorting them would take longer than all the rest.
+                yield step.status(self.cycle, int(ids[0])), rows
+                left &= ~failed
+                continue
             for verdict_id in np.unique(ids).tolist():
                 yield step.status(self.cycle, verdict_id), rows[ids == verdict_id]
             left &= ~failed
@@ -123,7 +133,8 @@ class Diagnosis:
         assert self.candidates is not None
         self.candidates = self.candidates.copy()
         self.columns = [(step, verdicts.copy()) for step, verdicts in self.columns]
-        for status, _ in self.groups():
+        self.settled = list(self._find_groups())
+        for status, _ in self.settled:
             self.reject(status)
 
     def reasons(self) -> Counter[str]:
