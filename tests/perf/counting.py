@@ -24,12 +24,12 @@ from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.bench.decisions import Scenario, Stage
-from stowplan.bench.synthetic import as_informed
+from stowplan.bench.synthetic import HOPELESS, as_informed
 from stowplan.config.defaults import default_config
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Placement
+from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.testing import as_manifest, node, pod
@@ -49,6 +49,7 @@ KINDS = (
     "soft spreading",
     "anti-affinity",
     "preferred affinity",
+    "too large",
 )
 
 
@@ -90,6 +91,9 @@ def decision_work(kind: str) -> dict[str, float]:
             try:
                 with deciding.counted():
                     outcome = engine.attempt()
+                if kind in HOPELESS:
+                    assert isinstance(outcome, Failure), outcome
+                    continue
                 assert isinstance(outcome, Placement), outcome
                 informed = as_informed(outcome.pod)
                 with following.counted():

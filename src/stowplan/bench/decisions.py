@@ -23,7 +23,14 @@ from random import Random
 
 from stowplan.api.objects import Pod
 from stowplan.bench.plugin_costs import Costs, timed_registry
-from stowplan.bench.synthetic import KINDS, as_informed, existing_pods, nodes, objects_for
+from stowplan.bench.synthetic import (
+    HOPELESS,
+    KINDS,
+    as_informed,
+    existing_pods,
+    nodes,
+    objects_for,
+)
 from stowplan.config.defaults import default_config
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
@@ -128,8 +135,11 @@ class Stage:
             began = clock()
             outcome = engine.attempt()
             decided = clock()
+            deciding += decided - began
             if not isinstance(outcome, Placement):
-                raise RuntimeError(f"a pod of {self._scenario} found no place: {outcome}")
+                if self._scenario.kind not in HOPELESS:
+                    raise RuntimeError(f"a pod of {self._scenario} found no place: {outcome}")
+                continue
             engine.permitted(outcome)
             engine.bound(outcome)
             ended = clock()
@@ -137,7 +147,6 @@ class Stage:
             began_again = clock()
             handlers.update_pod(outcome.queued.pod, informed)
             ended += clock() - began_again
-            deciding += decided - began
             following += ended - decided
         return deciding / count * 1e6, following / count * 1e6
 

@@ -165,7 +165,10 @@ _MAKERS: dict[str, Callable[[int], Json]] = {
         "shy", "podAntiAffinity", HOSTNAME, required=False
     ),
     "preferred affinity": lambda _: _affine("cosy", "podAffinity", ZONE, required=False),
+    "too large": lambda _: _manifest(cpu="64"),
 }
+#: Kinds of which no pod finds a place.
+HOPELESS = ("too large",)
 
 KINDS: dict[str, Callable[[], Iterator[Pod]]] = {
     kind: lambda make=make: _pods(make)  # type: ignore[misc]
