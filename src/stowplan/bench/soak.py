@@ -20,13 +20,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
 
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.bench.churn import NODES, PODS, Churn
 from stowplan.bench.churn_objects import NODE_CPUS, Kind, Layout, PodMaker, node_name
 from stowplan.bench.contestants import scheduler_kubeconfig
-from stowplan.bench.observe import cpu_seconds
 from stowplan.bench.sender import Sender, SendError
 from stowplan.bench.soak_figures import (
     FEWEST_SAMPLES,
@@ -35,9 +33,9 @@ from stowplan.bench.soak_figures import (
     count_log_lines,
     document,
     faults,
-    p99,
     table,
 )
+from stowplan.bench.soak_sampler import Sampler
 from stowplan.controlplane.binaries import BinaryMissing
 from stowplan.controlplane.cluster import ControlPlane
 from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
@@ -53,17 +51,6 @@ PROGRESS_S = 30.0
 #: Events would fill etcd; nobody looks for them that late.
 _API_SERVER_FLAGS = ("--event-ttl=5m",)
 _PATIENCE_S = 60.0
-_SERIES = (
-    "scheduler_pending_pods",
-    "scheduler_cache_size",
-    "scheduler_inflight_events",
-    "stowplan_binds_in_flight",
-    "stowplan_events_written",
-    "stowplan_events_dropped",
-    "stowplan_lists",
-    "process_open_fds",
-    "python_gc_collections",
-)
 
 
 def say(clock: float, text: str) -> None:
@@ -77,14 +64,14 @@ class Soak:
         self._seconds: float = options.minutes * 60
         self._layout = Layout(options.nodes)
         self._seed: int = options.seed
-        self._rate: float | None = options.rate
+        #: 0: a share of what bare binding requests reach.
+        self._rate: float = options.rate or 0.0
+        self._raw_per_s = 0.0
         self._interval_s: float = options.interval
         # A third of a run that is shorter than the warm-up of a long one.
         self._warm_up_s = min(WARM_UP_MINUTES * 60, self._seconds / 3)
         self._clock = time.monotonic()
         self._samples: list[Sample] = []
-        self.raw_per_s: float | None = None
-        self.rate = 0.0
 
     def measure(self, keep_log: Path) -> Outcome:
         with ControlPlane(
@@ -99,7 +86,7 @@ class Soak:
         async with Sender(config) as sender:
             await self._set_up(sender, population)
             churn = Churn(
-                sender, self._layout, rate=self.rate, population=population, seed=self._seed
+                sender, self._layout, rate=self._rate, population=population, seed=self._seed
             )
             port = free_port()
             process = ServerProcess(
@@ -121,6 +108,8 @@ class Soak:
         return Outcome(
             samples=self._samples,
             warm_up_s=self._warm_up_s,
+            raw_per_s=self._raw_per_s,
+            rate=self._rate,
             created=tally.created,
             bound=tally.bound,
             deleted=tally.deleted,
@@ -149,9 +138,9 @@ class Soak:
             for pod, node in zip(pods, _in_turn(ordinary), strict=False)
         )
         await sender.drain()
-        self.raw_per_s = len(pods) / (time.monotonic() - began)
-        self.rate = self._rate or self.raw_per_s * SHARE_OF_RAW
-        self._say(f"{self.raw_per_s:.0f} bare binds/s; pods will come at {self.rate:.0f}/s")
+        self._raw_per_s = len(pods) / (time.monotonic() - began)
+        self._rate = self._rate or self._raw_per_s * SHARE_OF_RAW
+        self._say(f"{self._raw_per_s:.0f} bare binds/s; pods will come at {self._rate:.0f}/s")
 
     async def _churn(
         self, churn: Churn, process: ServerProcess, web: aiohttp.ClientSession
@@ -192,67 +181,6 @@ class Soak:
 
     def _say(self, text: str) -> None:
         say(self._clock, text)
-
-
-class Sampler:
-    """Looks at the scheduler from outside."""
-
-    def __init__(
-        self, churn: Churn, process: ServerProcess, web: aiohttp.ClientSession, began: float
-    ) -> None:
-        self._churn = churn
-        self._process = process
-        self._web = web
-        self._began = began
-        self._before = self._counts()
-
-    def _counts(self) -> tuple[float, ...]:
-        tally = self._churn.tally
-        used = cpu_seconds(self._process.pid)
-        return (time.monotonic(), used, tally.created, tally.bound, tally.deleted)
-
-    async def take(self) -> Sample:
-        self._process.check_running()
-        counts = self._counts()
-        passed, *grown = (now - then for now, then in zip(counts, self._before, strict=True))
-        self._before = counts
-        asked = time.monotonic()
-        await self._get("/healthz")
-        health_s = time.monotonic() - asked
-        waits, lags = self._churn.tally.take_waits()
-        cores, created, bound, deleted = (each / passed for each in grown)
-        return Sample(
-            at_s=counts[0] - self._began,
-            rss_mib=rss_mib(self._process.pid),
-            cpu_cores=cores,
-            created_per_s=created,
-            bound_per_s=bound,
-            deleted_per_s=deleted,
-            waiting=len(self._churn.waiting),
-            bind_p99_s=p99(waits),
-            event_lag_p99_s=p99(lags),
-            health_s=health_s,
-            series=chosen_series(await self._get("/metrics")),
-        )
-
-    async def _get(self, path: str) -> str:
-        async with self._web.get(self._process.url + path) as answer:
-            return await answer.text()
-
-
-def chosen_series(exposition: str) -> dict[str, float]:
-    return {
-        sample.name + "".join(f",{value}" for value in sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(exposition)
-        if family.name in _SERIES
-        for sample in family.samples
-        if not sample.name.endswith("_created")
-    }
-
-
-def rss_mib(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024
 
 
 def progress(sample: Sample, preempted: int) -> str:
@@ -396,12 +324,9 @@ def main(arguments: list[str] | None = None) -> int:
         "minutes": options.minutes,
         "nodes": options.nodes,
         "seed": options.seed,
-        "raw_binds_per_s": soak.raw_per_s,
-        "rate": soak.rate,
     }
     path.write_text(document(outcome, about))
     print(table(outcome))
-    print(f"arrivals a second, asked for  {soak.rate:.0f} ({soak.raw_per_s:.0f} bare binds)")
     for fault in found:
         print(f"FAULT: {fault}")
     print(f"All figures are in {path}, the scheduler's log is beside it.")

@@ -103,6 +103,9 @@ class Outcome:
 
     samples: Sequence[Sample]
     warm_up_s: float
+    #: Bare binding requests, as many as this machine takes, and the arrivals that were asked for.
+    raw_per_s: float
+    rate: float
     created: int
     bound: int
     deleted: int
@@ -174,8 +177,11 @@ def table(outcome: Outcome) -> str:
             ("  trend (allowed)", f"{trend} ({allowed_growth(line):.1f})"),
         ]
     if samples:
+        made = [each.created_per_s for each in samples]
+        bound = [each.bound_per_s for each in samples]
         rows += [
-            ("binds a second", f"{_mean(each.bound_per_s for each in samples):.0f}"),
+            ("arrivals a second (asked for)", f"{_mean(made):.0f} ({outcome.rate:.0f})"),
+            ("binds a second (bare)", f"{_mean(bound):.0f} ({outcome.raw_per_s:.0f})"),
             ("CPU", f"{_mean(each.cpu_cores for each in samples):.2f} cores"),
             ("waiting pods, most", _numbers(max(each.waiting for each in samples))),
             ("creation to bind, worst p99", _worst(each.bind_p99_s for each in samples)),

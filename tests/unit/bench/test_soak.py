@@ -33,6 +33,7 @@ from stowplan.bench.soak_figures import (
     p99,
     table,
 )
+from stowplan.bench.soak_sampler import chosen_series
 
 
 def sample(at_s: float, rss_mib: float = 100.0) -> Sample:
@@ -54,6 +55,8 @@ def outcome(**fields: object) -> Outcome:
     good = Outcome(
         samples=[sample(at) for at in range(0, 100, 5)],
         warm_up_s=30.0,
+        raw_per_s=2500.0,
+        rate=500.0,
         created=1000,
         bound=1000,
         deleted=900,
@@ -146,6 +149,8 @@ def test_the_table_tells_what_was_seen() -> None:
     text = table(outcome(log_lines=warnings, agrees=False))
     assert "1,000, 1,000, 900" in text
     assert "100.0 MiB" in text
+    assert "50 (500)" in text
+    assert "48 (2500)" in text
     assert "20 ms" in text
     assert "DIFFER" in text
     assert "warning, 2 times" in text
@@ -176,7 +181,7 @@ def test_series_that_are_kept() -> None:
         "# TYPE other gauge\n"
         "other 1\n"
     )
-    assert soak.chosen_series(text) == {
+    assert chosen_series(text) == {
         "scheduler_pending_pods,active": 3.0,
         "stowplan_events_dropped_total": 2.0,
     }
