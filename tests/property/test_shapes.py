@@ -273,7 +273,7 @@ class Leveller(Plugin):
         return 100 * scores // max(int(scores.max()), 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     turns=_turns,
     breaks_at=st.sampled_from([99, 1, 2, 3]),

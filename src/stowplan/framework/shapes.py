@@ -63,6 +63,11 @@ class Follower:
         return rows
 
 
+def is_few(rows: list[int], table: NodeTable) -> bool:
+    """Whether rows are better asked about one by one; a ghost cannot be, as there is no node."""
+    return len(rows) <= forms.FEW_ROWS and all(table.valid[row] for row in rows)
+
+
 class Steady(Follower):
     """The rows that pass filters which do not look at pods."""
 
@@ -109,17 +114,16 @@ class Accepted(Follower):
         rows = self.changed_rows(table)
         if rows is None:
             return False
-        if len(rows) > forms.FEW_ROWS or not self._by_row:
+        if not (self._by_row and is_few(rows, table)):
             self._judge_many(cycle, rows)
             return True
         for row in rows:
-            if table.valid[row]:
-                # Whoever breaks must be asked, although another may have refused the row.
-                fits = [step.accepts(cycle, row) for step in self._moving]
-                is_alive = all(fits) and bool(self._steady[row])
-                if is_alive != self.alive[row]:
-                    self.alive[row] = is_alive
-                    self.version += 1
+            # Whoever breaks must be asked, although another may have refused the row.
+            fits = [step.accepts(cycle, row) for step in self._moving]
+            is_alive = all(fits) and bool(self._steady[row])
+            if is_alive != self.alive[row]:
+                self.alive[row] = is_alive
+                self.version += 1
         return True
 
     def _judge_many(self, cycle: Cycle, rows: list[int]) -> None:
@@ -188,16 +192,15 @@ class Scored(Follower):
         rows = self.changed_rows(table)
         if rows is None:
             return False
-        if len(rows) > forms.FEW_ROWS or not self._by_row:
+        if not (self._by_row and is_few(rows, table)):
             self._score_many(cycle, rows)
             return True
         for row in rows:
-            if table.valid[row]:
-                for step, part in self._moving:
-                    score = step.score_of_row(cycle, row)
-                    _check_range(score, score)
-                    self.sums[row] += step.weight * (score - int(part[row]))
-                    part[row] = score
+            for step, part in self._moving:
+                score = step.score_of_row(cycle, row)
+                _check_range(score, score)
+                self.sums[row] += step.weight * (score - int(part[row]))
+                part[row] = score
         return True
 
     def _score_many(self, cycle: Cycle, rows: list[int]) -> None:

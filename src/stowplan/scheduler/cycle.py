@@ -18,7 +18,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import BoolArray, Int32Array, NodeTable
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, as_status, call, describe
+from stowplan.framework.forms import FilterStep, RowSet, as_status, call, describe
 from stowplan.framework.plugin import Eviction, PostFilterResult, PreFilterResult
 from stowplan.framework.profile import Profile
 from stowplan.framework.shapes import Accepted
@@ -393,7 +393,10 @@ class _Attempt:
         if step.is_cached:
             return self.profile.columns.verdicts(step, self.cycle)
         verdicts = np.zeros(self.table.capacity, np.int32)
-        step.fill(self.cycle, np.flatnonzero(alive), verdicts)
+        rows: RowSet = self.table.used_slots
+        if np.count_nonzero(alive) < len(self.table.names):
+            rows = np.flatnonzero(alive)
+        step.fill(self.cycle, rows, verdicts)
         return verdicts
 
     def _respect_nominees(self, candidates: BoolArray, alive: BoolArray) -> None:

@@ -119,6 +119,8 @@ def _weighted(steps: Sequence[ScoreStep], profile: Profile, cycle: Cycle, rows: 
 def _raw_scores(step: ScoreStep, profile: Profile, cycle: Cycle, rows: Rows) -> Int64Array:
     if step.is_cached:
         return profile.columns.scores(step, cycle)[rows]
-    raw = np.zeros(cycle.table.capacity, np.int64)
-    step.fill(cycle, rows, raw)
-    return raw[rows]
+    table = cycle.table
+    raw = np.zeros(table.capacity, np.int64)
+    # All rows in the order of slots are quicker than the same in the order of the search.
+    step.fill(cycle, table.used_slots if len(rows) == len(table.names) else rows, raw)
+    return raw.take(rows)
