@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final
 
 from stowplan.bench.decision_report import Decisions, decision_lines
-from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Spread
+from stowplan.bench.figures import KUBE, QUIET_CORES, RAW, RAW_EVENTS, STOWPLAN, Spread
 from stowplan.bench.results import Measured
 from stowplan.bench.targets import Entry, Row, Targets
 from stowplan.bench.terminal import number, ratio_text
@@ -106,7 +106,9 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
         "`raw` binds every pod to the next node without thinking, with or without an event for "
         "every pod: what this machine's API server can take. A round in which somebody beats "
         "`raw` does not count. Figures are medians, in parentheses from the lowest to the highest "
-        "round; ratios are taken round by round."
+        "round; ratios are taken round by round. A run is called disturbed if other processes kept "
+        f"more than {QUIET_CORES} cores busy meanwhile: on a machine with few cores that hides "
+        "differences, as everybody then waits for the API server."
     )
     yield ""
     abouts = [result.about for one in all_measured for result in one.results]
@@ -146,8 +148,11 @@ def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
             verdicts = judge(row, measured, targets.first_bind)
             failed = [verdict for verdict in verdicts if not verdict.is_met]
             missed += [f"{_short(entry)}, {verdict}" for verdict in failed]
-            missed_what = ", ".join(verdict.what for verdict in failed)
-            yield _row(measured, f"missed: {missed_what}" if failed else "met")
+            word = f"missed: {', '.join(verdict.what for verdict in failed)}" if failed else "met"
+            noise = measured.outcome.disturbed
+            if noise:
+                word += f"; {len(noise)} of {len(measured.outcome.runs)} runs disturbed"
+            yield _row(measured, word)
         yield ""
     yield "## Missed targets"
     yield ""

@@ -305,6 +305,13 @@ def test_the_report_of_an_invalid_workload_has_no_figures() -> None:
     assert "| SchedulingBasic | | | | | | | | | | not measured |" in text
 
 
+def test_the_report_says_which_runs_were_disturbed() -> None:
+    one = measured(stowplan=950, kube=300, raw=1000)
+    noisy = [result(run(KUBE, 300, 4, others_cores=0.9), one.setup)]
+    text = report([Measured(one.setup, [*one.results, *noisy])], targets())
+    assert "; 1 of 10 runs disturbed |" in text
+
+
 def test_sets_name_every_workload_of_the_targets() -> None:
     tests = [entry.workload.partition("/")[0] for entry in SETS["headline"]]
     assert tests[:3] == ["SchedulingBasic", "SchedulingNodeAffinity", "SchedulingSecrets"]
