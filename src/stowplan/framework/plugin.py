@@ -99,7 +99,7 @@ class Plugin:
     def sign(self, info: PodInfo) -> Hashable | None:
         """What this plugin reads of the pod: equal signatures give equal columns.
 
-        None: columns are not kept.
+        `normalize` too may then depend on nothing else but the scores. None: columns are not kept.
         """
         return None
 

@@ -235,6 +235,8 @@ class Shapes:
         self.is_used = columns.recent.is_used
         #: Counts the scores that were asked for: who reads a shape later can tell that it moved on.
         self.turn = 0
+        #: Whatever the reader wants to know until the next turn.
+        self.last: Any = None
 
     def accepted(self, steps: Sequence[FilterStep], cycle: Cycle) -> tuple[Accepted, int]:
         """What the first of these filters accept, and how many of them are meant."""

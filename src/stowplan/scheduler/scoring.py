@@ -19,7 +19,7 @@ from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import ScoreStep, as_status, describe
 from stowplan.framework.profile import Profile
-from stowplan.framework.shapes import Accepted, Scored
+from stowplan.framework.shapes import Accepted, Scored, Shapes
 from stowplan.scheduler.decision import ScoreSheet
 from stowplan.scheduler.ranking import Ranking, is_found, normalized
 from stowplan.scheduler.selection import chosen_place
@@ -69,8 +69,9 @@ def quick_choice(
         ranking: Ranking | None = scored.memo
         if ranking is None or ranking.rows is not rows or not ranking.follow(cycle.table, scored):
             ranking = scored.memo = Ranking(rows, scored, cycle)
-        place = ranking.best_place() if seed is None else 0
-        if seed is not None:
+        if seed is None:
+            place = ranking.best_place()
+        else:
             place = chosen_place(ranking.totals(), seed=seed, turn=turn)
         levels, totals = ranking.levels, ranking.totals
     else:
@@ -81,22 +82,27 @@ def quick_choice(
             sums += level
         place = chosen_place(sums, seed=seed, turn=turn)
         totals = lambda: sums  # noqa: E731
-    return place, partial(_sheet, profile, cycle, rows, steps, scored, levels, totals, stamp)
+    # Held by the profile alone, so that decisions that wait to be bound hold no arrays.
+    profile.shapes.last = partial(_sheet, cycle, rows, steps, scored, levels, totals)
+    return place, partial(_read, profile.shapes, stamp)
+
+
+def _read(shapes: Shapes, stamp: int) -> ScoreSheet:
+    if shapes.turn != stamp:
+        raise LookupError("the scores of a decision are good until the next one")
+    sheet: ScoreSheet = shapes.last()
+    return sheet
 
 
 def _sheet(
-    profile: Profile,
     cycle: Cycle,
     rows: Rows,
     steps: Sequence[ScoreStep],
     scored: Scored,
     levels: Weighted,
     totals: Callable[[], Int64Array],
-    stamp: int,
 ) -> ScoreSheet:
     """Put together what was added up, in the plugins' order."""
-    if profile.shapes.turn != stamp:
-        raise LookupError("the scores of a decision are good until the next one")
     found = dict(levels)
     for step, part in scored.parts:
         found[step] = np.zeros(len(rows), np.int64)
