@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from stowplan.cluster import domain_sums, domains
+from stowplan.cluster import domain_sums, domains, pod_info
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.domains import Domains
 from stowplan.cluster.journal import Journal
@@ -19,6 +19,7 @@ from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import NodeTable
 from stowplan.framework import forms, recent
 from stowplan.framework.columns import ColumnCache
+from stowplan.plugins.node_resources_fit import plugin as fit
 
 #: What a constructor takes for granted, and how little to take instead.
 _DEFAULTS: list[tuple[Any, tuple[int, ...]]] = [
@@ -33,6 +34,8 @@ _CONSTANTS: list[tuple[Any, str, int]] = [
     (domain_sums, "FEW_ROWS", 1),
     (forms, "FEW_ROWS", 1),
     (recent, "_SEEN_LIMIT", 3),
+    (pod_info, "_COMPILED_LIMIT", 2),
+    (fit, "_KNOWN_WANTS", 2),
 ]
 
 
