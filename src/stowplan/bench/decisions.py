@@ -113,11 +113,18 @@ class Stage:
         for existing in existing_pods(scenario.existing, scenario.nodes):
             self._handlers.add_pod(existing)
         self._pods = KINDS[scenario.kind]()
+        self._placed: list[Pod] = []
         self.first_us = 0.0
 
     def warm_up(self) -> None:
         self.first_us = self.play(1)[0]
         self.play(WARM_UP)
+
+    def clear(self) -> None:
+        """Take the pods away that were placed: every round begins on the same cluster."""
+        for placed in self._placed:
+            self._handlers.delete_pod(placed)
+        self._placed.clear()
 
     def next_pods(self, count: int) -> list[Pod]:
         """New pods of the scenario's kind."""
@@ -138,7 +145,8 @@ class Stage:
             deciding += decided - began
             if not isinstance(outcome, Placement):
                 if self._scenario.kind not in HOPELESS:
-                    raise RuntimeError(f"a pod of {self._scenario} found no place: {outcome}")
+                    told = outcome.message if outcome is not None else "it was not queued"
+                    raise RuntimeError(f"a pod of {self._scenario} found no place: {told}")
                 continue
             engine.permitted(outcome)
             engine.bound(outcome)
@@ -146,16 +154,20 @@ class Stage:
             informed = as_informed(outcome.pod)
             began_again = clock()
             handlers.update_pod(outcome.queued.pod, informed)
+            self._placed.append(informed)
             ended += clock() - began_again
             following += ended - decided
         return deciding / count * 1e6, following / count * 1e6
 
 
 def measure(scenario: Scenario, rounds: int) -> Result:
-    """The best of several rounds on one cluster, which grows from round to round."""
+    """The best of several rounds on one cluster."""
     stage = Stage(scenario)
     stage.warm_up()
-    played = [stage.play(scenario.pods) for _ in range(rounds)]
+    played: list[tuple[float, float]] = []
+    for _ in range(rounds):
+        stage.clear()
+        played.append(stage.play(scenario.pods))
     decisions = [decision for decision, _ in played]
     return Result(
         scenario,

@@ -31,6 +31,8 @@ def test_pods_of_every_kind_are_placed_and_confirmed_or_wait(kind: str) -> None:
     assert counts.unschedulable == (12 if is_hopeless else 0)
     assert cache.assumed_count == 0
     assert counts.in_flight == 0
+    stage.clear()
+    assert cache.pod_count == 60
 
 
 def test_a_measurement_has_every_figure() -> None:
