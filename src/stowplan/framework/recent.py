@@ -21,7 +21,9 @@ class Recent:
         self._limit_bytes = limit_bytes
         self._bytes = 0
         self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._seen: set[Hashable] = set()
+        #: Hashes only: a key spells out what plugins read of a pod, which of thousands that come
+        #: once is a lot. Two keys with one hash are harmless, a value is kept too early.
+        self._seen: set[int] = set()
         #: Whether anything is ever kept.
         self.is_used = limit_bytes > 0
 
@@ -35,11 +37,12 @@ class Recent:
 
     def is_wanted(self, key: Hashable) -> bool:
         """Whether a value for this key would be kept: it had one, or is asked for again."""
-        if key in self._values or key in self._seen:
+        known = hash(key)
+        if key in self._values or known in self._seen:
             return True
         if len(self._seen) >= _SEEN_LIMIT:
             self._seen.clear()
-        self._seen.add(key)
+        self._seen.add(known)
         return False
 
     def keep(self, key: Hashable, value: Any, size: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from stowplan.framework import recent
 from stowplan.framework.recent import Recent
 
@@ -55,3 +57,16 @@ def test_keys_that_came_once_are_forgotten_when_there_are_too_many() -> None:
         kept.is_wanted(number)
     assert not kept.is_wanted(0)
     assert kept.is_wanted(recent._SEEN_LIMIT)
+
+
+def test_of_keys_that_come_once_nothing_stays() -> None:
+    class Key:
+        """A key that can be seen to go."""
+
+    recent = Recent(1000)
+    key = Key()
+    gone = weakref.ref(key)
+    assert not recent.is_wanted(key)
+    assert recent.is_wanted(key)
+    del key
+    assert gone() is None
