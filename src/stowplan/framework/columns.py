@@ -9,7 +9,7 @@ same, only slower; a property test checks it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -73,14 +73,14 @@ class ColumnCache:
         """The raw score column of a cacheable plugin over the whole table. Read only."""
         return self._get("score", step, step.fill, step.refresh, cycle, np.int64).values
 
-    def passing_verdicts(self, step: FilterStep, cycle: Cycle) -> Int32Array:
+    def passing_verdicts(self, step: FilterStep, signature: Hashable, cycle: Cycle) -> Int32Array:
         """`verdicts` that need not last: the next to ask for the plugin's may write over them."""
         fill = step.fill
-        return self._get("filter", step, fill, fill, cycle, np.int32, is_spare=True).values
+        return self._find("filter", step, signature, fill, fill, cycle, np.int32).values
 
-    def passing_scores(self, step: ScoreStep, cycle: Cycle) -> Column:
+    def passing_scores(self, step: ScoreStep, signature: Hashable, cycle: Cycle) -> Column:
         """`scores` that need not last."""
-        return self._get("score", step, step.fill, step.refresh, cycle, np.int64, is_spare=True)
+        return self._find("score", step, signature, step.fill, step.refresh, cycle, np.int64)
 
     def _get(
         self,
@@ -90,13 +90,25 @@ class ColumnCache:
         refresh: Callable[[Cycle, Rows, Any], None],
         cycle: Cycle,
         dtype: DTypeLike,
-        *,
-        is_spare: bool = False,
     ) -> Column:
-        table = cycle.table
         signature = step.sign(cycle) if self.recent.is_used else None
         if signature is None:
-            return Column(_whole(fill, cycle, dtype), table)
+            return Column(_whole(fill, cycle, dtype), cycle.table)
+        return self._find(point, step, signature, fill, refresh, cycle, dtype, is_spare=False)
+
+    def _find(
+        self,
+        point: str,
+        step: FilterStep | ScoreStep,
+        signature: Hashable,
+        fill: _Fill,
+        refresh: Callable[[Cycle, Rows, Any], None],
+        cycle: Cycle,
+        dtype: DTypeLike,
+        *,
+        is_spare: bool = True,
+    ) -> Column:
+        table = cycle.table
         key = (point, step.name, signature)
         column: Column | None = self.recent.get(key)
         if column is not None and len(column.values) == table.capacity:

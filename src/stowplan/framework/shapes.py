@@ -16,7 +16,7 @@ scores out of range, makes the asker go the long way, which finds the right word
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
 from stowplan.framework.plugin import Reads
+
+#: A filter, and what it reads of the pod.
+_Signed: TypeAlias = tuple[FilterStep, Hashable]
 
 
 class Follower:
@@ -73,11 +76,11 @@ class Steady(Follower):
 
     __slots__ = ("mask",)
 
-    def __init__(self, steps: Iterable[FilterStep], columns: ColumnCache, cycle: Cycle) -> None:
+    def __init__(self, signed: Iterable[_Signed], columns: ColumnCache, cycle: Cycle) -> None:
         super().__init__(cycle.table)
         self.mask: BoolArray = cycle.table.valid.copy()
-        for step in steps:
-            self.mask &= columns.passing_verdicts(step, cycle) == 0
+        for step, signature in signed:
+            self.mask &= columns.passing_verdicts(step, signature, cycle) == 0
 
 
 class Accepted(Follower):
@@ -88,19 +91,19 @@ class Accepted(Follower):
     def __init__(
         self,
         steady: BoolArray,
-        moving: Sequence[FilterStep],
+        moving: Sequence[_Signed],
         columns: ColumnCache,
         cycle: Cycle,
     ) -> None:
         super().__init__(cycle.table)
         #: Rows that pass those filters which do not look at pods.
         self._steady = steady
-        self._moving = moving
-        self._by_row = all(step.has_row_form for step in moving)
+        self._moving = [step for step, _ in moving]
+        self._by_row = all(step.has_row_form for step in self._moving)
         #: Rows that pass all of them. Not to be written to.
         self.alive: BoolArray = steady.copy()
-        for step in moving:
-            self.alive &= columns.passing_verdicts(step, cycle) == 0
+        for step, signature in moving:
+            self.alive &= columns.passing_verdicts(step, signature, cycle) == 0
         #: Counts the changes of `alive`.
         self.version = 0
         #: Tells apart those that are kept.
@@ -145,7 +148,7 @@ class Scored(Follower):
 
     def __init__(
         self,
-        steps: Sequence[ScoreStep],
+        signed: Sequence[tuple[ScoreStep, Hashable]],
         columns: ColumnCache,
         cycle: Cycle,
         sums: Int64Array,
@@ -165,8 +168,8 @@ class Scored(Follower):
         self.memo: Any = None
         used = table.used_slots
         sums[used] = 0
-        for step in steps:
-            column = columns.passing_scores(step, cycle)
+        for step, signature in signed:
+            column = columns.passing_scores(step, signature, cycle)
             if step.normalizes:
                 self.normalized.append((step, column.values))
                 continue
@@ -242,17 +245,17 @@ class Shapes:
         """What the first of these filters accept, and how many of them are meant."""
         signs: list[Hashable] = []
         steady_signs: list[Hashable] = []
-        steady: list[FilterStep] = []
-        moving: list[FilterStep] = []
+        steady: list[_Signed] = []
+        moving: list[_Signed] = []
         for step in steps:
             signature = step.signature(cycle) if step.is_cached else None
             if signature is None:
                 break
             if step.plugin.reads is Reads.PODS:
-                moving.append(step)
+                moving.append((step, signature))
                 signs += (step.name, signature)
             else:
-                steady.append(step)
+                steady.append((step, signature))
                 steady_signs += (step.name, signature)
         steady_key = ("steady", *steady_signs)
         key = ("accepted", *signs, steady_key)
@@ -276,14 +279,14 @@ class Shapes:
         """
         self.turn += 1
         signs: list[Hashable] = []
-        kept: list[ScoreStep] = []
+        kept: list[tuple[ScoreStep, Hashable]] = []
         others: list[ScoreStep] = []
         for step in steps:
             signature = step.signature(cycle) if step.is_summed else None
             if signature is None:
                 others.append(step)
             else:
-                kept.append(step)
+                kept.append((step, signature))
                 signs += (step.name, signature)
         capacity = cycle.table.capacity
         key = ("scored", accepted.number, *signs)
@@ -303,10 +306,10 @@ class Shapes:
             self._spare = np.zeros(capacity, np.int64)
         return self._spare
 
-    def _steady(self, key: Hashable, steps: Sequence[FilterStep], cycle: Cycle) -> BoolArray:
+    def _steady(self, key: Hashable, signed: Sequence[_Signed], cycle: Cycle) -> BoolArray:
         steady: Steady | None = self._recent.get(key)
         if steady is None or not steady.has_same_nodes(cycle.table):
-            steady = Steady(steps, self._columns, cycle)
+            steady = Steady(signed, self._columns, cycle)
             if self._recent.is_wanted(key):
                 self._recent.keep(key, steady, steady.mask.nbytes)
         return steady.mask
