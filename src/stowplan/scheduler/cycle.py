@@ -9,7 +9,7 @@ it yields their requests and is sent the answers by whoever may do I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import BoolArray, Int32Array, NodeTable
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, RowSet, as_status, call, describe
-from stowplan.framework.plugin import Eviction, PostFilterResult, PreFilterResult
+from stowplan.framework.forms import FilterStep, RowSet, as_status, describe
+from stowplan.framework.plugin import PreFilterResult
 from stowplan.framework.profile import Profile
 from stowplan.framework.shapes import Accepted
 from stowplan.framework.status import (
@@ -35,14 +35,14 @@ from stowplan.framework.what_if import WhatIf
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.decision import NO_NODES, Decision, Diagnosis, ScoreSheet
 from stowplan.scheduler.extender_requests import (
+    EXTENDER,
     Answer,
     Extender,
-    FilterAnswer,
-    FilterRequest,
-    PrioritizeAnswer,
-    PrioritizeRequest,
     Request,
+    ask_to_filter,
+    ask_to_prioritize,
 )
+from stowplan.scheduler.making_room import make_room
 from stowplan.scheduler.ranking import find
 from stowplan.scheduler.scoring import pre_score, quick_choice, score
 from stowplan.scheduler.selection import (
@@ -56,7 +56,6 @@ from stowplan.scheduler.selection import (
 OnPoint: TypeAlias = Callable[[str, str], None]
 Steps: TypeAlias = Generator[Request, Answer, Decision]
 
-EXTENDER = "Extender"
 _NO_ROWS: Rows = np.empty(0, np.intp)
 
 
@@ -162,10 +161,12 @@ class _Attempt:
         self.asks_shapes = self.profile.shapes.is_used and not extenders
         rejection, candidates = self._pre_filter()
         if rejection is None:
-            feasible = yield from self._ask_to_filter(extenders, self._nominated_node())
+            feasible = yield from ask_to_filter(
+                extenders, self._nominated_node(), self.cycle, self.diagnosis
+            )
             if not len(feasible):
                 found = self._filter(candidates, wants_one=wants_one)
-                feasible = yield from self._ask_to_filter(extenders, found)
+                feasible = yield from ask_to_filter(extenders, found, self.cycle, self.diagnosis)
             if len(feasible):
                 return (yield from self._choose(feasible, extenders))
             self.diagnosis.settle()
@@ -410,31 +411,6 @@ class _Attempt:
                     alive[row] = False
                     self.diagnosis.overrides[row] = objection
 
-    def _ask_to_filter(
-        self, extenders: Sequence[Extender], feasible: Rows
-    ) -> Generator[Request, Answer, Rows]:
-        """Ask one extender after the other, each about what the one before has left."""
-        for extender in extenders:
-            if not extender.filters or not len(feasible):
-                continue
-            names = [self.table.names[row] for row in feasible]
-            answer = yield FilterRequest(extender, self.cycle.pod, names)
-            assert isinstance(answer, FilterAnswer)
-            kept = np.ones(len(feasible), np.bool_)
-            for place, (name, row) in enumerate(zip(names, feasible.tolist(), strict=True)):
-                if name in answer.unresolvable:
-                    status = unresolvable(answer.unresolvable[name])
-                elif name in answer.nodes:
-                    continue
-                else:
-                    status = unschedulable(*filter(None, [answer.failed.get(name)]))
-                kept[place] = False
-                self.diagnosis.overrides[row] = status.by(EXTENDER)
-            if not kept.all():
-                self.diagnosis.unschedulable_plugins.add(EXTENDER)
-            feasible = feasible[kept]
-        return feasible
-
     # Score
 
     def _choose(self, feasible: Rows, extenders: Sequence[Extender]) -> Steps:
@@ -443,7 +419,7 @@ class _Attempt:
         if self.accepted is not None:
             return self._choose_by_shape(feasible, self.accepted)
         sheet = self._score(feasible)
-        yield from self._ask_to_prioritize(extenders, sheet)
+        yield from ask_to_prioritize(extenders, sheet, self.cycle)
         return self._chosen(feasible, self._best_place(sheet), sheet)
 
     def _choose_by_shape(self, feasible: Rows, accepted: Accepted) -> Decision:
@@ -485,59 +461,19 @@ class _Attempt:
         pre_score(self.profile, self.cycle, rows)
         self._point("PreScore")
 
-    def _ask_to_prioritize(
-        self, extenders: Sequence[Extender], sheet: ScoreSheet
-    ) -> Generator[Request, Answer, None]:
-        asked = [extender for extender in extenders if extender.prioritizes]
-        if not asked:
-            return
-        names = [self.table.names[row] for row in sheet.rows]
-        for extender in asked:
-            answer = yield PrioritizeRequest(extender, self.cycle.pod, names)
-            assert isinstance(answer, PrioritizeAnswer)
-            scores = np.array([answer.scores.get(name, 0) for name in names], np.int64)
-            sheet.by_plugin.append((extender.name, scores))
-            sheet.totals += scores
-
     # PostFilter
 
     def _post_filter(self, rejection: Status) -> Decision:
         """Nothing fits: let plugins make room, and say why there is none."""
-        reasons: list[str] = []
-        code = Code.UNSCHEDULABLE
         plugins = self.profile.at("postFilter")
-        nominated_node: str | None = None if plugins else ""
-        eviction: Eviction | None = None
-        for plugin in plugins:
-            result = self._ask_to_make_room(plugin)
-            status = result.status
-            if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                # Success, "never" and an error end it, and speak for themselves alone.
-                code = status.code
-                reasons = list(status.reasons)
-                nominated_node = None if code is Code.ERROR else result.nominated_node
-                eviction = result.eviction
-                break
-            reasons += status.reasons
-            if result.nominated_node is not None:
-                nominated_node = result.nominated_node
+        result = make_room(plugins, self.cycle, self.diagnosis)
         if plugins:
-            self._point("PostFilter", code)
-        self.diagnosis.post_filter_message = ", ".join(reasons)
+            self._point("PostFilter", result.status.code)
+        self.diagnosis.post_filter_message = ", ".join(result.status.reasons)
         decision = self.fail(rejection, self.diagnosis.message())
-        decision.nominated_node = nominated_node
-        decision.eviction = eviction
+        decision.nominated_node = result.nominated_node if plugins else ""
+        decision.eviction = result.eviction
         return decision
-
-    def _ask_to_make_room(self, plugin: Any) -> PostFilterResult:
-        """A plugin that breaks here does not change that, and why, the pod fits nowhere."""
-        try:
-            answer = call(plugin.post_filter, plugin.name, "PostFilter", self.cycle, self.diagnosis)
-            if isinstance(answer, PostFilterResult):
-                return answer
-            return PostFilterResult(as_status(answer, plugin.name, "PostFilter"))
-        except StowplanError as problem:
-            return PostFilterResult(error(str(problem)))
 
 
 def _no_common_node(plugins: Sequence[str]) -> str:

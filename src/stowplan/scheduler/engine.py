@@ -31,8 +31,9 @@ from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
 from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
-from stowplan.scheduler.cycle import EXTENDER, decide
+from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
+from stowplan.scheduler.extender_requests import EXTENDER
 from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 

@@ -1,0 +1,45 @@
+"""PostFilter: no node takes the pod, so plugins are asked to make room.
+
+Part of the cycle, and as pure: what has to happen for the room is in the result, and done by
+whoever does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stowplan.errors import StowplanError
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.forms import as_status, call
+from stowplan.framework.plugin import PostFilterResult
+from stowplan.framework.status import Code, Status, error
+from stowplan.scheduler.decision import Diagnosis
+
+
+def make_room(plugins: Sequence[Any], cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    """Ask one plugin after the other; the reasons of all that could not help come together."""
+    reasons: list[str] = []
+    nominated_node: str | None = None
+    for plugin in plugins:
+        result = _ask(plugin, cycle, diagnosis)
+        status = result.status
+        if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            # Success, "never" and an error end it, and speak for themselves alone.
+            nominated_node = None if status.code is Code.ERROR else result.nominated_node
+            return PostFilterResult(status, nominated_node, result.eviction)
+        reasons += status.reasons
+        if result.nominated_node is not None:
+            nominated_node = result.nominated_node
+    return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons)), nominated_node)
+
+
+def _ask(plugin: Any, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    """A plugin that breaks here does not change that, and why, the pod fits nowhere."""
+    try:
+        answer = call(plugin.post_filter, plugin.name, "PostFilter", cycle, diagnosis)
+        if isinstance(answer, PostFilterResult):
+            return answer
+        return PostFilterResult(as_status(answer, plugin.name, "PostFilter"))
+    except StowplanError as problem:
+        return PostFilterResult(error(str(problem)))
