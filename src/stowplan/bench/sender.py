@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -22,6 +23,7 @@ from stowplan.api.tls import build_context
 T = TypeVar("T")
 
 CONNECTIONS = 64
+KEEPALIVE_S = 60.0  # below the API server's own 90 s
 JSON = "application/json"
 _END_OF_HEAD = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length:"
@@ -68,22 +70,30 @@ class Sender:
         self._tls = build_context(config) if parts.scheme == "https" else None
         self._size = connections
         self._tolerated = tolerated
-        self._connections: list[_Connection] = []
+        self._connections: set[_Connection] = set()
         self._idle: list[_Connection] = []
+        self._opening: set[asyncio.Task[None]] = set()
         self._jobs: deque[_Job] = deque()
         self._sources: deque[Iterator[bytes]] = deque()
         self._failure: SendError | None = None
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
         for _ in range(self._size):
+            await self._open()
+        return self
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
             _, connection = await loop.create_connection(
                 lambda: _Connection(self), self._host, self._port, ssl=self._tls
             )
-            self._connections.append(connection)
-        self._idle = list(self._connections)
-        return self
+        except OSError as problem:
+            self.lost(SendError(f"cannot connect to the API server: {problem}"))
+            return
+        self._connections.add(connection)
+        self.proceed(connection)
 
     async def __aexit__(
         self,
@@ -91,6 +101,8 @@ class Sender:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for task in self._opening:
+            task.cancel()
         for connection in self._connections:
             connection.close()
 
@@ -113,10 +125,14 @@ class Sender:
 
     async def drain(self) -> None:
         """Wait until everything is answered; raises SendError if a submitted request failed."""
-        while self._failure is None and (self._sources or len(self._idle) < self._size):
+        while self._failure is None and (self._sources or self._is_busy):
             self._changed.clear()
             await self._changed.wait()
         self.check()
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._opening) or len(self._idle) < len(self._connections)
 
     def check(self) -> None:
         """Raise SendError if a submitted request failed."""
@@ -161,8 +177,15 @@ class Sender:
                 connection.send(request, self)
                 return
             self._sources.popleft()
+        connection.rests()
         self._idle.append(connection)
         self._changed.set()
+
+    def gone(self, connection: _Connection) -> None:
+        """An idle connection was closed; another is opened when there is something to send."""
+        self._connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
 
     def succeeded(self, connection: _Connection) -> None:
         self.proceed(connection)
@@ -182,7 +205,19 @@ class Sender:
     def _wake(self) -> None:
         idle, self._idle = self._idle, []
         for connection in idle:
-            self.proceed(connection)
+            if connection.is_stale:
+                self._connections.discard(connection)
+                connection.close()
+            else:
+                self.proceed(connection)
+        for _ in range(self._size - len(self._connections) - len(self._opening)):
+            task = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add(task)
+            task.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        self._changed.set()
 
 
 class _Asker(Protocol):
@@ -266,17 +301,32 @@ class _Connection(asyncio.Protocol):
         self.sender = sender
         self._received = b""
         self._transport: asyncio.Transport | None = None
-        self._asker: _Asker = sender
+        #: Who waits for an answer; None while the connection is idle.
+        self._asker: _Asker | None = None
+        self._idle_since = 0.0
         self._closing = False
+
+    @property
+    def is_stale(self) -> bool:
+        """The API server may be about to close it."""
+        return time.monotonic() - self._idle_since > KEEPALIVE_S
+
+    def rests(self) -> None:
+        self._asker = None
+        self._idle_since = time.monotonic()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if not self._closing:
-            problem = SendError(f"the API server closed a connection: {error}")
-            self._asker.lost(problem)
-            self.sender.lost(problem)
+        if self._closing:
+            return
+        if self._asker is None:
+            self.sender.gone(self)
+            return
+        problem = SendError(f"the API server closed a connection: {error}")
+        self._asker.lost(problem)
+        self.sender.lost(problem)
 
     def send(self, request: bytes, asker: _Asker) -> None:
         assert self._transport is not None
@@ -302,6 +352,7 @@ class _Connection(asyncio.Protocol):
         elif not received.endswith(_LAST_CHUNK):
             return
         self._received = b""
+        assert self._asker is not None
         if received[9:10] == b"2":
             self._asker.succeeded(self)
         else:

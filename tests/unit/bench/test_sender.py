@@ -185,6 +185,60 @@ async def test_a_chain_that_fails_ends_its_performance(serve: Serve) -> None:
         await sender.call("/fine")
 
 
+async def test_connections_that_the_server_closed_are_opened_again() -> None:
+    accepted = 0
+
+    async def serve_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve_once, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    config = ClusterConfig(server=f"http://127.0.0.1:{port}", token="secret")
+    async with Sender(config, connections=1) as sender:
+        for _ in range(3):
+            await sender.call("/a", None)
+            await asyncio.sleep(0.05)  # until the end of the connection is seen
+        assert accepted == 3
+        sender.submit([sender.request("/b", None)])
+        await sender.drain()
+        assert accepted == 4
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_connection_that_rested_too_long_is_not_trusted(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers: set[object] = set()
+
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        return web.Response(status=201)
+
+    config = await serve(handler)
+    async with Sender(config, connections=1) as sender:
+        await sender.call("/a", None)
+        await sender.call("/a", None)
+        assert len(peers) == 1
+        monkeypatch.setattr("stowplan.bench.sender.KEEPALIVE_S", -1.0)
+        await sender.call("/a", None)
+        assert len(peers) == 2
+
+
+async def test_without_a_server_there_is_an_error(unused_tcp_port: int) -> None:
+    config = ClusterConfig(server=f"http://127.0.0.1:{unused_tcp_port}", token="secret")
+    async with Sender(config, connections=1) as sender:
+        sender.submit([sender.request("/a", None)])
+        with pytest.raises(SendError, match="cannot connect"):
+            await sender.drain()
+
+
 def test_binding_and_event_name_the_pod_by_uid() -> None:
     chosen = Metadata(name="web-0", namespace="shop", uid="u1")
     binding = raw.binding(chosen, "n1")
