@@ -34,6 +34,7 @@ _CONSTANTS: list[tuple[Any, str, int]] = [
     (domain_sums, "FEW_ROWS", 1),
     (forms, "FEW_ROWS", 1),
     (recent, "_SEEN_LIMIT", 3),
+    (recent, "_IDLE_USES", 20),
     (pod_info, "_COMPILED_LIMIT", 2),
     (fit, "_KNOWN_WANTS", 2),
 ]

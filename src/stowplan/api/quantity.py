@@ -105,7 +105,7 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):
         return f"{mantissa}{_SUFFIX_OF_TEN.get(exponent, '')}"
 
 
-@lru_cache(maxsize=16_384, typed=True)
+@lru_cache(maxsize=4_096, typed=True)
 def parse_quantity(raw: RawQuantity) -> Quantity:
     """The exact quantity; the ValueError for anything else names it."""
     text = raw.strip(" ") if isinstance(raw, str) else str(raw)
@@ -133,19 +133,19 @@ def parse_quantity(raw: RawQuantity) -> Quantity:
     return quantity
 
 
-@lru_cache(maxsize=16_384, typed=True)
+@lru_cache(maxsize=4_096, typed=True)
 def value(raw: RawQuantity) -> int:
     """Whole units, rounded up: the number that counts for everything but cpu."""
     return parse_quantity(raw).value()
 
 
-@lru_cache(maxsize=16_384, typed=True)
+@lru_cache(maxsize=4_096, typed=True)
 def milli_value(raw: RawQuantity) -> int:
     """Thousandths, rounded up: the number that counts for cpu."""
     return parse_quantity(raw).milli_value()
 
 
-@lru_cache(maxsize=16_384, typed=True)
+@lru_cache(maxsize=4_096, typed=True)
 def nanos(raw: RawQuantity) -> int:
     """Exact billionths, to be added up before rounding."""
     return parse_quantity(raw).nanos()

@@ -105,7 +105,7 @@ def compile_pod(pod: Pod) -> PodInfo:
 _encode = msgspec.msgpack.Encoder().encode
 #: By the parts of a pod that requests, ports and volumes are read from.
 _compiled: dict[bytes, _Numbers] = {}
-_COMPILED_LIMIT = 8192
+_COMPILED_LIMIT = 1024
 
 
 def _compile(pod: Pod) -> _Numbers:

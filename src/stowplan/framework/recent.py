@@ -1,7 +1,8 @@
 """What was worked out for a key, kept while it is used.
 
 Columns and whole shapes (`columns`, `shapes`) share one `Recent` a profile and so one budget of
-bytes. A value is kept when its key is seen a second time: of pods that come once, nothing stays.
+bytes. A value is kept when its key is seen a second time, and goes when nobody has asked for it for
+long: of pods that come once nothing stays, and a scheduler's memory does not grow with its age.
 """
 
 from __future__ import annotations
@@ -11,7 +12,18 @@ from collections.abc import Hashable
 from typing import Any
 
 #: How many keys are remembered as "seen once".
-_SEEN_LIMIT = 20_000
+_SEEN_LIMIT = 4_096
+#: A value goes when so many others were asked for since: some ten thousand pods.
+_IDLE_USES = 100_000
+
+
+class _Kept:
+    __slots__ = ("size", "used", "value")
+
+    def __init__(self, value: Any, size: int, used: int) -> None:
+        self.value = value
+        self.size = size
+        self.used = used
 
 
 class Recent:
@@ -20,7 +32,8 @@ class Recent:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._bytes = 0
-        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._uses = 0
+        self._values: OrderedDict[Hashable, _Kept] = OrderedDict()
         #: Hashes only: a key spells out what plugins read of a pod, which of thousands that come
         #: once is a lot. Two keys with one hash are harmless, a value is kept too early.
         self._seen: set[int] = set()
@@ -32,8 +45,9 @@ class Recent:
         kept = self._values.get(key)
         if kept is None:
             return None
+        self._uses = kept.used = self._uses + 1
         self._values.move_to_end(key)
-        return kept[0]
+        return kept.value
 
     def is_wanted(self, key: Hashable) -> bool:
         """Whether a value for this key would be kept: it had one, or is asked for again."""
@@ -48,13 +62,16 @@ class Recent:
     def keep(self, key: Hashable, value: Any, size: int) -> None:
         """Keep a value of so many bytes, in place of an older one."""
         self.drop(key)
-        self._values[key] = (value, size)
+        self._values[key] = _Kept(value, size, self._uses)
         self._bytes += size
-        while self._bytes > self._limit_bytes and self._values:
-            _, (_, dropped) = self._values.popitem(last=False)
-            self._bytes -= dropped
+        while self._values:
+            oldest = next(iter(self._values.values()))
+            if self._bytes <= self._limit_bytes and self._uses - oldest.used < _IDLE_USES:
+                break
+            self._values.popitem(last=False)
+            self._bytes -= oldest.size
 
     def drop(self, key: Hashable) -> None:
         old = self._values.pop(key, None)
         if old is not None:
-            self._bytes -= old[1]
+            self._bytes -= old.size

@@ -1,8 +1,10 @@
-"""What is kept: from the second use on, while there is room."""
+"""What is kept: from the second use on, while there is room and somebody asks for it."""
 
 from __future__ import annotations
 
 import weakref
+
+import pytest
 
 from stowplan.framework import recent
 from stowplan.framework.recent import Recent
@@ -49,6 +51,20 @@ def test_what_is_too_large_is_not_kept() -> None:
     kept.keep("a", 1, 11)
     assert kept.get("a") is None
     assert not Recent(0).is_used
+
+
+def test_what_nobody_asks_for_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "_IDLE_USES", 10)
+    kept = Recent(1000)
+    kept.keep("a", 1, 1)
+    kept.keep("b", 2, 1)
+    for _ in range(9):
+        assert kept.get("b") == 2
+    assert kept.get("a") == 1, "not yet"
+    for _ in range(10):
+        kept.get("b")
+    kept.keep("c", 3, 1)
+    assert [kept.get(key) for key in "abc"] == [None, 2, 3]
 
 
 def test_keys_that_came_once_are_forgotten_when_there_are_too_many() -> None:
