@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
+from stowplan.api.http1 import Garbled, parse
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.tls import build_context
 
@@ -25,9 +26,6 @@ T = TypeVar("T")
 CONNECTIONS = 64
 KEEPALIVE_S = 60.0  # below the API server's own 90 s
 JSON = "application/json"
-_END_OF_HEAD = b"\r\n\r\n"
-_LENGTH = b"\r\ncontent-length:"
-_LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 def run_quickly(work: Coroutine[Any, Any, T]) -> T:
@@ -295,7 +293,7 @@ class _Chain:
 
 
 class _Connection(asyncio.Protocol):
-    """HTTP/1.1, one request at a time, as much of it as kube-apiserver's answers need."""
+    """HTTP/1.1, one request at a time; whoever asked is called, nobody awaits."""
 
     def __init__(self, sender: Sender) -> None:
         self.sender = sender
@@ -340,21 +338,17 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         received = self._received = self._received + data
-        end = received.find(_END_OF_HEAD)
-        if end < 0:
+        try:
+            found = parse(received)
+        except Garbled as problem:
+            self.connection_lost(problem)
             return
-        head = received[: end + 2].lower()
-        at = head.find(_LENGTH)
-        if at >= 0:
-            length = int(head[at + len(_LENGTH) : head.index(b"\r\n", at + 2)])
-            if len(received) < end + len(_END_OF_HEAD) + length:
-                return
-        elif not received.endswith(_LAST_CHUNK):
+        if found is None:
             return
         self._received = b""
         assert self._asker is not None
-        if received[9:10] == b"2":
+        status = found[0].status
+        if status < 300:
             self._asker.succeeded(self)
         else:
-            problem = SendError(received.decode(errors="replace"), int(received[9:12]))
-            self._asker.refused(self, problem)
+            self._asker.refused(self, SendError(received.decode(errors="replace"), status))

@@ -35,7 +35,6 @@ class QueuedPod:
     gating_plugin: str = ""  # the PreEnqueue plugin that keeps it out, asked first next time
     gating_message: str = ""
     backoff_expiration: float | None = None  # None: not computed since the last attempt
-    is_over: bool = False  # gone or bound, as its last attempt has found out
     key: str = field(init=False)
     uid: str = field(init=False)
     scheduler_name: str = field(init=False)

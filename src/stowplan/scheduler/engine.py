@@ -299,10 +299,12 @@ class Engine:
         queued, pod = placement.queued, placement.pod
         run_unreserve(placement.profile, placement.decision.cycle, pod, placement.node)
         was_there = self.cache.forget(pod.uid)
+        profile, started = placement.profile.name, placement.started
         if placement.is_lost:
             # The informer will say so too; until then it must not be tried, or told of, again.
-            queued.is_over = True
-        failure = self._rejected_late(queued, status, placement.profile.name, placement.started)
+            failure = self._failed(queued, status, profile, started, is_over=True)
+        else:
+            failure = self._rejected_late(queued, status, profile, started)
         if was_there:
             # Told to the others only, and only now: while the pod is in flight the news would be
             # kept for it, and bring it back although it was it that left the node.
@@ -332,10 +334,11 @@ class Engine:
         message: str = "",
         nominated_node: str | None = "",
         decision: Decision | None = None,
+        is_over: bool = False,
     ) -> Failure:
         result = "unschedulable" if status.is_rejected else "error"
         self.metrics.attempt_ended(result, profile, self.clock.monotonic() - started)
-        is_pending = self._requeue(queued)
+        is_pending = not is_over and self._requeue(queued)
         if is_pending:
             self.queue.nominator.add(queued.pod, nominated_node)
         log.log(
@@ -355,9 +358,6 @@ class Engine:
 
     def _requeue(self, queued: QueuedPod) -> bool:
         """Put a pod back, unless the API server's newest word is that it needs no scheduling."""
-        if queued.is_over:
-            self.queue.done(queued.uid)
-            return False
         if self.lookup is None:
             return self.queue.add_unschedulable(queued)
         current = self.lookup(queued.key)
