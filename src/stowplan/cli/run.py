@@ -86,7 +86,8 @@ def run(
 
     Serves the pods whose schedulerName is one of the configured profiles ("default-scheduler"
     without a configuration), in or out of the cluster. Ends with exit code 0 on SIGTERM or Ctrl-C,
-    after the binds under way.
+    after the binds under way. On SIGUSR2 it compares its cache with the API server and logs both
+    the result and what it holds, as kube-scheduler does.
     """
     from stowplan.config.fields import raise_errors
     from stowplan.config.load import default_config, load_config
