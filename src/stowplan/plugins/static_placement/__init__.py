@@ -1,0 +1,1 @@
+"""StaticPlacement: pods go to the nodes that are labelled for them."""
