@@ -308,7 +308,6 @@ def test_missing_rights_are_named_in_one_line(plane: ControlPlane) -> None:
     assert (code, len(lines)) == (1, 1)
     told, _, advice = lines[0].removeprefix(LACKING).partition(". ")
     assert told.split("; ") == [
-        "get pods in the whole cluster",
         "list pods in the whole cluster",
         "watch pods in the whole cluster",
         "create pods/binding in the whole cluster",

@@ -36,7 +36,7 @@ class Right:
 
 RIGHTS = (
     Right(("list", "watch"), "nodes", cluster_wide=True),
-    Right(("get", "list", "watch"), "pods"),
+    Right(("list", "watch"), "pods"),
     Right(("create",), "pods", subresource="binding"),
     Right(("patch",), "pods", subresource="status", optional=True),
     Right(("create", "patch"), "events", group="events.k8s.io", optional=True),

@@ -13,13 +13,13 @@ from itertools import count
 from typing import Any
 
 from stowplan.api.client import ApiClient
+from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from stowplan.errors import (
     ApiError,
     ApiUnavailable,
     Conflict,
     Forbidden,
-    NotFound,
     PluginError,
     ServerError,
     StowplanError,
@@ -190,17 +190,15 @@ class Binder:
         pod, node = placement.pod, placement.node
         for attempt in count():
             try:
-                current = await self._client.get(
-                    PODS, pod.metadata.name, namespace=pod.metadata.namespace
-                )
-            except NotFound:
-                placement.is_lost = True
-                return failure
+                current = await self._find(pod)
             except (Unauthorized, Forbidden):
                 return failure
             except (ApiError, ApiUnavailable, TimeoutError):
                 await asyncio.sleep(_LOOK_AGAIN_S[min(attempt, len(_LOOK_AGAIN_S) - 1)])
                 continue
+            if current is None:
+                placement.is_lost = True
+                return failure
             if current.uid == pod.uid and current.spec.node_name == node:
                 log.info(
                     "Pod is bound to the node although the request was not answered so",
@@ -210,6 +208,17 @@ class Binder:
             placement.is_lost = current.uid != pod.uid or bool(current.spec.node_name)
             return failure
         raise AssertionError("unreachable")
+
+    async def _find(self, pod: Pod) -> Pod | None:
+        """The pod of that name as it is now; by a list of one, for whoever may list may not get."""
+        found = await self._client.list_all(
+            PODS,
+            namespace=pod.metadata.namespace,
+            field_selector=f"metadata.name={pod.metadata.name}",
+        )
+        if found.undecodable:
+            raise ApiUnavailable(f"pod {pod.key} cannot be read")
+        return next(iter(found.items), None)
 
     # The end
 

@@ -290,7 +290,7 @@ async def test_a_pod_that_is_gone() -> None:
     async with live() as it:
         web = it.post(pod("web"))
         placement = it.placed()
-        looks = it.fault("/pods/web", method="GET", action="delay", times=None)
+        looks = it.fault("/default/pods", method="GET", action="delay", times=None)
         it.fault("/binding", status=404, reason="NotFound", message='pods "web" not found')
         await it.binder.run(placement)
         assert looks.hits == 0, "the answer was clear"
@@ -390,7 +390,7 @@ async def test_the_pod_is_looked_up_for_as_long_as_it_takes(
     async with live() as it:
         web = it.post(pod("web"))
         it.fault("/binding", action="lose-answer")
-        looks = it.fault("/pods/web", method="GET", status=500, times=6)
+        looks = it.fault("/default/pods", method="GET", status=500, times=6)
         await it.bind_next()
         assert looks.hits == 6
         assert await it.node_of(web) == "n1"
