@@ -5,6 +5,7 @@ applied in one task, in order, without awaiting in between; the store is changed
 handler is called. A stream that breaks is resumed from the last resourceVersion seen; one that
 cannot be (410) leads to a new list, which is compared with the store, so that handlers see only
 real differences. Nothing a server sends ends `run`, and neither does a handler that raises.
+Whoever may list but not watch says so with `poll_s`, and gets a list now and then instead.
 """
 
 from __future__ import annotations
@@ -74,8 +75,13 @@ class Informer(Generic[T]):
         inactivity_s: float = WATCH_INACTIVITY_S,
         retry_initial_s: float = 0.5,
         retry_limit_s: float = 15.0,
+        poll_s: float | None = None,
+        on_watch_refused: Callable[[Forbidden], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """`poll_s`: how often to list once watching was refused (403), which `on_watch_refused` is
+        then told, once; None: ask again until it is allowed.
+        """
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
         self.resource_version = 0
@@ -91,6 +97,9 @@ class Informer(Generic[T]):
         self._label_selector = label_selector
         self._page_size = page_size
         self._inactivity_s = inactivity_s
+        self._poll_s = poll_s
+        self._on_watch_refused = on_watch_refused
+        self._polls = False
         self._clock: Clock = clock or SystemClock()
         self._backoff = Backoff(retry_initial_s, retry_limit_s)
         self._decode = client.decoder(resource).decode
@@ -112,6 +121,10 @@ class Informer(Generic[T]):
             while True:
                 if self._must_list:
                     await self._try(self._list)
+                elif self._polls:
+                    assert self._poll_s is not None
+                    await self._pause(self._poll_s)
+                    self._must_list = True
                 else:
                     await self._try(self._watch)
         finally:
@@ -120,6 +133,10 @@ class Informer(Generic[T]):
                 if not waiter.done():
                     waiter.set_exception(self._stopped())
             self._relist_waiters.clear()
+
+    async def list_once(self) -> None:
+        """List and apply, without `run`; raises where that cannot be done."""
+        await self._list()
 
     async def relist(self) -> None:
         """Ask for a consistent list that is begun from now on; returns when it was applied."""
@@ -151,6 +168,11 @@ class Informer(Generic[T]):
         except (Unauthorized, Forbidden) as error:
             if not self.synced.is_set():
                 raise
+            if self._poll_s is not None and isinstance(error, Forbidden) and not self._must_list:
+                self._polls = True
+                if self._on_watch_refused is not None:
+                    self._on_watch_refused(error)
+                return
             self._tell(error)
             await self._pause(self._backoff.next_s())
         except ApiUnavailable as error:

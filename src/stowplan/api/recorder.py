@@ -66,6 +66,8 @@ class EventRecorder:
         queue_size: int = 100_000,
         is_busy: Callable[[], bool] = lambda: False,
         remembered: int = 50_000,
+        creates_only: bool = False,
+        on_refused: Callable[[Forbidden], None] | None = None,
         retry_initial_s: float = 1.0,
         retry_limit_s: float = 10.0,
     ) -> None:
@@ -74,6 +76,10 @@ class EventRecorder:
         `remembered` bounds the events known for folding. DIVERGES: upstream remembers all of the
         last minutes, whatever that costs; here the oldest are forgotten, and a repeat of one
         begins a new event.
+
+        `creates_only` is for who may create events and not patch them: a repeat is not written, or
+        after half an hour as a new event; and once creating is refused (403), which `on_refused` is
+        told, no more are written at all.
         """
         self.written = 0
         self.dropped = 0
@@ -87,6 +93,9 @@ class EventRecorder:
         #: Events and when (monotonic) they were queued.
         self._queue: asyncio.Queue[tuple[float, RecordedEvent]] = asyncio.Queue(queue_size)
         self._remembered = remembered
+        self._creates_only = creates_only
+        self._on_refused = on_refused
+        self._is_mute = False
         self._retry_s = (retry_initial_s, retry_limit_s)
         self._events: dict[EventKey, RecordedEvent] = {}
         self._refreshed_at = self._clock.time()
@@ -110,6 +119,8 @@ class EventRecorder:
 
         `once`: it cannot happen to this object again, so it need not be remembered.
         """
+        if self._is_mute:
+            return
         now = self._clock.time()
         key = EventKey(
             type=type,
@@ -121,6 +132,12 @@ class EventRecorder:
             related=None if related is None else Reference.to_pod(related),
         )
         known = None if once else self._events.get(key)
+        if known is not None and self._creates_only:
+            if now - known.event_time < REFRESH_AFTER_S:
+                known.last_observed = now
+                return
+            del self._events[key]
+            known = None
         if known is not None:
             was_series = known.is_series
             known.observe_again(now)
@@ -229,13 +246,19 @@ class EventRecorder:
             except (ApiUnavailable, ServerError) as error:
                 failure = error
             except ApiError as error:
-                if not _is_namespace_ending(error):
+                if _is_namespace_ending(error):
+                    return
+                if self._creates_only and isinstance(error, Forbidden):
+                    self._fall_silent(error)
+                else:
                     self._drop(error)
                 return
             else:
                 if is_done:
                     self.written += 1
                     return
+        if self._creates_only:
+            self._events.pop(event.key, None)  # its repeat is the next chance
         self._drop(failure or f"{event.name} is neither there nor can it be created")
 
     async def _send(self, event: RecordedEvent) -> bool:
@@ -264,6 +287,15 @@ class EventRecorder:
             return not event.is_series
         event.is_created = True
         return True
+
+    def _fall_silent(self, error: Forbidden) -> None:
+        """We may not write events, and that will not change: nobody needs to hear of each."""
+        self.dropped += 1
+        if not self._is_mute:
+            self._is_mute = True
+            self._events.clear()
+            if self._on_refused is not None:
+                self._on_refused(error)
 
     def _drop(self, why: object) -> None:
         self.dropped += 1

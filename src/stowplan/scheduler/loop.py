@@ -64,6 +64,19 @@ class SchedulingLoop:
             group.create_task(self._look_after_queue(), name="queue-flush")
             await self._schedule()
 
+    async def run_once(self, timeout_s: float) -> bool:
+        """Try every pod that is ready now once, and wait for the binds that come of it.
+
+        False if some had to be left.
+        """
+        waiting = self._engine.queue.counts.active
+        tried: set[str] = set()
+        while len(tried) < waiting and (outcome := self._engine.attempt()) is not None:
+            tried.add(outcome.pod.uid)
+            self._take(outcome)
+            await self._wait_for_room()
+        return await self._wait_for_binds(timeout_s)
+
     def abandon(self) -> None:
         """Let go of the binds under way: we may not write any more."""
         for task in self._binds:
@@ -77,12 +90,7 @@ class SchedulingLoop:
                 waiting.reject("", "the scheduler is shutting down")
         self.wakeups.close()
         await self._evictor.drain(timeout_s)
-        if not self._binds:
-            return True
-        _, left = await asyncio.wait(self._binds, timeout=timeout_s)
-        for task in left:
-            task.cancel()
-        return not left
+        return await self._wait_for_binds(timeout_s)
 
     async def _schedule(self) -> None:
         clock = self._engine.clock
@@ -95,12 +103,23 @@ class SchedulingLoop:
                 slice_end = clock.monotonic() + _SLICE_S
                 continue
             self._take(outcome)
-            while self._busy_binds() >= _MAX_BINDS:
-                self._bind_ended.clear()
-                await self._bind_ended.wait()
+            await self._wait_for_room()
             if clock.monotonic() >= slice_end:
                 await asyncio.sleep(0)
                 slice_end = clock.monotonic() + _SLICE_S
+
+    async def _wait_for_room(self) -> None:
+        while self._busy_binds() >= _MAX_BINDS:
+            self._bind_ended.clear()
+            await self._bind_ended.wait()
+
+    async def _wait_for_binds(self, timeout_s: float) -> bool:
+        if not self._binds:
+            return True
+        _, left = await asyncio.wait(self._binds, timeout=timeout_s)
+        for task in left:
+            task.cancel()
+        return not left
 
     def _take(self, outcome: Placement | Failure) -> None:
         if self._on_outcome is not None:

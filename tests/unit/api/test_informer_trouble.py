@@ -65,6 +65,47 @@ async def test_later_refusals_are_retried_and_told_once(caplog: pytest.LogCaptur
     assert messages == ["Cannot read, trying again", "Reading works again"]
 
 
+async def test_who_may_not_watch_may_list_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(
+        lists=[
+            pod_list(pod("a", version=1), version=5),
+            Refusal(500, "not now"),
+            pod_list(pod("a", version=1), pod("b", version=7), version=7),
+            Refusal(403, "not even that"),
+            pod_list(pod("b", version=8), version=9),
+        ],
+        watches=[Refusal(403, "no watching")],
+    )
+    refusals: list[str] = []
+    async with running(
+        script, poll_s=0.01, on_watch_refused=lambda error: refusals.append(str(error))
+    ) as it:
+        await until(lambda: script.lists_served >= 7)
+        assert it.log == ["+a@1", "+b@7", "-a@1", "~b@7>8"]
+        assert refusals == ["no watching"]
+        assert script.watched_from == ["5"]
+    told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == ["Cannot read, trying again"] * 2, "only of lists that failed"
+
+
+async def test_a_list_without_the_rest() -> None:
+    script = Script(lists=[pod_list(pod("a", version=1), version=5), Refusal(403, "not you")])
+    observed = Observed()
+    async with scripted_server(script.handle) as server, ApiClient(server.config) as client:
+        informer = Informer(
+            client,
+            PODS,
+            on_add=observed.add,
+            on_update=observed.update,
+            on_delete=observed.delete,
+        )
+        await informer.list_once()
+        with pytest.raises(Forbidden, match="not you"):
+            await informer.list_once()
+    assert observed.log == ["+a@1"]
+    assert script.watched_from == []
+
+
 async def test_errors_of_the_server_are_retried(caplog: pytest.LogCaptureFixture) -> None:
     broken = Refusal(500, "oops")
     script = Script(

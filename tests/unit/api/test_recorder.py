@@ -235,6 +235,48 @@ async def test_a_series_whose_event_is_gone_is_created_anew() -> None:
         assert it.recorder.dropped == 0
 
 
+async def test_who_may_only_create_writes_a_repeat_after_half_an_hour_as_a_new_event() -> None:
+    async with stage(creates_only=True) as it:
+        for _ in range(3):
+            it.report(pod())
+        (first,) = await it.settled()
+        for _ in range(6):
+            it.clock.advance(5 * 60)
+            it.recorder.sweep()
+            it.report(pod())
+        (again,) = await it.settled()
+    assert (first.method, again.method) == ("POST", "POST")
+    assert first.body["metadata"]["name"] != again.body["metadata"]["name"]
+    assert "series" not in again.body
+
+
+async def test_who_may_only_create_tells_a_lost_event_with_its_repeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stowplan.api.recorder._TRIES", 1)
+    async with stage(creates_only=True) as it:
+        it.events.fails_with = (500, "not now")
+        it.report(pod())
+        await it.settled()
+        it.events.fails_with = None
+        it.report(pod())
+        await it.settled()
+        assert (it.recorder.dropped, it.recorder.written) == (1, 1)
+
+
+async def test_who_may_not_even_create_falls_silent(caplog: pytest.LogCaptureFixture) -> None:
+    refusals: list[str] = []
+    async with stage(creates_only=True, on_refused=lambda e: refusals.append(str(e))) as it:
+        it.events.fails_with = (403, "events are not for you")
+        for number in range(3):
+            it.report(pod(f"web-{number}"))
+        await it.settled()
+        it.report(pod("late"))
+        assert await it.settled() == []
+    assert refusals == ["events are not for you"]
+    assert caplog.records == []
+
+
 async def test_what_is_observed_during_a_write_is_written_after_it() -> None:
     async with stage() as it:
         it.events.hold = asyncio.Event()
