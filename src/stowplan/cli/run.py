@@ -89,6 +89,9 @@ def run(
     after the binds under way. On SIGUSR2 it compares its cache with the API server and logs both
     the result and what it holds, as kube-scheduler does.
     """
+    from stowplan.server.memory import grow_without_collecting
+
+    grow_without_collecting()  # the imports below make nothing but what stays
     from stowplan.config.fields import raise_errors
     from stowplan.config.load import default_config, load_config
     from stowplan.config.validation import validate
@@ -138,6 +141,7 @@ def run(
             bind_address=bind_address,
             port=port,
             where=config_file or "",
+            registry=registry,
         )
     )
 

@@ -8,10 +8,14 @@ the environment up, and are refused.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from stowplan.errors import ConfigError
+from stowplan.framework.installed import installed_entry_points
 from stowplan.framework.plugin import Plugin, points_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "stowplan.plugins"
 
@@ -47,7 +51,7 @@ class Registry:
 
     def load_entry_points(self, entries: Iterable[EntryPoint] | None = None) -> None:
         """Register the plugins that installed distributions offer."""
-        found = entry_points(group=ENTRY_POINT_GROUP) if entries is None else entries
+        found = installed_entry_points(ENTRY_POINT_GROUP) if entries is None else entries
         for entry in found:
             where = f"entry point {entry.name} = {entry.value}"
             try:

@@ -2,6 +2,7 @@
 
 Order of starting: the lease is asked for once; informers start; whoever leads waits at the
 *barrier* until its caches have seen everything that happened before it won; then the loop runs.
+A check of the caller's goes beside the lists, or before the lease: who may not bind must not lead.
 Order of ending (`stop` set): no new attempts, binds under way finish, conditions and events are
 written, the lease is given up. Losing the lease ends everything at once with LeadershipLost.
 """
@@ -9,7 +10,7 @@ written, the lease is given up. Losing the lease ends everything at once with Le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from stowplan.api.objects import Node, Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import NODES, PODS
 from stowplan.clock import Clock, SystemClock
-from stowplan.errors import StowplanError
+from stowplan.errors import Forbidden, StowplanError
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
@@ -152,30 +153,47 @@ class SchedulerProcess:
 
     # Running
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set (returns) or something makes going on impossible (raises)."""
+    async def run(
+        self, stop: asyncio.Event, *, check: Coroutine[Any, Any, None] | None = None
+    ) -> None:
+        """Until `stop` is set (returns) or something makes going on impossible (raises).
+
+        Nothing is bound before `check` is done; what it raises ends everything.
+        """
+        checking = asyncio.create_task(check or _nothing(), name="check")
         try:
             async with asyncio.TaskGroup() as group:
-                await self._run(group, stop)
+                await self._run(group, stop, checking)
         except BaseExceptionGroup as several:
             # One clear error for the command line; the rest is its consequence.
-            raise _first(several) from None
+            problem = _first(several)
+            if isinstance(problem, Forbidden):
+                await checking  # a list was refused, but the check knows what else will be
+            raise problem from None
         finally:
+            checking.cancel()
+            await asyncio.wait([checking])
+            if not checking.cancelled():
+                checking.exception()  # was raised already, or came too late to matter
             self.loop.abandon()
 
-    async def _run(self, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+    async def _run(
+        self, group: asyncio.TaskGroup, stop: asyncio.Event, checking: asyncio.Task[None]
+    ) -> None:
         background: list[asyncio.Task[Any]] = []
 
         def start(coroutine: Any, name: str) -> None:
             background.append(group.create_task(coroutine, name=name))
 
         stopping = group.create_task(stop.wait(), name="stop")
+        if self.elector is not None:
+            await asyncio.shield(checking)
         won_at = await self._try_lead_at_once()
         for name, informer in self.informers.items():
             start(informer.run(), name)
         start(self.recorder.run(), "events")
         start(self.reporter.run(), "status")
-        leading = group.create_task(self._lead(won_at, start), name="scheduling")
+        leading = group.create_task(self._lead(won_at, checking, start), name="scheduling")
         await asyncio.wait([stopping, leading], return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
             await self._finish(leading)
@@ -188,7 +206,12 @@ class SchedulerProcess:
             return self._clock.monotonic()
         return self._clock.monotonic() if await self.elector.try_acquire() else None
 
-    async def _lead(self, won_at: float | None, start: Callable[[Any, str], None]) -> None:
+    async def _lead(
+        self,
+        won_at: float | None,
+        checking: asyncio.Task[None],
+        start: Callable[[Any, str], None],
+    ) -> None:
         if self.elector is not None:
             if won_at is None:
                 await self.elector.acquire()
@@ -197,6 +220,7 @@ class SchedulerProcess:
             self._tell_leading(1)
         assert won_at is not None
         await self._barrier(won_at)
+        await asyncio.shield(checking)
         log.info(
             "Scheduling",
             extra=kv(
@@ -300,6 +324,10 @@ class SchedulerProcess:
         metrics.lists.read = lambda: {
             (name,): informer.lists_applied for name, informer in self.informers.items()
         }
+
+
+async def _nothing() -> None:
+    """The check of who has none."""
 
 
 def _ignoring_old(change: Callable[[Any], None]) -> Callable[[Any, Any], None]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from stowplan.api.client import ApiClient
 from stowplan.api.resources import NODES, PODS
-from stowplan.cluster.compare import Comparison, compare
 from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, NodeTable
 from stowplan.errors import StowplanError
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.engine import Engine
+
+if TYPE_CHECKING:
+    from stowplan.cluster.compare import Comparison
 
 log = get_logger(__name__)
 
@@ -72,6 +75,8 @@ class CacheDebugger:
         self._dump()
 
     async def _look(self) -> Comparison:
+        from stowplan.cluster.compare import compare  # few are ever asked for it
+
         nodes = await self._client.list_all(NODES)
         pods = await self._client.list_all(PODS, namespace=self._namespace)
         return compare(self._engine.cache, nodes.items, pods.items)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiohttp import web
 
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.listen import cannot_listen
-from stowplan.server.metrics import Exposition
+
+if TYPE_CHECKING:
+    from stowplan.server.metrics import Exposition
 
 log = get_logger(__name__)
 
@@ -46,7 +48,8 @@ class HttpServer:
         readyz: Mapping[str, Check] | None = None,
         configz: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        self._exposition = Exposition(metrics)
+        self._metrics = metrics
+        self._exposition: Exposition | None = None
         self._configz = configz
         self._runner: web.AppRunner | None = None
         self._app = web.Application()
@@ -91,9 +94,13 @@ class HttpServer:
             self._app.router.add_get(f"/{name}/{check_name}", _check_handler(check))
 
     async def _serve_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(
-            body=self._exposition.text(), headers={"Content-Type": Exposition.content_type}
-        )
+        shown = self._exposition
+        if shown is None:
+            # Only now: a scheduler that starts is in a hurry, and its first scrape is not.
+            from stowplan.server.metrics import Exposition
+
+            shown = self._exposition = Exposition(self._metrics)
+        return web.Response(body=shown.text(), headers={"Content-Type": shown.content_type})
 
     async def _serve_configz(self, _: web.Request) -> web.Response:
         assert self._configz is not None

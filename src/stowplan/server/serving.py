@@ -105,8 +105,7 @@ async def serve(options: ServeOptions) -> None:
         settling = asyncio.create_task(_settle(process), name="gc")
         try:
             # Only now: with an API server that does not answer, health must be served already.
-            await _check_rights(client, options, engine)
-            await process.run(stop)
+            await process.run(stop, check=_check_rights(client, options, engine))
         finally:
             settling.cancel()
             debugger.stop()

@@ -18,6 +18,9 @@ from stowplan.errors import ConfigError, StowplanError
 # Modules that cost tens of milliseconds or more; none is needed to print the help.
 HEAVY = ("numpy", "aiohttp", "yaml", "prometheus_client", "asyncio", "msgspec")
 
+#: What a scheduler needs only once somebody asks for it: it delays the first bind.
+HEAVY_TO_RUN = ("importlib.metadata", "prometheus_client", "stowplan.cluster.compare")
+
 
 def run_stowplan(
     *argv: str, env: dict[str, str] | None = None, stdin: str = ""
@@ -65,6 +68,20 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    assert "HEAVY []" in done.stdout
+
+
+def test_a_scheduler_that_starts_imports_nothing_that_it_does_not_need_yet(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from stowplan.cli.main import main\n"
+        f"try:\n    main(['run', '--kubeconfig={tmp_path / 'absent'}'])\n"
+        f"finally:\n    print('HEAVY', sorted(set(sys.modules) & {set(HEAVY_TO_RUN)!r}))\n"
+        "    print('READY', 'stowplan.server.serving' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "absent: no such file" in done.stderr, "it got as far as reading the kubeconfig"
+    assert "READY True" in done.stdout
     assert "HEAVY []" in done.stdout
 
 
