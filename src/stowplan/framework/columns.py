@@ -112,10 +112,10 @@ class ColumnCache:
         key = (point, step.name, signature)
         column: Column | None = self.recent.get(key)
         if column is not None and len(column.values) == table.capacity:
-            if column.is_current(table, step.plugin.reads):
+            if column.is_current(table, step.reads):
                 self.hits += 1
                 return column
-            changed = _changed_rows(table, column, step.plugin.reads)
+            changed = _changed_rows(table, column, step.reads)
             if changed is not None:
                 self.hits += 1
                 if len(changed):

@@ -20,7 +20,7 @@ from stowplan.cluster.views import NodeView, Overlay
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
 from stowplan.framework.status import SUCCESS, Status, unschedulable
 
 #: Rows of the table: an index array, or a slice when all of them are meant.
@@ -39,9 +39,12 @@ class FilterStep:
         self._columns: Callable[..., None] | None = getattr(plugin, "filter_columns", None)
         self._row = _row_form(plugin, "filter")
         self.has_row_form = self._row is not None
+        self.reads = plugin.reads
         #: Whether its columns may be kept from one attempt to the next.
-        self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+        self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
         self._surroundings = _surroundings_of(plugin)
+        #: Whether a row's verdict follows from its node and the pod alone.
+        self.is_about_nodes = self.reads is Reads.NODE and self._surroundings is None
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod; None: its columns are not kept."""
@@ -123,11 +126,12 @@ class ScoreStep:
         self.has_row_form = self._row is not None
         self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)
         self.normalizes = self._normalize is not None
+        self.reads = plugin.score_reads or plugin.reads
         #: Whether its columns may be kept from one attempt to the next.
-        self.is_cached = self._columns is not None and plugin.reads is not Reads.ANYTHING
+        self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
         #: Whether they may be added up with others' (`shapes`): a row that changes must not change
         #: the scores of others.
-        self.is_summed = self.is_cached and not (self.normalizes and plugin.reads is Reads.PODS)
+        self.is_summed = self.is_cached and not (self.normalizes and self.reads is Reads.PODS)
         self._surroundings = _surroundings_of(plugin)
 
     def sign(self, cycle: Cycle) -> Hashable | None:
@@ -232,7 +236,8 @@ def _sign(
     try:
         signature = plugin.sign(cycle.info)
         if surroundings is not None and signature is not None:
-            return (signature, surroundings(cycle))
+            met = surroundings(cycle)
+            return None if met is NOT_KEPT else (signature, met)
     except Exception as problem:
         raise PluginError(plugin.name, point, describe(problem)) from problem
     return signature

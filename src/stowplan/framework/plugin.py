@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -73,6 +73,14 @@ class Reads(Enum):
     ANYTHING = "anything"
 
 
+class _NotKept(Enum):
+    NOT_KEPT = 0
+
+
+#: Surroundings that no other pod is likely to meet.
+NOT_KEPT: Final = _NotKept.NOT_KEPT
+
+
 class Plugin:
     """Base class of plugins. Override what is needed; everything has a safe default."""
 
@@ -81,6 +89,8 @@ class Plugin:
     #: Struct that types the plugin's `args`; None: the plugin takes none.
     Args: ClassVar[type[msgspec.Struct] | None] = None
     reads: ClassVar[Reads] = Reads.ANYTHING
+    #: The same for Score, where it differs.
+    score_reads: ClassVar[Reads | None] = None
     #: Kinds besides nodes and pods that it finds in `handle.catalog`: only those are watched.
     looks_up: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Kinds that it patches at its binding points: the scheduler must be allowed to.
@@ -106,7 +116,7 @@ class Plugin:
     def surroundings(self, cycle: Cycle) -> Hashable:
         """What of the cluster, besides a row itself, the columns depend on.
 
-        Kept columns serve only pods that meet the same.
+        Kept columns serve only pods that meet the same. NOT_KEPT: no others will.
         """
         return None
 

@@ -176,7 +176,7 @@ class Scored(Follower):
             lowest, highest = column.range_of(used)
             _check_range(lowest, highest)
             part = column.values
-            if step.plugin.reads is Reads.PODS:
+            if step.reads is Reads.PODS:
                 if is_kept:
                     # The column goes on to serve others, at their pace.
                     part = part.copy()
@@ -251,7 +251,7 @@ class Shapes:
             signature = step.signature(cycle) if step.is_cached else None
             if signature is None:
                 break
-            if step.plugin.reads is Reads.PODS:
+            if step.reads is Reads.PODS:
                 moving.append((step, signature))
                 signs += (step.name, signature)
             else:

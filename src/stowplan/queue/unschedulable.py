@@ -41,6 +41,8 @@ class UnschedulablePods:
 
     def rejected_by(self, rejectors: Iterable[tuple[str, str]]) -> list[QueuedPod]:
         """Pods that one of these (profile, plugin) keeps here, each once."""
+        if not self._by_rejector:
+            return []
         found: dict[str, QueuedPod] = {}
         for place in rejectors:
             found.update(self._by_rejector.get(place, {}))

@@ -21,7 +21,7 @@ from stowplan.cluster.views import Overlay
 from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.choice import Candidate
@@ -46,7 +46,7 @@ class DryRun:
             step for step in self._what_if.profile.filters if step.name not in cycle.skip_filter
         ]
         #: Filters that may think otherwise once pods left; all others have said their word.
-        self._doubtful = [step for step in self._steps if step.plugin.reads is not Reads.NODE]
+        self._doubtful = [step for step in self._steps if not step.is_about_nodes]
         #: Whether they can all be asked by columns, and none keeps notes of its own of who left.
         self._in_columns = all(step.plugin.overlays for step in self._doubtful) and not any(
             type(plugin).what_if is not Plugin.what_if

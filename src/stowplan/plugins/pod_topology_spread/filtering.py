@@ -7,7 +7,7 @@ the table's own sums are never written to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 import numpy as np
@@ -28,6 +28,8 @@ TOO_SKEWED: Final = 2
 
 #: Upstream's "smallest count" where there is no domain to count in.
 _NO_DOMAIN: Final = 2**31 - 1
+#: The zones of a region; of more, too many subsets can be too full for any of them to come again.
+_FEW_DOMAINS: Final = 6
 
 
 class Skew:
@@ -42,6 +44,10 @@ class Skew:
         self.counts: Int64Array = domains.counts
         self._self_match = self_match
         self._limit: int | None = None
+
+    @property
+    def domain_count(self) -> int:
+        return self._domains.domain_count
 
     @property
     def limit(self) -> int:
@@ -63,10 +69,14 @@ class Skew:
         self.counts[table.labels.column(self.constraint.topology_key)[row]] += delta
         self._limit = None
 
+    def by_value(self) -> Int32Array:
+        """Verdict ids by value id of the topology key."""
+        verdicts = (self.counts > self.limit) * np.int32(TOO_SKEWED)
+        verdicts[-1] = LABEL_MISSING
+        return verdicts
+
     def verdicts(self, table: NodeTable, rows: RowSet) -> Int32Array:
-        by_value = np.where(self.counts > self.limit, np.int32(TOO_SKEWED), np.int32(0))
-        by_value[-1] = LABEL_MISSING
-        return by_value.take(table.labels.column(self.constraint.topology_key)[rows])
+        return self.by_value().take(table.labels.column(self.constraint.topology_key)[rows])
 
     def clone(self) -> Skew:
         twin = Skew(self.constraint, self._domains, self_match=self._self_match)
@@ -98,6 +108,17 @@ class HardSpread:
                 )
                 for constraint in constraints
             ]
+        )
+
+    @property
+    def has_many_domains(self) -> bool:
+        """Whether the same verdicts on all domains are not likely to come again."""
+        return any(skew.domain_count > _FEW_DOMAINS for skew in self._skews)
+
+    def by_domain(self) -> Hashable:
+        """Equal for pods that are told the same of every domain."""
+        return tuple(
+            [(skew.constraint.topology_key, skew.by_value().tobytes()) for skew in self._skews]
         )
 
     def clone(self) -> HardSpread:

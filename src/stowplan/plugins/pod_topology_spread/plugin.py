@@ -2,13 +2,14 @@
 
 Constraints compare the pods that a selector finds in each topology domain. Hard ones filter
 (`filtering`), soft ones score (`scoring`). Both read sums that the table keeps for each selector,
-so that nothing here walks over pods. Columns are not kept between attempts: one pod that is placed
-may change the verdict on every node.
+so that nothing here walks over pods. One pod that is placed may change the verdict on a whole
+domain: kept columns of Filter serve while the same domains are too full (`surroundings`), those of
+Score are never kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import (
@@ -27,7 +28,7 @@ from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.plugins.pod_topology_spread.constraints import (
     HARD,
@@ -52,6 +53,8 @@ class PodTopologySpread(Plugin):
     Args = PodTopologySpreadArgs
     looks_up = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
     verdicts = (_LABEL_MISSING, _TOO_SKEWED)
+    reads = Reads.NODE
+    score_reads = Reads.ANYTHING
 
     def __init__(
         self, args: PodTopologySpreadArgs | None = None, handle: Handle | None = None
@@ -92,6 +95,14 @@ class PodTopologySpread(Plugin):
             return SKIP
         cycle.write(HardSpread, HardSpread.of(cycle.pod, cycle.table, constraints))
         return None
+
+    def sign(self, info: PodInfo) -> Hashable:
+        return ()
+
+    def surroundings(self, cycle: Cycle) -> Hashable:
+        """What is said of each domain: two pods that are told the same need not be alike."""
+        spread = cycle.get(HardSpread)
+        return NOT_KEPT if spread is None or spread.has_many_domains else spread.by_domain()
 
     def what_if(self, cycle: Cycle, other: PodInfo, row: int, delta: int) -> None:
         if other.pod.metadata.namespace == cycle.pod.metadata.namespace:
