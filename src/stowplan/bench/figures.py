@@ -56,7 +56,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     last_event_s: float | None = None
     #: From a pod's bind to its event.
     event_lag_p99_s: float | None = None
-    #: How many cores other processes on the machine kept busy meanwhile: noise.
+    #: How many cores other processes on the machine kept busy meanwhile: noise. Such with a nice
+    #: value above 0 give way and are left out.
     others_cores: float
     #: Binds in each half second from the first one on.
     binds_over_time: tuple[int, ...] = ()

@@ -1,6 +1,7 @@
-"""A watch with as little decoding as possible: `follow` yields names, and nothing of the rest.
+"""A list and a watch with as little decoding as possible: `follow` yields names, and nothing more.
 
-Used by `observe` to see binds and events, and by `raw` to see new pods.
+Used by `observe` to see binds and events, and by `raw` to see new pods. What must stay true:
+nothing is missed when the API server cuts a watch off, which it does to all who read slowly.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from stowplan.controlplane.processes import ControlPlaneError
 
 #: An encoding that no scheduler's own watch shares.
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_JSON = "application/json"
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -36,7 +38,13 @@ class Change(msgspec.Struct):
     object: _Object
 
 
+class _List(msgspec.Struct):
+    metadata: Metadata
+    items: list[_Object]
+
+
 _decode = msgspec.json.Decoder(Change).decode
+_decode_list = msgspec.json.Decoder(_List).decode
 
 
 @asynccontextmanager
@@ -57,16 +65,21 @@ async def follow(
 ) -> AsyncGenerator[Change, None]:
     """All there is, then what comes, for ever.
 
-    A busy API server cuts watches off, so it goes on from where it was.
+    What is there is listed, not watched: a watch tells it in no order, so that one which is cut off
+    meanwhile could not go on from the highest version it has seen without losing the rest.
     """
-    version = 0
+    async with client.get(path, params=params, headers={"Accept": _JSON}) as answer:
+        listed = _decode_list(await answer.read())
+    for item in listed.items:
+        yield Change("ADDED", item)
+    version = listed.metadata.resource_version
     while True:
-        query = {**params, "watch": "1", "resourceVersion": str(version) if version else ""}
+        query = {**params, "watch": "1", "allowWatchBookmarks": "1", "resourceVersion": version}
         async with client.get(path, params=query) as stream:
             async for line in stream.content:
                 change = _decode(line)
                 if change.type == "ERROR":
                     raise ControlPlaneError(f"watch of {path}: {line.decode().strip()}")
-                # What is there already comes first, in no order.
-                version = max(version, int(change.object.metadata.resource_version))
-                yield change
+                version = change.object.metadata.resource_version
+                if change.type != "BOOKMARK":
+                    yield change

@@ -67,7 +67,10 @@ class _Pods(msgspec.Struct):
 
 
 class LiveCluster:
-    """`check` is called while waiting, and raises if there is nothing to wait for any more."""
+    """`check` is called while waiting, and raises if there is nothing to wait for any more.
+
+    `contestant` is whom to blame if nothing happens.
+    """
 
     def __init__(
         self,
@@ -75,11 +78,13 @@ class LiveCluster:
         session: aiohttp.ClientSession,
         observer: Observer,
         check: Callable[[], None],
+        contestant: str,
     ) -> None:
         self._sender = sender
         self._session = session
         self._observer = observer
         self._check = check
+        self._contestant = contestant
         #: When the request to create each pod was sent, by "namespace/name".
         self.sent_at: dict[str, float] = {}
 
@@ -136,10 +141,11 @@ class LiveCluster:
             if progress != (observer.count[namespace], len(missing)):
                 progress, progressed_at = (observer.count[namespace], len(missing)), now
             elif now - progressed_at > PATIENCE_S:
+                missing -= observer.bound.keys()
                 raise BenchError(
-                    f"{len(missing)} of {len(names)} pods in {namespace} are not"
-                    f" {stage.value.lower()}, and nothing has happened for {PATIENCE_S:.0f} s;"
-                    f" one of them is {min(missing)}"
+                    f"{self._contestant} has done nothing for {PATIENCE_S:.0f} s:"
+                    f" {len(missing)} of {len(names)} pods in {namespace} are not"
+                    f" {stage.value.lower()}, among them {min(missing)}"
                 )
             self._check()
             await asyncio.sleep(_TICK_S)

@@ -116,8 +116,18 @@ def peak_rss_mib(pid: int) -> float:
 
 
 def machine_cpu_seconds() -> float:
-    """CPU time that everything on this machine has used since it was started."""
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    idle = int(fields[3]) + int(fields[4])  # with waiting for disks
-    guests = sum(int(field) for field in fields[8:10])  # counted in user time already
-    return (sum(int(field) for field in fields) - idle - guests) / _TICKS_PER_S
+    """CPU time that everything on this machine has used since it was started, but for nice ones.
+
+    Processes with a nice value above 0 give way to the contestants, so their own (user) time is
+    left out; what the kernel does for them is not told apart and counts. If this process is nice
+    itself, then so are the contestants, nobody gives way to them, and everything counts.
+    """
+    stat = Path("/proc/stat").read_text()
+    return busy_ticks(stat, leave_out_nice=os.nice(0) <= 0) / _TICKS_PER_S
+
+
+def busy_ticks(stat: str, *, leave_out_nice: bool) -> int:
+    """Of all CPUs, by the first line of /proc/stat, whose columns are in proc(5)."""
+    columns = stat.split("\n", 1)[0].split()[1:9]  # what guests use is in user and nice already
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, columns)
+    return user + system + irq + softirq + steal + (0 if leave_out_nice else nice)

@@ -107,8 +107,9 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
         "every pod: what this machine's API server can take. A round in which somebody beats "
         "`raw` does not count. Figures are medians, in parentheses from the lowest to the highest "
         "round; ratios are taken round by round. A run is called disturbed if other processes kept "
-        f"more than {QUIET_CORES} cores busy meanwhile: on a machine with few cores that hides "
-        "differences, as everybody then waits for the API server."
+        f"more than {QUIET_CORES} cores busy meanwhile (such with a nice value above 0 do not "
+        "count, as they give way): on a machine with few cores that hides differences, as "
+        "everybody then waits for the API server."
     )
     yield ""
     abouts = [result.about for one in all_measured for result in one.results]

@@ -18,7 +18,13 @@ import msgspec
 from aiohttp import ClientSession
 
 from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.bench.contestants import Contestant, Start, scheduler_kubeconfig
+from stowplan.bench.contestants import (
+    Contestant,
+    Start,
+    compile_modules,
+    environment,
+    scheduler_kubeconfig,
+)
 from stowplan.bench.figures import Run, over_time, percentile, throughput
 from stowplan.bench.follow import session
 from stowplan.bench.gates import gate_flags
@@ -124,7 +130,7 @@ class Trial:
             session(config, JSON) as client,
             self._seen.watching(config),
         ):
-            parts = (sender, client, self._seen, self._check)
+            parts = (sender, client, self._seen, self._check, self._contestant.label)
             cluster = _Backlog(self, *parts) if self._conditions.backlog else LiveCluster(*parts)
             await self.start(self._workload.pods)
             try:
@@ -151,11 +157,12 @@ class Trial:
             self._workload.scheduler_config,
             self._conditions.profile,
         )
+        compile_modules()
+        command = self._contestant.command(start)
+        log = self._servers.directory / "logs" / "contestant.log"
         self._started = time.monotonic()
         self._process = ServerProcess(
-            self._contestant.slug,
-            self._contestant.command(start),
-            self._servers.directory / "logs" / "contestant.log",
+            self._contestant.slug, command, log, environment=environment()
         )
         if self.is_measuring:  # of a backlog: its start is part of it
             self._began = self._usage()
@@ -290,8 +297,9 @@ class _Backlog(LiveCluster):
         client: ClientSession,
         observer: Observer,
         check: Callable[[], None],
+        contestant: str,
     ) -> None:
-        super().__init__(sender, client, observer, check)
+        super().__init__(sender, client, observer, check, contestant)
         self._trial = trial
 
     async def write(self, chains: Iterable[Chain]) -> None:

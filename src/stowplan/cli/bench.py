@@ -77,7 +77,8 @@ EXIT_SOME_FAILED: Final = 1
     "--max-noise",
     type=click.FloatRange(0),
     metavar="CORES",
-    help="Repeat a run, up to 3 times, while other processes keep more cores than this busy.",
+    help="Repeat a run, up to 3 times, while other processes keep more cores than this busy; such "
+    "with a nice value above 0 do not count.",
 )
 @click.option(
     "--profile",

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,15 +35,25 @@ class ControlPlaneError(Exception):
 
 
 class ServerProcess:
-    """One running server, with its log file and the address of its own HTTP endpoints."""
+    """One running server, with its log file and the address of its own HTTP endpoints.
 
-    def __init__(self, name: str, command: Sequence[str | Path], log: Path, url: str = "") -> None:
+    It gets our environment unless it is given another.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        url: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.url = url
         self.log = log
         self.stopped = False  # by us, as opposed to ended by itself
         tethered = [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *command]
-        self._process = _SPAWNER.submit(self._spawn, tethered).result()
+        self._process = _SPAWNER.submit(self._spawn, tethered, environment).result()
 
     @property
     def pid(self) -> int:
@@ -94,7 +104,9 @@ class ServerProcess:
             return f"(no log: {error})"
         return "\n".join(text.splitlines()[-lines:])
 
-    def _spawn(self, command: Sequence[str | Path]) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, command: Sequence[str | Path], environment: Mapping[str, str] | None
+    ) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C in the terminal is for us, who then stop it in order.
             return subprocess.Popen(
@@ -102,6 +114,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env=environment,
                 start_new_session=True,
             )
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from stowplan.bench.follow import Metadata
 from stowplan.bench.gates import gates_in
 from stowplan.bench.sender import Sender
 from stowplan.bench.session import least_disturbed, rotated
+from stowplan.controlplane.processes import ServerProcess
 from tests.unit.bench.runs import run
 
 
@@ -117,6 +119,57 @@ def test_cpu_time_includes_children() -> None:
     assert of_child >= 0.15  # the kernel counts in ticks
     assert of_both >= of_child
     assert observe.machine_cpu_seconds() >= of_child
+
+
+@pytest.mark.parametrize(("leave_out_nice", "ticks"), [(True, 1_035), (False, 1_535)])
+def test_who_is_nice_is_not_counted(leave_out_nice: bool, ticks: int) -> None:
+    # user nice system idle iowait irq softirq steal guest guest_nice
+    stat = "cpu  700 500 300 9000 8000 20 10 5 600 400\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
+    assert observe.busy_ticks(stat, leave_out_nice=leave_out_nice) == ticks
+
+
+def test_everything_counts_for_a_nice_benchmark() -> None:
+    """Its own processes are nice then as well, and are subtracted from what is counted."""
+    script = (
+        "import time, os\n"
+        "from stowplan.bench import observe\n"
+        "before = observe.machine_cpu_seconds()\n"
+        "end = time.process_time() + 0.3\n"
+        "while time.process_time() < end: pass\n"
+        "print(observe.machine_cpu_seconds() - before)\n"
+    )
+    command = ["nice", "-n", "5", sys.executable, "-c", script]
+    counted = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert float(counted) >= 0.25  # the kernel counts in ticks
+
+
+def test_python_contestants_start_from_compiled_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    module = tmp_path / "lonely.py"
+    module.write_text("print('here')\n")
+    log = tmp_path / "log"
+    process = ServerProcess(
+        "python",
+        [sys.executable, "-c", "import lonely"],
+        log,
+        environment=contestants.environment() | {"PYTHONPATH": str(tmp_path)},
+    )
+    try:
+        process.wait_until(lambda: "here" in process.tail(), 30.0)
+    finally:
+        process.stop()
+    assert list((tmp_path / "__pycache__").glob("lonely.*.pyc"))
+
+
+def test_what_is_imported_at_a_start_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    compiled = Path(cache_from_source(inspect.getfile(observe)))
+    compiled.unlink(missing_ok=True)
+    contestants.compile_modules.cache_clear()
+    contestants.compile_modules()
+    assert compiled.exists()
 
 
 def test_peak_memory_is_that_of_the_process() -> None:

@@ -46,7 +46,7 @@ async def a_cluster(server: Server, observer: Observer | None = None) -> AsyncIt
     config = ClusterConfig(server=f"http://{host}:{port}", token="secret")
     try:
         async with Sender(config, 2) as sender, session(config, JSON) as client:
-            yield LiveCluster(sender, client, observer or Observer(), lambda: None)
+            yield LiveCluster(sender, client, observer or Observer(), lambda: None, "raw")
     finally:
         await runner.cleanup()
 
@@ -127,6 +127,9 @@ async def test_a_condition_is_enough_where_an_attempt_is() -> None:
 
 async def test_nothing_is_waited_for_in_vain_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PATIENCE_S", 0.05)
-    async with a_cluster(Server()) as cluster:
-        with pytest.raises(BenchError, match=r"2 of 2 pods in a are not scheduled.*a/p"):
-            await cluster.wait_for_pods("a", ["p", "q"], Stage.SCHEDULED)
+    observer = Observer()
+    observer.note_pod(Metadata(name="o", namespace="a"), 1.0)
+    told = r"raw has done nothing for 0 s: 2 of 3 pods in a are not scheduled, among them a/p"
+    async with a_cluster(Server(), observer) as cluster:
+        with pytest.raises(BenchError, match=told):
+            await cluster.wait_for_pods("a", ["o", "p", "q"], Stage.SCHEDULED)
