@@ -37,6 +37,8 @@ class StatefulSet(Wire, frozen=True):
 
 class PodDisruptionBudgetStatus(Wire, frozen=True):
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
     #: Names of pods whose eviction was allowed and is not seen yet, and when.
     disrupted_pods: dict[str, str] | None = None
 

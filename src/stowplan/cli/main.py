@@ -40,6 +40,14 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "decide": LazyCommand(
         "stowplan.cli.decide:decide", "Say which nodes would take a pod, and why the others not."
     ),
+    "pin": LazyCommand("stowplan.cli.pins:pin", "Pin a pod to a node."),
+    "unpin": LazyCommand(
+        "stowplan.cli.pins:unpin", "Remove a pod's pins from a node, or from all nodes."
+    ),
+    "pins": LazyCommand(
+        "stowplan.cli.pins:pins", "Show pins, where the pods are, and what has drifted."
+    ),
+    "move": LazyCommand("stowplan.cli.move:move", "Move a pod to another node."),
     "bench": LazyCommand(
         "stowplan.cli.bench:bench", "Measure pods per second beside kube-scheduler."
     ),

@@ -1,0 +1,1 @@
+"""Static placement for people who run it: `stowplan static`, and living with pins."""
