@@ -63,14 +63,19 @@ def configure(verbosity: int, fmt: LogFormat, stream: TextIO | None = None) -> N
         formatter = JsonFormatter(verbosity)
     else:
         raise ValueError(f'unknown log format {fmt!r}: use "text" or "json"')
+    install(formatter, stream)
+    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger(_ROOT).setLevel(max(1, logging.INFO - max(0, verbosity)))
+
+
+def install(formatter: logging.Formatter, stream: TextIO | None = None) -> None:
+    """Send all logs to `stream` in a form of the caller's, and leave levels alone."""
     handler = _LineHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(formatter)
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h, _LineHandler)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(logging.WARNING)
-    logging.getLogger(_ROOT).setLevel(max(1, logging.INFO - max(0, verbosity)))
 
 
 class _LineHandler(logging.StreamHandler[TextIO]):
@@ -90,13 +95,17 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1_000_000)
-        parts = [
+        return (
             f"{_severity(record.levelno)}{when}.{micros:06d} {record.process or os.getpid():7d} "
             f"{record.filename}:{record.lineno}] {_quote(_message(record))}"
-        ]
-        for key, value in _fields(record, self._verbosity):
-            parts.append(f"{_key(key)}={_text_value(value)}")
-        return " ".join(parts)
+            f"{fields_text(record, self._verbosity)}"
+        )
+
+
+def fields_text(record: logging.LogRecord, verbosity: int = 0) -> str:
+    """What follows the message in a line of text: each key and value after a space."""
+    fields = _fields(record, verbosity)
+    return "".join(f" {_key(key)}={_text_value(value)}" for key, value in fields)
 
 
 class JsonFormatter(logging.Formatter):

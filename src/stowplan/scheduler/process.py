@@ -22,7 +22,7 @@ from stowplan.api.informer import Informer
 from stowplan.api.lease import LeaderElector
 from stowplan.api.objects import Node, Pod
 from stowplan.api.recorder import EventRecorder
-from stowplan.api.resources import NODES, PODS
+from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import Forbidden, StowplanError
 from stowplan.logs import V2, get_logger, kv
@@ -59,6 +59,18 @@ class Election:
     retry_period_s: float = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a scheduler is allowed to see and tell with; the default is what our own role allows."""
+
+    #: How often to list where watching is refused; None: keep asking for a watch.
+    poll_s: float | None = None
+    #: Events may be created, but not patched when they repeat.
+    creates_events_only: bool = False
+    #: Told of a right that is missing and done without: "watch nodes", "create events".
+    on_refused: Callable[[str], None] = lambda right: None
+
+
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str
 
@@ -82,11 +94,13 @@ class SchedulerProcess:
         on_outcome: Callable[[Placement | Failure], None] | None = None,
         handlers: type[EventHandlers] = EventHandlers,
         reporter: type[Reporter] = Reporter,
+        means: Means | None = None,
     ) -> None:
         """`handlers` and `reporter`: a scheduler that sees or tells more gives its subclasses."""
         self.engine = engine
         self._client = client
         self._clock: Clock = clock or SystemClock()
+        self._means = means = means or Means()
         bridge = handlers(engine)
         self.pods: Informer[Pod] = Informer(
             client,
@@ -96,6 +110,7 @@ class SchedulerProcess:
             on_add=bridge.add_pod,
             on_update=bridge.update_pod,
             on_delete=bridge.delete_pod,
+            **self._watching(PODS),
         )
         self.nodes: Informer[Node] = Informer(
             client,
@@ -103,6 +118,7 @@ class SchedulerProcess:
             on_add=bridge.add_node,
             on_update=bridge.update_node,
             on_delete=bridge.delete_node,
+            **self._watching(NODES),
         )
         #: Informers of all kinds by plural name, nodes and pods among them.
         self.informers: dict[str, Informer[Any]] = {"pods": self.pods, "nodes": self.nodes}
@@ -115,10 +131,16 @@ class SchedulerProcess:
                 on_add=change,
                 on_update=_ignoring_old(change),
                 on_delete=partial(bridge.delete_object, resource),
+                **self._watching(resource),
             )
         engine.lookup = self.pods.store.get
         self.recorder = EventRecorder(
-            client, reporting_instance=identity, clock=self._clock, is_busy=self._is_binding
+            client,
+            reporting_instance=identity,
+            clock=self._clock,
+            is_busy=self._is_binding,
+            creates_only=means.creates_events_only,
+            on_refused=lambda _: means.on_refused("create events"),
         )
         self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
         self.loop = SchedulingLoop(
@@ -262,6 +284,33 @@ class SchedulerProcess:
                 log.warning("Cannot read the newest version", extra=kv(err=str(problem)))
                 await asyncio.sleep(1.0)
 
+    # Once
+
+    async def run_once(self, timeout_s: float) -> bool:
+        """Look at the cluster once, try every pod that waits once, and see the binds through.
+
+        Raises where the cluster cannot be read. False: some binds were not answered in time.
+        """
+        background = [
+            asyncio.create_task(self.recorder.run(), name="events"),
+            asyncio.create_task(self.reporter.run(), name="status"),
+        ]
+        try:
+            for name, informer in self.informers.items():
+                await informer.list_once()
+                if name not in ("pods", "nodes"):
+                    # Plugins may wait for such an object to change before they let a pod be bound.
+                    background.append(asyncio.create_task(informer.run(), name=name))
+            is_complete = await self.loop.run_once(timeout_s)
+            await self.reporter.drain(_LAST_WORDS_S)
+            await self.recorder.drain(_LAST_WORDS_S)
+            return is_complete
+        finally:
+            self.loop.abandon()
+            for task in background:
+                task.cancel()
+            await asyncio.wait(background)
+
     # Ending
 
     async def _finish(self, leading: asyncio.Task[Any]) -> None:
@@ -277,6 +326,14 @@ class SchedulerProcess:
             await self.elector.release()
 
     # Health and metrics
+
+    def _watching(self, resource: Resource[Any]) -> dict[str, Any]:
+        """What an informer does where it may not watch."""
+        right = f"watch {resource.plural}"
+        return {
+            "poll_s": self._means.poll_s,
+            "on_watch_refused": lambda _: self._means.on_refused(right),
+        }
 
     def _is_binding(self) -> bool:
         return self.loop.binds_in_flight > 0

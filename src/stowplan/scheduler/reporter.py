@@ -109,10 +109,14 @@ class Reporter:
             reporting_controller=failure.profile,
         )
         if failure.is_pending:
-            self._patches[failure.pod.uid] = failure
-            if failure.pod.uid not in self._in_hand:
-                self._in_hand.add(failure.pod.uid)
-                self._ready.put_nowait(failure.pod.uid)
+            self.condition(failure)
+
+    def condition(self, failure: Failure) -> None:
+        """Have the PodScheduled condition written; an older word about the pod is forgotten."""
+        self._patches[failure.pod.uid] = failure
+        if failure.pod.uid not in self._in_hand:
+            self._in_hand.add(failure.pod.uid)
+            self._ready.put_nowait(failure.pod.uid)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until every patch that was asked for is written, but not for ever."""

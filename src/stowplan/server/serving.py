@@ -11,7 +11,9 @@ import os
 import signal
 import socket
 import uuid
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from stowplan import __version__
 from stowplan.api.client import ApiClient
@@ -34,6 +36,8 @@ from stowplan.server.memory import (
 )
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +63,16 @@ def run_until_signal(options: ServeOptions) -> None:
     """Serve on uvloop where it is installed, until SIGTERM or Ctrl-C."""
     keep_freed_memory()
     grow_without_collecting()
+    run_on_loop(serve(options))
+
+
+def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """On uvloop where it is installed, else on asyncio's own."""
     try:
         import uvloop
     except ImportError:
-        asyncio.run(serve(options))
-    else:
-        uvloop.run(serve(options))
+        return asyncio.run(work)
+    return uvloop.run(work)
 
 
 async def serve(options: ServeOptions) -> None:
@@ -88,7 +96,7 @@ async def serve(options: ServeOptions) -> None:
             retry_period_s=lease.retry_period,
         )
     stop = asyncio.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     log.info("Starting", extra=kv(version=__version__, server=cluster.server))
     async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
         process = SchedulerProcess(engine, client, namespace=options.namespace, election=election)
@@ -140,7 +148,7 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
         )
 
 
-def _stop_on_signals(stop: asyncio.Event) -> None:
+def stop_on_signals(stop: asyncio.Event) -> None:
     """The first signal ends in good order, the second at once."""
     loop = asyncio.get_running_loop()
 
