@@ -36,6 +36,7 @@ from stowplan.config.types import (
 )
 from stowplan.framework.plugin import points_of
 from stowplan.plugins.registry import IN_TREE
+from stowplan.plugins.static_placement import StaticPlacement
 from tools.parity_facts import (
     ARGUMENTS,
     CONFIGURATION,
@@ -137,10 +138,15 @@ def argument_defaults(plugin: str) -> list[tuple[str, str]]:
 
 def _other_plugins() -> str:
     defaults = {ref.name for ref in DEFAULT_MULTI_POINT}
-    ours = [plugin.name for plugin in IN_TREE if plugin.name not in defaults]
+    ours = [
+        plugin.name
+        for plugin in IN_TREE
+        if plugin.name not in defaults and plugin is not StaticPlacement
+    ]
     return (
         "### Not in the default profile\n\n"
         f"Ours, for examples and baselines: {', '.join(ours)}.\n"
+        "Ours, for pods that are pinned to nodes: [StaticPlacement](static-placement.md).\n"
         "Upstream's that belong to alpha features do not exist: GangScheduling,\n"
         "TopologyPlacementGenerator, PodGroupPodsCount.\n"
     )

@@ -21,6 +21,7 @@ from stowplan.plugins.pod_topology_spread import PodTopologySpread
 from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.plugins.random_choice import RandomFilter, RandomScore
 from stowplan.plugins.scheduling_gates import SchedulingGates
+from stowplan.plugins.static_placement import StaticPlacement
 from stowplan.plugins.taint_toleration import TaintToleration
 from stowplan.plugins.volume_binding import VolumeBinding
 from stowplan.plugins.volume_restrictions import VolumeRestrictions
@@ -50,6 +51,7 @@ IN_TREE = (
     RandomFilter,
     RandomScore,
     NodeNumber,
+    StaticPlacement,
 )
 
 

@@ -152,9 +152,12 @@ class _Attempt:
     def run(self, extenders: Sequence[Extender]) -> Steps:
         if not len(self.table):
             return self.fail(unresolvable(NO_NODES), NO_NODES)
-        # Whoever is configured may want more than one node, even if not for this pod.
-        wants_one = not self.profile.scores and not any(
-            extender.filters or extender.prioritizes for extender in extenders
+        # Whoever is configured may want more than one node, even if not for this pod; so does
+        # chance, if it is to choose.
+        wants_one = (
+            not self.profile.scores
+            and self.profile.tie_break_seed is None
+            and not any(extender.filters or extender.prioritizes for extender in extenders)
         )
         extenders = [extender for extender in extenders if extender.is_interested(self.cycle.pod)]
         # If extenders leave nothing, what the filters said must be known row by row.
