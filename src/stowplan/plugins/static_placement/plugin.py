@@ -29,8 +29,6 @@ from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 log = get_logger(__name__)
 
 _NOT_PINNED = unresolvable("node(s) had no pin for the pod")
-#: Warned about this many pods, it begins anew rather than remember ever more.
-_MOST_WARNED = 10_000
 
 
 class StaticPlacementArgs(PluginArgs, frozen=True):
@@ -68,7 +66,6 @@ class StaticPlacement(Plugin):
             raise_errors([invalid(path, name, told)])
         self.labels = PinLabels(name, self.args.prefix)
         self._index = PinIndex(self.labels, older_labels=self.args.older_labels)
-        self._warned: set[str] = set()
         #: The last event, which is shown for every pod that waits, and who is pinned by it.
         self._event: tuple[object, object] = (None, None)
         self._event_pods: tuple[PodNames, PodNames] = (frozenset(), frozenset())
@@ -80,7 +77,8 @@ class StaticPlacement(Plugin):
             command = self.labels.command(pod.metadata.namespace, pod.metadata.name)
             return unresolvable(f"the pod is pinned to no node, pin it with `{command}`")
         if any(rows.values()):
-            self._warn(pod, table, rows)
+            older = [table.names[row] for row, is_older in rows.items() if is_older]
+            cycle.write(self.name, frozenset(older))
         return PreFilterResult(frozenset(table.names[row] for row in rows))
 
     def filter_columns(
@@ -93,6 +91,21 @@ class StaticPlacement(Plugin):
     def filter(self, pod: Pod, node: NodeView) -> Status | None:
         pods = self._index.pods_on(node.node)
         return None if is_pinned(pods, pod.metadata.namespace, pod.metadata.name) else _NOT_PINNED
+
+    def post_bind(self, cycle: Cycle, pod: Pod, node: str) -> None:
+        """Say so once a pod where only a label of the older form brought it here."""
+        if node not in cycle.notes.get(self.name, ()):
+            return
+        namespace, name = pod.metadata.namespace, pod.metadata.name
+        log.warning(
+            "Node labels that name no namespace are deprecated",
+            extra=kv(
+                pod=pod.key,
+                node=node,
+                label=self.labels.old_label(name),
+                use=self.labels.command(namespace, name, node),
+            ),
+        )
 
     def events(self) -> Sequence[EventHint]:
         # With taints, lest every change of one is taken for a change that helps.
@@ -119,22 +132,3 @@ class StaticPlacement(Plugin):
 
     def _pods_on(self, node: object) -> PodNames:
         return self._index.pods_on(node) if isinstance(node, Node) else frozenset()
-
-    def _warn(self, pod: Pod, table: NodeTable, rows: Mapping[int, bool]) -> None:
-        """Say once a pod that its label is of the older form."""
-        if pod.key in self._warned:
-            return
-        if len(self._warned) >= _MOST_WARNED:
-            self._warned.clear()
-        self._warned.add(pod.key)
-        namespace, name = pod.metadata.namespace, pod.metadata.name
-        node = min(table.names[row] for row, is_older in rows.items() if is_older)
-        log.warning(
-            "The older form of node labels is deprecated, as it names no namespace",
-            extra=kv(
-                pod=pod.key,
-                node=node,
-                label=self.labels.old_label(name),
-                use=self.labels.command(namespace, name, node),
-            ),
-        )

@@ -151,27 +151,33 @@ def test_a_pod_without_a_node_is_told_what_to_type() -> None:
     )
 
 
-def test_the_older_label_is_warned_of_once_a_pod(caplog: pytest.LogCaptureFixture) -> None:
-    cache = in_place([labelled("b", OLD), labelled("a", OLD, NEW), labelled("c", NEW)])
-    plugin = made()
+def _bound(plugin: StaticPlacement, cache: ClusterCache, where: str) -> None:
+    asker = pod("web-0")
+    cycle = Cycle(cache.table, compile_pod(asker))
+    plugin.pre_filter(cycle)
+    plugin.post_bind(cycle, asker, where)
+
+
+def test_the_older_label_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    cache = in_place([labelled("a", OLD), labelled("b", OLD, NEW)])
     with caplog.at_level(logging.WARNING, logger="stowplan"):
-        for _ in range(3):
-            assert pinned(plugin, cache) == {"a", "b", "c"}
-        pinned(plugin, cache, namespace="db")
-    first, second = caplog.records
-    assert first.levelname == second.levelname == "WARNING"
-    assert first.__dict__["kv"] == {
+        _bound(made(), cache, "a")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.__dict__["kv"] == {
         "pod": "default/web-0",
-        "node": "b",
+        "node": "a",
         "label": OLD,
-        "use": f"kubectl label node b {NEW}=",
+        "use": f"kubectl label node a {NEW}=",
     }
-    assert second.__dict__["kv"]["pod"] == "db/web-0"
 
 
-def test_newer_labels_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    cache = in_place([labelled("a", OLD, NEW), node("b", annotations={LIST: "web-0"})])
-    pinned(made(), cache)
+@pytest.mark.parametrize("where", ["b", "c", "d"])
+def test_newer_forms_are_not_warned_of(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    listing = node("d", annotations={LIST: "web-0"})
+    cache = in_place([labelled("a", OLD), labelled("b", OLD, NEW), labelled("c", NEW), listing])
+    with caplog.at_level(logging.WARNING, logger="stowplan"):
+        _bound(made(), cache, where)
     assert caplog.records == []
 
 
