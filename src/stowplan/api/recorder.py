@@ -2,10 +2,8 @@
 
 The scheduler calls `event`, which only counts and queues; `run` writes a few at a time on the
 events lane. Repeats are folded into series (see `event_series`). When the API server is away or
-the queue is full, events are lost rather than kept for ever: they are counted in `dropped`. An API
-server takes longer to store an event than to bind a pod, and nobody's pod should wait for that: so
-while somebody has more urgent requests under way (`is_busy`) one event is written at a time, and
-more only as the oldest grows old, in the end as many as it takes to catch up.
+the queue is full, events are lost rather than kept for ever: they are counted in `dropped`. While
+somebody has more urgent requests under way (`is_busy`) events give way for a while (`giving_way`).
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from stowplan.api.event_series import (
     event_name,
     truncate_note,
 )
+from stowplan.api.giving_way import GivingWay
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import (
@@ -43,10 +42,6 @@ from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
 
-#: Writes at a time: when nobody else is busy, and when events are overdue.
-_AT_A_TIME, _AT_MOST = 8, 64
-#: An event waits so long for others without a word; when it is overdue it waits for nobody.
-_PATIENCE_S, _OVERDUE_S = 5.0, 8.0
 _LOOK_AGAIN_S = 0.02
 _TRIES = 12
 _SWEEP_PERIOD_S = 10.0
@@ -74,8 +69,9 @@ class EventRecorder:
         """Without a `reporting_instance` each event's is `<its controller>-<host name>`.
 
         `remembered` bounds the events known for folding. DIVERGES: upstream remembers all of the
-        last minutes, whatever that costs; here the oldest are forgotten, and a repeat of one
-        begins a new event.
+        last minutes, whatever that costs; here only the last word about an object, and of too many
+        the oldest are forgotten; a repeat of one begins a new event. (An object that was patched
+        has another resourceVersion, so that its older events are not repeated anyway.)
 
         `creates_only` is for who may create events and not patch them: a repeat is not written, or
         after half an hour as a new event; and once creating is refused (403), which `on_refused` is
@@ -88,6 +84,7 @@ class EventRecorder:
         self._host = socket.gethostname()
         self._clock: Clock = clock or SystemClock()
         self._is_busy = is_busy
+        self._giving_way = GivingWay()
         self._writing = 0
         self._write_ended = asyncio.Event()
         #: Events and when (monotonic) they were queued.
@@ -97,7 +94,8 @@ class EventRecorder:
         self._on_refused = on_refused
         self._is_mute = False
         self._retry_s = (retry_initial_s, retry_limit_s)
-        self._events: dict[EventKey, RecordedEvent] = {}
+        #: What may be repeated: the last word about each object, oldest first.
+        self._events: dict[str, RecordedEvent] = {}
         self._refreshed_at = self._clock.time()
         self._last_nanos = 0
         self._complained_at = float("-inf")
@@ -117,7 +115,8 @@ class EventRecorder:
     ) -> None:
         """Report something; returns at once.
 
-        `once`: it cannot happen to this object again, so it need not be remembered.
+        `once`: neither this nor what was said of the object before can happen to it again, so
+        nothing need be remembered of it.
         """
         if self._is_mute:
             return
@@ -131,12 +130,16 @@ class EventRecorder:
             regarding=Reference.to_pod(regarding),
             related=None if related is None else Reference.to_pod(related),
         )
-        known = None if once else self._events.get(key)
+        subject = _subject(key)
+        known = self._events.get(subject)
+        if known is not None and (once or known.key != key):
+            self._forget(subject)
+            known = None
         if known is not None and self._creates_only:
             if now - known.event_time < REFRESH_AFTER_S:
                 known.last_observed = now
                 return
-            del self._events[key]
+            del self._events[subject]
             known = None
         if known is not None:
             was_series = known.is_series
@@ -153,7 +156,7 @@ class EventRecorder:
             event_time=now,
         )
         if self._enqueue(new) and not once:
-            self._events[key] = new
+            self._events[subject] = new
             if len(self._events) > self._remembered:
                 self._forget(next(iter(self._events)))
 
@@ -177,16 +180,16 @@ class EventRecorder:
     def sweep(self) -> None:
         """Finish series that have come to rest, refresh those that go on, forget the rest."""
         now = self._clock.time()
-        for key in [key for key, event in self._events.items() if event.is_idle(now)]:
-            self._forget(key)
+        for subject in [subject for subject, event in self._events.items() if event.is_idle(now)]:
+            self._forget(subject)
         if now - self._refreshed_at >= REFRESH_AFTER_S:
             self._refreshed_at = now
             for event in self._events.values():
                 if event.is_series:
                     self._enqueue(event)
 
-    def _forget(self, key: EventKey) -> None:
-        event = self._events.pop(key)
+    def _forget(self, subject: str) -> None:
+        event = self._events.pop(subject)
         if event.is_series:
             self._enqueue(event)  # its final count
 
@@ -214,11 +217,8 @@ class EventRecorder:
             tasks.create_task(self._write_out(event), name=f"event {event.name}")
 
     def _allowed(self, queued_at: float) -> int:
-        """How many events may be on their way, the oldest of those that wait being that old."""
-        if not self._is_busy():
-            return _AT_A_TIME
-        lateness = (self._clock.monotonic() - queued_at - _PATIENCE_S) / (_OVERDUE_S - _PATIENCE_S)
-        return 1 + int(min(max(lateness, 0.0), 1.0) * (_AT_MOST - 1))
+        now = self._clock.monotonic()
+        return self._giving_way.allowed(now, queued_at, is_busy=self._is_busy())
 
     async def _write_out(self, event: RecordedEvent) -> None:
         try:
@@ -257,8 +257,8 @@ class EventRecorder:
                 if is_done:
                     self.written += 1
                     return
-        if self._creates_only:
-            self._events.pop(event.key, None)  # its repeat is the next chance
+        if self._creates_only and self._events.get(_subject(event.key)) is event:
+            del self._events[_subject(event.key)]  # its repeat is the next chance
         self._drop(failure or f"{event.name} is neither there nor can it be created")
 
     async def _send(self, event: RecordedEvent) -> bool:
@@ -305,6 +305,12 @@ class EventRecorder:
             log.warning("Events were lost", extra=kv(events=self._dropped_since, err=str(why)))
             self._complained_at = now
             self._dropped_since = 0
+
+
+def _subject(key: EventKey) -> str:
+    """The object that an event is about; a test's or a mirror pod's may lack a UID."""
+    about = key.regarding
+    return about.uid or f"{about.namespace}/{about.name}"
 
 
 def _is_namespace_ending(error: ApiError) -> bool:
