@@ -18,6 +18,8 @@ from stowplan import __version__
 from stowplan.errors import StowplanError
 
 ENV_PREFIX: Final = "STOWPLAN"
+#: With that of the static scheduler's own variables.
+_OUR_PREFIXES: Final = (f"{ENV_PREFIX}_", "SCHED_")
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT
 EXIT_PIPE_CLOSED: Final = 141  # 128 + SIGPIPE
 
@@ -39,6 +41,9 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "decide": LazyCommand(
         "stowplan.cli.decide:decide", "Say which nodes would take a pod, and why the others not."
+    ),
+    "static": LazyCommand(
+        "stowplan.cli.static:static", "Place pods on the nodes that are labelled for them."
     ),
     "pin": LazyCommand("stowplan.cli.pins:pin", "Pin a pod to a node."),
     "unpin": LazyCommand(
@@ -114,9 +119,14 @@ def cli() -> None:
     """A Kubernetes scheduler and scheduling framework: which container goes where, and why."""
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """The console entry point; always ends in SystemExit."""
-    code = _run(list(sys.argv[1:] if argv is None else argv))
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    command: click.Command | None = None,
+    prog_name: str = "stowplan",
+) -> None:
+    """The console entry point; always ends in SystemExit. `command`: of a program of its own."""
+    code = _run(command or cli, prog_name, list(sys.argv[1:] if argv is None else argv))
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -127,10 +137,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _run(argv: list[str]) -> int:
+def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
     _forget_service_links()
     try:
-        code = cli.main(argv, prog_name="stowplan", standalone_mode=False)
+        code = command.main(argv, prog_name=prog_name, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -150,5 +160,5 @@ def _forget_service_links() -> None:
     STOWPLAN_PORT=tcp://10.0.0.1:80, which is no port and nobody's wish.
     """
     for name, value in list(os.environ.items()):
-        if name.startswith(f"{ENV_PREFIX}_") and name.endswith("PORT") and "://" in value:
+        if name.startswith(_OUR_PREFIXES) and name.endswith("PORT") and "://" in value:
             del os.environ[name]

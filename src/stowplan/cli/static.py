@@ -1,0 +1,202 @@
+"""`stowplan static`, also the program `static-scheduler`: pods go where nodes have labels for them.
+
+The flags, variables, defaults and log lines are those of the rf Static Scheduler, so that whoever
+runs it can put this in its place. Mistakes in flags and in variables are one line each, which names
+the one that was wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from stowplan.errors import ConfigError
+
+_VARIABLES: Final = {
+    "name": "SCHED_NAME",
+    "delay": "SCHED_DELAY",
+    "prometheus_port": "SCHED_PROMETHEUS_PORT",
+    "incluster_base_path": "SCHED_INCLUSTER_BASE_PATH",
+}
+_SWITCH: Final = "SCHED_PROMETHEUS"
+_EPILOG: Final = f"""\b
+Environment variables, which flags beat:
+  KUBECONFIG                 kubeconfig file
+  SCHED_INCLUSTER_BASE_PATH  directory with the token and CA of a service account
+  SCHED_NAME                 name of this scheduler
+  SCHED_DELAY                seconds between rounds
+  SCHED_PROMETHEUS_PORT      port of the metrics
+  {_SWITCH}           "false" turns the metrics off
+"""
+
+
+@click.command(
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    envvar=_VARIABLES["name"],
+    default="rfcustom",
+    show_default=True,
+    help="Serve pods with this schedulerName, by labels with this name.",
+)
+@click.option(
+    "-d",
+    "--daemon",
+    is_flag=True,
+    help="Go on until SIGTERM or Ctrl-C. Without it every pending pod is tried once.",
+)
+@click.option(
+    "--delay",
+    metavar="SECONDS",
+    envvar=_VARIABLES["delay"],
+    default="10",
+    show_default=True,
+    help="With --daemon: try what waits again, and where the role allows no watch list nodes and "
+    "pods, every so many seconds.",
+)
+@click.option(
+    "--respect-node-state",
+    is_flag=True,
+    help="Of the labelled nodes take only those that kube-scheduler would take too: not cordoned, "
+    "no taint against the pod, enough room, volumes in reach. Needs more rights.",
+)
+@click.option(
+    "--prefix",
+    metavar="PREFIX",
+    default="rf.scheduler",
+    show_default=True,
+    help="What the labels begin with.",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    help="Kubeconfig file. Without it: $KUBECONFIG, the pod's service account, ~/.kube/config.",
+)
+@click.option(
+    "--incluster-base-path",
+    metavar="DIR",
+    envvar=_VARIABLES["incluster_base_path"],
+    help="Where to look for the service account's token and CA, if there is no kubeconfig.  "
+    "[default: /var/run/secrets/kubernetes.io/serviceaccount]",
+)
+@click.option(
+    "--prometheus-port",
+    metavar="PORT",
+    envvar=_VARIABLES["prometheus_port"],
+    default="8000",
+    show_default=True,
+    help="With --daemon: serve metrics here, on any path.",
+)
+@click.option("--prometheus-disable", is_flag=True, help="Serve no metrics.")
+@click.option(
+    "-v",
+    "--verbose",
+    "verbosity",
+    count=True,
+    help="Log warnings, too; -vv: every pod that is placed; -vvv: everything.",
+)
+@click.pass_context
+def static(
+    ctx: click.Context,
+    name: str,
+    daemon: bool,
+    delay: str,
+    respect_node_state: bool,
+    prefix: str,
+    kubeconfig: str | None,
+    incluster_base_path: str | None,
+    prometheus_port: str,
+    prometheus_disable: bool,
+    verbosity: int,
+) -> None:
+    """Place pods on the nodes that are labelled for them.
+
+    A pod whose schedulerName is NAME goes to a node with the label rf.scheduler.NAME.NAMESPACE/POD,
+    whatever the label's value, and nowhere else: not even if that node is cordoned, tainted or full
+    does it matter. Without such a node the pod stays Pending, and its events say what to type.
+
+    Exit codes: 0 when all was looked at once, or ended by a signal; 1 when the API server failed or
+    refused; 2 when a flag, a variable or the kubeconfig is wrong.
+    """
+    from stowplan.plugins.static_placement.labels import name_problem
+    from stowplan.server.serving import run_on_loop
+    from stowplan.static.daemon import run_daemon
+    from stowplan.static.lines import configure, log
+    from stowplan.static.one_shot import run_one_shot
+    from stowplan.static.settings import StaticSettings
+
+    configure(verbosity)
+    where = _Sources(ctx)
+    for text, place in (("x", "--prefix"), (name, where("name"))):
+        if problem := name_problem(text, prefix):
+            raise ConfigError(problem, where=place)
+    is_off = prometheus_disable or os.environ.get(_SWITCH, "").lower() == "false"
+    settings = StaticSettings(
+        name=name,
+        prefix=prefix,
+        kubeconfig=kubeconfig,
+        incluster_base_path=incluster_base_path,
+        daemon=daemon,
+        delay_s=_seconds(delay, where("delay")),
+        prometheus_port=None if is_off else _port(prometheus_port, where("prometheus_port")),
+        where_port=where("prometheus_port"),
+        respect_node_state=respect_node_state,
+    )
+    log.debug("Arguments: %s", settings)
+    if daemon:
+        run_on_loop(run_daemon(settings))
+        return
+    summary = run_on_loop(run_one_shot(settings))
+    for line in summary.lines():
+        click.echo(line)
+    summary.check()
+
+
+def main() -> None:
+    """The entry point of `static-scheduler` and of examples/static/scheduler.py."""
+    from stowplan.cli.main import main
+
+    main(command=static, prog_name=Path(sys.argv[0]).name)
+
+
+class _Sources:
+    """Where a parameter's value came from: its flag, or the variable."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        self._ctx = ctx
+
+    def __call__(self, parameter: str) -> str:
+        source = self._ctx.get_parameter_source(parameter)
+        if source is click.core.ParameterSource.ENVIRONMENT and os.environ.get(
+            _VARIABLES[parameter]
+        ):
+            return _VARIABLES[parameter]
+        return "--" + parameter.replace("_", "-")
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ConfigError(f"{text!r} is not a number of seconds, 0 or more", where=where)
+    return seconds
+
+
+def _port(text: str, where: str) -> int:
+    try:
+        port = int(text)
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"{text!r} is not a port from 0 to 65535", where=where)
+    return port

@@ -1,0 +1,16 @@
+"""A reporter for who may create events and nothing else: no conditions, no nominations."""
+
+from __future__ import annotations
+
+from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.reporter import Reporter
+
+
+class EventsOnly(Reporter):
+    """Pods are left as they are; the API server itself says PodScheduled when one is bound."""
+
+    def condition(self, failure: Failure) -> None:
+        """Would be a patch."""
+
+    async def expected(self, placement: Placement) -> None:
+        """Would be a patch."""
