@@ -6,9 +6,8 @@ scaled; `targets.yaml` has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from stowplan.bench.results import Setup
 from stowplan.bench.run import can_wait_in_a_backlog
@@ -51,13 +50,11 @@ def plan(
     return [item for item in items if item.setup.title in chosen]
 
 
-def listed(file: str, pattern: str = "*") -> list[tuple[Workload, int]]:
-    """Every workload that matches, also such as cannot be played, and how many pods it measures."""
+def listed(file: str, pattern: str = "*") -> list[Workload]:
+    """Every workload that matches, also such as cannot be played."""
     if file in SETS:
-        found = [item.workload for item in plan(file, pattern)]
-    else:
-        found = select(read_workloads(find_performance_config(file)), pattern)
-    return [(one, sum(each.count for each in _measured(one))) for one in found]
+        return [item.workload for item in plan(file, pattern)]
+    return select(read_workloads(find_performance_config(file)), pattern)
 
 
 def _items(entry: Entry, mode: str) -> list[Item]:
@@ -83,9 +80,9 @@ def _item(entry: Entry, workload: Workload, mode: str) -> Item:
         name=workload.name,
         nodes=workload.nodes,
         pods=workload.pods,
-        measured=sum(each.count for each in _measured(workload)),
+        measured=workload.measured,
         mode=mode,
-        scale=entry.scale,
+        scale=entry.scale if any(map(_can_be_scaled, workload.operations)) else 1.0,
         without_raw=why_not_raw(workload),
         feature_gates=dict(workload.feature_gates),
     )
@@ -93,20 +90,21 @@ def _item(entry: Entry, workload: Workload, mode: str) -> Item:
 
 
 def scaled(workload: Workload, scale: float) -> Workload:
-    """With fewer measured pods; nodes, and the pods that prepare the cluster, stay."""
+    """With fewer measured pods; nodes, and the pods that prepare the cluster, stay.
+
+    So do pods that a workload measures between two operations: their number has to suit its nodes.
+    """
     return replace(workload, operations=tuple(_scaled(each, scale) for each in workload.operations))
 
 
 def _scaled(operation: Operation, scale: float) -> Operation:
-    if isinstance(operation, CreatePods) and operation.collect_metrics:
+    if _can_be_scaled(operation):
         return replace(operation, count=max(round(operation.count * scale), 1))
     return operation
 
 
-def _measured(workload: Workload) -> Iterator[CreatePods]:
-    for each in workload.operations:
-        if isinstance(each, CreatePods) and each.collect_metrics:
-            yield each
+def _can_be_scaled(operation: Operation) -> TypeGuard[CreatePods]:
+    return isinstance(operation, CreatePods) and operation.collect_metrics
 
 
 def why_not_raw(workload: Workload) -> str:

@@ -250,7 +250,7 @@ class Trial:
             first_bind_s=first - self._started if backlog else None,
             events=len(told),
             events_at_last_bind=events_at_last_bind,
-            last_event_s=max(told.values()) - last if told else None,
+            last_event_s=max(max(told.values()) - last, 0.0) if told else None,
             event_lag_p99_s=percentile(lags, 0.99) if lags else None,
             others_cores=max(ended.others - began.others, 0.0) / (ended.at - began.at),
             binds_over_time=over_time(list(bound.values())),
@@ -313,10 +313,11 @@ class _Backlog(LiveCluster):
 
 
 def _probe_pod() -> dict[str, Any]:
+    """It wants nothing and minds no taint, so that it has a place whatever the workload made."""
     container = {"name": "pause", "image": "registry.k8s.io/pause:3.10.1"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": _PROBE},
-        "spec": {"containers": [container]},
+        "spec": {"containers": [container], "tolerations": [{"operator": "Exists"}]},
     }

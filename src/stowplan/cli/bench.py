@@ -251,10 +251,10 @@ def _list(file: str, pattern: str) -> None:
     from stowplan.bench.plan import listed
 
     rows = []
-    for one, measured in listed(file, pattern):
+    for one in listed(file, pattern):
         note = f"cannot be played: {one.cannot_play}" if one.cannot_play else ""
         labels = ",".join(sorted(one.labels))
-        rows.append([one.title, one.nodes, one.pods, measured, note or labels])
+        rows.append([one.title, one.nodes, one.pods, one.measured, note or labels])
     print_table(["workload", "nodes", "pods", "measured", "labels"], rows)
 
 

@@ -240,6 +240,21 @@ class Workload:
         return sum(each.count for each in self.operations if isinstance(each, CreatePods))
 
     @property
+    def measured(self) -> int:
+        """Pods whose scheduling is measured, by operations that collect metrics or between two."""
+        total = 0
+        collecting: StartCollectingMetrics | None = None
+        for each in self.operations:
+            match each:
+                case StartCollectingMetrics():
+                    collecting = each
+                case StopCollectingMetrics():
+                    collecting = None
+                case CreatePods() if each.collect_metrics or _is_meant(collecting, each):
+                    total += each.count
+        return total
+
+    @property
     def measures(self) -> bool:
         """Whether any of its operations measures something."""
         return any(
@@ -263,3 +278,13 @@ class Workload:
     def emulated_version(self) -> str | None:
         """The Kubernetes version that kube-scheduler must emulate to run without queueing hints."""
         return "1.33" if self.feature_gates.get("SchedulerQueueingHints") is False else None
+
+
+def _is_meant(collecting: StartCollectingMetrics | None, pods: CreatePods) -> bool:
+    """Whether it measures these pods; labels are those of the first of them."""
+    if collecting is None or pods.namespace not in collecting.namespaces:
+        return False
+    labels: dict[str, str] = {}
+    if pods.template is not None:
+        labels = pods.template.build(0, pods.count).get("metadata", {}).get("labels", {})
+    return collecting.labels.items() <= labels.items()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.bench import plan as plan_module
-from stowplan.bench.plan import BACKLOG, plan, scaled, why_not_raw
+from stowplan.bench.plan import BACKLOG, listed, plan, scaled, why_not_raw
 from stowplan.bench.run import can_wait_in_a_backlog
 from stowplan.bench.targets import Entry
 from stowplan.errors import ConfigError
@@ -45,6 +45,23 @@ FILE = """
   - {opcode: createPods, count: 10, collectMetrics: true}
   workloads:
   - {name: Small, params: {}}
+- name: Between
+  defaultPodTemplatePath: pod.yaml
+  workloadTemplate:
+  - {opcode: createNodes, count: 5}
+  - {opcode: createPods, count: 1, namespace: a, podTemplatePath: blue.yaml}
+  - opcode: startCollectingMetrics
+    name: waiting
+    namespaces: [a, b]
+    labelSelector: {color: blue}
+  - {opcode: createPods, count: 20, namespace: a, podTemplatePath: blue.yaml}
+  - {opcode: createPods, count: 300, namespace: b}
+  - {opcode: createPods, count: 4000, namespace: b, podTemplatePath: blue.yaml}
+  - {opcode: createPods, count: 50000, namespace: c, podTemplatePath: blue.yaml}
+  - {opcode: stopCollectingMetrics}
+  - {opcode: createPods, count: 600000, namespace: a, podTemplatePath: blue.yaml}
+  workloads:
+  - {name: Small, params: {}}
 """
 
 POD = """
@@ -61,6 +78,7 @@ def file(tmp_path: Path) -> str:
     (tmp_path / "pod.yaml").write_text(POD)
     (tmp_path / "important.yaml").write_text(POD + "  priority: 10\n")
     (tmp_path / "gated.yaml").write_text(POD + "  schedulingGates: [{name: wait}]\n")
+    (tmp_path / "blue.yaml").write_text(POD.replace("{", "{labels: {color: blue}, ", 1))
     path = tmp_path / "own.yaml"
     path.write_text(FILE)
     return str(path)
@@ -74,6 +92,7 @@ def test_every_workload_of_a_file(file: str) -> None:
         "Preemption/Small",
         "Gated/Small",
         "Churn/Small",
+        "Between/Small",
     ]
     first = items[0].setup
     assert (first.nodes, first.pods, first.measured, first.mode) == (5, 110, 10, "stream")
@@ -87,6 +106,7 @@ def test_raw_takes_part_only_where_every_pod_has_a_place(file: str) -> None:
         "Preemption": "its pods have to be preempted",
         "Gated": "its pods are gated",
         "Churn": "its pods have to wait or to come and go (churn)",
+        "Between": "its pods have to wait or to come and go (startCollectingMetrics)",
     }
     assert why_not_raw(plan(file)[0].workload) == ""
 
@@ -102,6 +122,20 @@ def test_a_scale_shrinks_the_measured_pods_only(file: str) -> None:
     assert scaled(small, 1.0) == small
 
 
+def test_pods_are_measured_between_two_operations(file: str) -> None:
+    """Those of the namespaces and with the labels that are named; no scale changes how many."""
+    assert {one.title: one.measured for one in listed(file)} == {
+        "Basic/Small": 10,
+        "Basic/Large": 1000,
+        "Preemption/Small": 10,
+        "Gated/Small": 10,
+        "Churn/Small": 10,
+        "Between/Small": 4020,
+    }
+    (item,) = plan(file, "Between", scale=0.5)
+    assert (item.setup.measured, item.setup.scale) == (4020, 1.0)
+
+
 def test_a_backlog_needs_a_workload_that_creates_pods_once(file: str) -> None:
     simple = {one.title: can_wait_in_a_backlog(one) for one in read_workloads(Path(file))}
     assert simple == {
@@ -110,6 +144,7 @@ def test_a_backlog_needs_a_workload_that_creates_pods_once(file: str) -> None:
         "Preemption/Small": True,
         "Gated/Small": True,
         "Churn/Small": False,
+        "Between/Small": False,
     }
     (item,) = plan(file, "Basic/Small", mode=BACKLOG)
     assert item.setup.mode == "backlog"
