@@ -1,0 +1,149 @@
+"""TLS between the event loop and a protocol of ours, in as little memory as it takes.
+
+`connections` opens one for each connection. The event loops have TLS of their own, but theirs keeps
+256 KiB for every connection and asks for as much again with every read. With a hundred connections
+that come and go those holes in the heap fill up with other things, and a scheduler grows for hours.
+Here a connection costs what OpenSSL needs. What must stay true: the protocol above sees what it
+would see of any transport, and an end that TLS did not announce is never taken for a proper one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any, cast
+
+#: No record is longer, so that nothing is gained by asking for more.
+_RECORD_BYTES = 16 * 1024
+_NOBODY = asyncio.Protocol()
+
+
+class TlsClient(asyncio.Protocol, asyncio.Transport):
+    """Below it is a protocol, above a transport; await `settled` before either is used."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        above: asyncio.Protocol,
+        context: ssl.SSLContext,
+        server_hostname: str,
+    ) -> None:
+        super().__init__()
+        self._above = above
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_hostname=server_hostname
+        )
+        self._below: asyncio.Transport | None = None
+        self._is_open = False
+        self._has_ended = False
+        self._problem: Exception | None = None
+        #: Done when both sides have shaken hands, or never will: see `problem`.
+        self.settled: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def problem(self) -> Exception | None:
+        """Why nothing can be sent or received; None while it can."""
+        return self._problem
+
+    # What the event loop says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._below = cast(asyncio.Transport, transport)
+        self._shake_hands()
+
+    def data_received(self, data: bytes) -> None:
+        self._incoming.write(data)
+        if self._is_open:
+            self._read()
+            return
+        self._shake_hands()
+        if self._is_open and self._incoming.pending:
+            self._read()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        if self._problem is None and not self._has_ended:
+            self._problem = problem or ConnectionResetError("Server disconnected")
+        self._settle()
+        # Nothing may be left that holds itself: it would wait for the garbage collector.
+        above, self._above, self._below = self._above, _NOBODY, None
+        if self._is_open:
+            self._is_open = False
+            above.connection_lost(None if self._has_ended else self._problem)
+
+    # What the protocol above asks for
+
+    def write(self, data: Any) -> None:
+        try:
+            sent = self._tls.write(data)
+            while sent < len(data):
+                sent += self._tls.write(memoryview(data)[sent:])
+        except ssl.SSLError as problem:
+            self._break_off(problem)
+        else:
+            self._flush()
+
+    def abort(self) -> None:
+        if self._below is not None:
+            self._below.abort()
+
+    def pause_reading(self) -> None:
+        if self._below is not None:
+            self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._below is not None:
+            self._below.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if self._below is None else self._below.get_extra_info(name, default)
+
+    # Inside
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+        except (ssl.SSLError, ssl.CertificateError) as problem:
+            self._flush()  # the other side is told why
+            self._break_off(problem)
+        else:
+            self._flush()
+            self._is_open = True
+            self._above.connection_made(self)
+            self._settle()
+
+    def _read(self) -> None:
+        incoming, read = self._incoming, self._tls.read
+        chunks: list[bytes] = []
+        try:
+            chunks.append(read(_RECORD_BYTES))
+            while incoming.pending and chunks[-1]:
+                chunks.append(read(_RECORD_BYTES))
+            self._has_ended = not chunks[-1]
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as problem:
+            self._break_off(problem)
+        if self._outgoing.pending:
+            self._flush()
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if data:
+            self._above.data_received(data)
+        if self._has_ended and self._below is not None:
+            self._below.close()
+
+    def _flush(self) -> None:
+        if self._below is not None and self._outgoing.pending:
+            self._below.write(self._outgoing.read())
+
+    def _break_off(self, problem: Exception) -> None:
+        """What follows, follows from `connection_lost`."""
+        self._problem = self._problem or problem
+        if self._below is not None:
+            self._below.close()
+
+    def _settle(self) -> None:
+        if not self.settled.done():
+            self.settled.set_result(None)

@@ -1,0 +1,276 @@
+"""TLS of our own: what comes and goes through it, how it ends, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.api.tls_client import TlsClient
+from tests.unit.api.tls_kit import Authority
+
+#: Two records.
+LONG = bytes(range(256)) * 80
+
+
+class Above(asyncio.Protocol):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.received = b""
+        self.ends: list[Exception | None] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        assert self.transport is None
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        assert data
+        self.received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ends.append(exc)
+
+
+class Below(asyncio.Transport):
+    """The event loop's side: keeps what is to be sent."""
+
+    def __init__(self) -> None:
+        super().__init__({"socket": "a socket"})
+        self.sent = b""
+        self.calls: list[str] = []
+
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+
+
+@dataclass
+class Wire:
+    """A client and a server that speak to each other in memory."""
+
+    client: TlsClient
+    above: Above
+    incoming: ssl.MemoryBIO
+    outgoing: ssl.MemoryBIO
+    server: ssl.SSLObject
+    below: Below = field(default_factory=Below)
+
+    def hand_over(self, cuts: list[int] | None = None) -> None:
+        """What the server has to say, in pieces of these lengths, again and again."""
+        data, at, turn = self.outgoing.read(), 0, 0
+        while at < len(data):
+            length = cuts[turn % len(cuts)] if cuts else len(data)
+            self.client.data_received(data[at : at + length])
+            at, turn = at + length, turn + 1
+        self.take()
+
+    def take(self) -> None:
+        """What the client has sent reaches the server."""
+        sent, self.below.sent = self.below.sent, b""
+        self.incoming.write(sent)
+
+    def shake_hands(self, cuts: list[int] | None = None) -> None:
+        self.client.connection_made(self.below)
+        for _ in range(10):
+            self.take()
+            try:
+                self.server.do_handshake()
+            except ssl.SSLWantReadError:
+                self.hand_over(cuts)
+            else:
+                self.hand_over(cuts)  # what is left of it, such as tickets
+                return
+        raise AssertionError("no end of shaking hands")
+
+    def heard(self) -> bytes:
+        """What the server understands."""
+        data = b""
+        self.take()
+        while True:
+            try:
+                data += self.server.read()
+            except ssl.SSLWantReadError:
+                return data
+
+
+class Maker:
+    """Contexts are made once: certificates take their time."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority()
+        self._server = authority.server_context(folder)
+        self.trusting = ssl.create_default_context(cadata=authority.cert.decode())
+        self.trusting.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        self.distrusting = ssl.create_default_context(cadata=Authority().cert.decode())
+        self.distrusting.verify_flags &= ~ssl.VERIFY_X509_STRICT
+
+    def wire(self, context: ssl.SSLContext | None = None, *, name: str = "127.0.0.1") -> Wire:
+        loop = asyncio.new_event_loop()
+        try:
+            above = Above()
+            client = TlsClient(loop, above, context or self.trusting, name)
+        finally:
+            loop.close()
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = self._server.wrap_bio(incoming, outgoing, server_side=True)
+        return Wire(client, above, incoming, outgoing, server)
+
+
+@pytest.fixture(scope="module")
+def maker(tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    return Maker(tmp_path_factory.mktemp("tls"))
+
+
+@given(
+    cuts=st.lists(st.integers(20, 2000), min_size=1, max_size=5),
+    texts=st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=4),
+)
+@settings(max_examples=20, deadline=None)
+def test_whatever_way_the_network_cuts_it(
+    maker: Maker, cuts: list[int], texts: list[bytes]
+) -> None:
+    wire = maker.wire()
+    wire.shake_hands(cuts)
+    assert wire.client.settled.done()
+    assert wire.client.problem is None
+    assert wire.above.transport is wire.client
+    for text in (*texts, LONG):
+        wire.client.write(text)
+        assert wire.heard() == text
+    for text in (*texts, LONG):
+        wire.server.write(text)
+    wire.hand_over(cuts)
+    assert wire.above.received == b"".join(texts) + LONG
+    assert not wire.above.ends
+
+
+def test_nobody_above_is_told_before_hands_are_shaken(maker: Maker) -> None:
+    wire = maker.wire()
+    wire.client.connection_made(wire.below)
+    assert wire.below.sent, "the client speaks first"
+    assert wire.above.transport is None
+    assert not wire.client.settled.done()
+
+
+def test_a_proper_end(maker: Maker) -> None:
+    wire = maker.wire()
+    wire.shake_hands()
+    wire.server.write(b"the last words")
+    with pytest.raises(ssl.SSLWantReadError):
+        wire.server.unwrap()
+    wire.hand_over()
+    assert wire.above.received == b"the last words"
+    assert wire.below.calls == ["close"]
+    wire.client.connection_lost(None)
+    assert wire.above.ends == [None]
+
+
+@pytest.mark.parametrize("problem", [None, ConnectionResetError("by peer")])
+def test_an_end_that_was_not_announced(maker: Maker, problem: Exception | None) -> None:
+    """Somebody in between may have cut off the rest: it must not pass for a whole answer."""
+    wire = maker.wire()
+    wire.shake_hands()
+    wire.client.connection_lost(problem)
+    (end,) = wire.above.ends
+    assert isinstance(end, ConnectionResetError)
+
+
+def test_a_certificate_that_is_not_trusted(maker: Maker) -> None:
+    for wire in (maker.wire(maker.distrusting), maker.wire(name="elsewhere")):
+        wire.client.connection_made(wire.below)
+        wire.take()
+        with pytest.raises(ssl.SSLWantReadError):
+            wire.server.do_handshake()
+        wire.hand_over()
+        with pytest.raises(ssl.SSLError, match=r"(?i)alert"):
+            wire.server.do_handshake()
+        assert isinstance(wire.client.problem, ssl.CertificateError)
+        assert wire.below.calls == ["close"]
+        wire.client.connection_lost(None)
+        assert wire.client.settled.done()
+        assert wire.above.transport is None
+        assert not wire.above.ends
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_is_no_tls(maker: Maker, is_open: bool) -> None:
+    wire = maker.wire()
+    if is_open:
+        wire.shake_hands()
+    else:
+        wire.client.connection_made(wire.below)
+    wire.client.data_received(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert isinstance(wire.client.problem, ssl.SSLError)
+    assert wire.below.calls == ["close"]
+    wire.client.connection_lost(None)
+    assert wire.client.settled.done()
+    assert len(wire.above.ends) == is_open
+    assert all(isinstance(end, ssl.SSLError) for end in wire.above.ends)
+
+
+def test_a_connection_that_ends_while_hands_are_shaken(maker: Maker) -> None:
+    wire = maker.wire()
+    wire.client.connection_made(wire.below)
+    wire.client.connection_lost(None)
+    assert wire.client.settled.done()
+    assert isinstance(wire.client.problem, ConnectionResetError)
+    assert not wire.above.ends
+
+
+def test_after_the_end_nothing_more_happens(maker: Maker) -> None:
+    wire = maker.wire()
+    wire.shake_hands()
+    wire.client.connection_lost(None)
+    wire.client.write(b"too late")
+    wire.client.abort()
+    wire.client.pause_reading()
+    wire.client.resume_reading()
+    assert wire.client.get_extra_info("socket", "none") == "none"
+    assert wire.below.calls == []
+    assert len(wire.above.ends) == 1
+
+
+def test_what_is_passed_on(maker: Maker) -> None:
+    wire = maker.wire()
+    wire.shake_hands()
+    wire.client.pause_reading()
+    wire.client.resume_reading()
+    wire.client.abort()
+    assert wire.below.calls == ["pause", "resume", "abort"]
+    assert wire.client.get_extra_info("socket") == "a socket"
+
+
+def test_nothing_waits_for_the_garbage_collector(maker: Maker) -> None:
+    wire = maker.wire()
+    wire.shake_hands()
+    gc.collect()
+    gc.disable()
+    try:
+        left = weakref.ref(wire.above), weakref.ref(wire.client)
+        wire.client.connection_lost(None)
+        del wire
+        assert [each() for each in left] == [None, None]
+    finally:
+        gc.enable()
