@@ -11,13 +11,11 @@ request without an answer can have been sent.
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from collections import deque
 from typing import NamedTuple, cast
 
-_CONNECT_TIMEOUT_S = 10.0
-_KEEPALIVE_S = 60.0  # below the API server's own 90 s, so that it is we who close idle connections
+from stowplan.api.connections import Connections, find_out_that_the_other_side_is_gone
+
 _MAX_HEAD = 64 * 1024
 _END_OF_HEAD = b"\r\n\r\n"
 
@@ -30,12 +28,8 @@ class Answer(NamedTuple):
     body: bytes
 
     def header(self, name: bytes) -> str | None:
-        value = _header(self.head, name)
+        value = header_of(self.head, name)
         return None if value is None else value.decode("latin-1")
-
-
-class NotConnected(Exception):
-    """There is no connection, so nothing was sent; why is the cause."""
 
 
 class Disconnected(Exception):
@@ -46,67 +40,22 @@ class Garbled(Exception):
     """What came is not an answer."""
 
 
-class Pool:
+class Pool(Connections["_Connection"]):
     """Connections to one server; how many requests run at a time is the caller's affair."""
 
     def __init__(self, host: str, port: int, *, server_hostname: str = "") -> None:
-        self._host = host
-        self._port = port
-        self._server_hostname = server_hostname
-        self._idle: deque[_Connection] = deque()
-        self._is_closed = False
+        super().__init__(_Connection, host, port, server_hostname=server_hostname)
 
     async def ask(self, request: bytes, tls: ssl.SSLContext | None) -> Answer:
         """Send a request as it is, and wait for its answer; a cancelled one ends its connection."""
-        connection = self._take(tls) or await self._connect(tls)
+        connection = self.take(tls) or await self.connect(tls)
         try:
             answer = await connection.ask(request)
         except BaseException:
             connection.close()
             raise
-        if connection.is_reusable and not self._is_closed:
-            connection.idle_since = connection.loop.time()
-            self._idle.append(connection)
-        else:
-            connection.close()
+        self.keep(connection)
         return answer
-
-    def close(self) -> None:
-        self._is_closed = True
-        while self._idle:
-            self._idle.pop().close()
-
-    def _take(self, tls: ssl.SSLContext | None) -> _Connection | None:
-        """The connection that was used last, so that those which are not needed grow old."""
-        idle = self._idle
-        if not idle:
-            return None
-        oldest = idle[0]
-        if oldest.loop.time() - oldest.idle_since > _KEEPALIVE_S:
-            idle.popleft().close()
-        while idle:
-            connection = idle.pop()
-            if connection.is_reusable and connection.tls is tls:
-                return connection
-            connection.close()
-        return None
-
-    async def _connect(self, tls: ssl.SSLContext | None) -> _Connection:
-        if self._is_closed:
-            raise RuntimeError("the client is closed")
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(loop, tls),
-                    self._host,
-                    self._port,
-                    ssl=tls,
-                    server_hostname=(self._server_hostname or self._host) if tls else None,
-                )
-        except (OSError, ssl.CertificateError) as problem:  # TimeoutError is an OSError
-            raise NotConnected from problem
-        return connection
 
 
 class _Connection(asyncio.Protocol):
@@ -149,7 +98,7 @@ class _Connection(asyncio.Protocol):
             return
         answer, used = found
         self._received = b""
-        if used != len(received) or not _is_kept(answer.head):
+        if used != len(received) or not is_kept(answer.head):
             self.is_reusable = False
         self._answer(answer)
 
@@ -180,8 +129,8 @@ class _Connection(asyncio.Protocol):
 # Answers
 
 
-def parse(received: bytes) -> tuple[Answer, int] | None:
-    """The answer at the beginning and how long it is; None while it is not complete."""
+def parse_head(received: bytes) -> tuple[int, bytes, int] | None:
+    """Status, head in lower case, and where the body begins; None while that is not clear."""
     start = 0
     while True:
         end = received.find(_END_OF_HEAD, start)
@@ -193,15 +142,23 @@ def parse(received: bytes) -> tuple[Answer, int] | None:
         status = _status(head)
         begin = end + len(_END_OF_HEAD)
         if status >= 200:
-            break
+            return status, head, begin
         start = begin  # an interim answer; the real one follows
-    if _header(head, b"content-encoding") not in (None, b"identity"):
+
+
+def parse(received: bytes) -> tuple[Answer, int] | None:
+    """The answer at the beginning and how long it is; None while it is not complete."""
+    found = parse_head(received)
+    if found is None:
+        return None
+    status, head, begin = found
+    if header_of(head, b"content-encoding") not in (None, b"identity"):
         raise Garbled("an encoding that was not asked for")
     if status in (204, 304):
         return Answer(status, head, b""), begin
-    if _is_chunked(head):
+    if is_chunked(head):
         return _chunked(status, head, received, begin)
-    length = _header(head, b"content-length")
+    length = header_of(head, b"content-length")
     if length is None:
         return None
     if not length.isdigit():
@@ -214,7 +171,7 @@ def parse_to_end(received: bytes) -> Answer | None:
     """An answer that ends with its connection; None where it says that it should be longer."""
     end = received.find(_END_OF_HEAD)
     head = received[: end + 2].lower()
-    if end < 0 or _header(head, b"content-length") is not None or _is_chunked(head):
+    if end < 0 or header_of(head, b"content-length") is not None or is_chunked(head):
         return None
     try:
         return Answer(_status(head), head, received[end + len(_END_OF_HEAD) :])
@@ -228,7 +185,7 @@ def _status(head: bytes) -> int:
     return int(head[9:12])
 
 
-def _header(head: bytes, name: bytes) -> bytes | None:
+def header_of(head: bytes, name: bytes) -> bytes | None:
     at = head.find(b"\r\n" + name + b":")
     if at < 0:
         return None
@@ -236,12 +193,12 @@ def _header(head: bytes, name: bytes) -> bytes | None:
     return head[at : head.index(b"\r\n", at)].strip()
 
 
-def _is_chunked(head: bytes) -> bool:
-    return (_header(head, b"transfer-encoding") or b"").endswith(b"chunked")
+def is_chunked(head: bytes) -> bool:
+    return (header_of(head, b"transfer-encoding") or b"").endswith(b"chunked")
 
 
-def _is_kept(head: bytes) -> bool:
-    return head.startswith(b"http/1.1") and _header(head, b"connection") != b"close"
+def is_kept(head: bytes) -> bool:
+    return head.startswith(b"http/1.1") and header_of(head, b"connection") != b"close"
 
 
 def _chunked(status: int, head: bytes, received: bytes, at: int) -> tuple[Answer, int] | None:
@@ -274,13 +231,3 @@ def _after_last_chunk(answer: Answer, received: bytes, at: int) -> tuple[Answer,
         if line_end == at:
             return answer, at + 2
         at = line_end + 2
-
-
-def find_out_that_the_other_side_is_gone(connected: socket.socket) -> None:
-    """Within a minute, even when idle."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)

@@ -7,30 +7,26 @@ request was not sent; everything else may have taken effect.
 from __future__ import annotations
 
 import os
+import re
 import ssl
 
-import aiohttp
-
-from stowplan.api import http1
+from stowplan.api.connections import NotConnected
+from stowplan.api.http1 import Disconnected, Garbled
 from stowplan.errors import ApiUnavailable
 
 #: What sending and receiving may raise.
 #: RuntimeError: the session is closed; ValueError: a header that cannot be sent.
 NO_ANSWER = (
-    aiohttp.ClientError,
-    http1.NotConnected,
-    http1.Disconnected,
-    http1.Garbled,
+    NotConnected,
+    Disconnected,
+    Garbled,
     OSError,
     TimeoutError,
     RuntimeError,
     ValueError,
 )
 _NOT_SENT = (
-    aiohttp.ClientConnectorError,
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.ClientHttpProxyError,
-    http1.NotConnected,
+    NotConnected,
     RuntimeError,
     ValueError,
 )
@@ -46,19 +42,23 @@ def unavailable(server: str, request: str, error: BaseException) -> ApiUnavailab
 
 
 def _problem(error: BaseException, *, not_sent: bool) -> str:
-    is_connecting = isinstance(error, http1.NotConnected | aiohttp.ClientConnectorError)
-    if isinstance(error, http1.NotConnected) and error.__cause__ is not None:
+    is_connecting = isinstance(error, NotConnected)
+    if is_connecting and error.__cause__ is not None:
         error = error.__cause__
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        error = error.certificate_error
     if isinstance(error, ssl.CertificateError):
         return f"its certificate is not accepted: {error}"
     if isinstance(error, TimeoutError):
         return "cannot connect in time" if not_sent else "no answer in time"
     if is_connecting and isinstance(error, OSError):
         # asyncio words a refusal as "Connect call failed (address)"; the number knows better.
-        code = error.errno or 0
+        code = error.errno or _only_code(str(error))
         return f"cannot connect: {os.strerror(code) if code > 0 else error.strerror or error}"
-    if isinstance(error, aiohttp.ClientPayloadError | http1.Garbled):
+    if isinstance(error, Garbled):
         return "the answer broke off or is garbled"
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _only_code(text: str) -> int:
+    """Where a name has several addresses, what all attempts failed with; 0 if not the same."""
+    codes = set(re.findall(r"\[Errno (\d+)\]", text))
+    return int(codes.pop()) if len(codes) == 1 else 0

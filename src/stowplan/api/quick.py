@@ -1,7 +1,8 @@
-"""The lanes of requests that are sent for every pod, over `http1`.
+"""Requests straight to the server: short answers over `http1`, long ones over `streams`.
 
 `transport` owns one, unless there is a proxy on the way. What must stay true: nothing that a caller
-or a credential says can end a header, and a connection is never shared by two lanes.
+or a credential says can end a header, and a connection is never shared by two lanes, except that
+a watch takes over the connection of the list before it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from stowplan.api import http1
+from stowplan.api.streams import LongAnswer, Streams
 
 JSON = "application/json"
 
@@ -28,8 +30,9 @@ class QuickLanes:
         #: A server may live below a path.
         self._prefix = parts.path
         host = ("Host", parts.netloc.rpartition("@")[2])
-        self._headers = [host, *headers, ("Accept-Encoding", "identity")]
+        self._headers = [host, *headers]
         self._pools: dict[str, http1.Pool] = {}
+        self._streams = Streams(self._host, self._port, server_hostname=tls_server_name)
         self._is_closed = False
         #: The part of a request that is always the same, and for which authorization.
         self._head = ""
@@ -37,6 +40,7 @@ class QuickLanes:
 
     def close(self) -> None:
         self._is_closed = True
+        self._streams.close()
         for pool in self._pools.values():
             pool.close()
 
@@ -52,15 +56,46 @@ class QuickLanes:
         content_type: str,
         accept: str,
     ) -> http1.Answer:
+        request = self._request(method, target, authorization, body, content_type, accept)
+        return await self._pool(lane).ask(request, tls)
+
+    async def open(
+        self,
+        lane: str,
+        method: str,
+        target: str,
+        *,
+        authorization: str,
+        tls: ssl.SSLContext | None,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+        encoding: str,
+    ) -> LongAnswer:
+        """Returns when the answer begins; it must be closed. All lanes of readers are one."""
+        request = self._request(method, target, authorization, body, content_type, accept, encoding)
+        return await self._streams.ask(request, tls, is_repeatable=method == "GET")
+
+    def _request(
+        self,
+        method: str,
+        target: str,
+        authorization: str,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+        encoding: str = "identity",
+    ) -> bytes:
         if self._head_of != authorization:
             self._head, self._head_of = self._constant_head(authorization), authorization
-        head = f"{method} {self._prefix}{target}{self._head}Accept: {accept or JSON}\r\n"
+        head = (
+            f"{method} {self._prefix}{target}{self._head}"
+            f"Accept: {accept or JSON}\r\nAccept-Encoding: {encoding}\r\n"
+        )
         if body is None:
-            request = f"{head}\r\n".encode("latin-1")
-        else:
-            length = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-            request = f"{head}{length}".encode("latin-1") + body
-        return await self._pool(lane).ask(request, tls)
+            return f"{head}\r\n".encode("latin-1")
+        length = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return f"{head}{length}".encode("latin-1") + body
 
     def _constant_head(self, authorization: str) -> str:
         headers = self._headers

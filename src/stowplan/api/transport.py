@@ -2,9 +2,8 @@
 
 `client` speaks Kubernetes on top of it. Each lane has its own connection pool and rate limit, so
 that events or a slow list never hold up binds or the lease. Every failure leaves as ApiError (the
-server answered) or ApiUnavailable (it did not); nothing of aiohttp gets past this module.
-What is sent for every pod goes by `http1`, which is quick; everything else, and everything where
-there is a proxy, by aiohttp.
+server answered) or ApiUnavailable (it did not). Requests go straight to the server by `quick`, or
+by `proxied` where there is a proxy on the way.
 """
 
 from __future__ import annotations
@@ -13,19 +12,14 @@ import asyncio
 import ipaddress
 import random
 import re
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
-from yarl import URL
-
 from stowplan.api.auth import Credential, credentials_for
-from stowplan.api.http1 import find_out_that_the_other_side_is_gone
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.no_answer import NO_ANSWER, unavailable
 from stowplan.api.quick import JSON, QuickLanes
@@ -36,14 +30,13 @@ from stowplan.api.turns import Turns
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import KubeconfigError, Throttled, Unauthorized
 
+if TYPE_CHECKING:
+    from stowplan.api.proxied import ProxiedLanes
+
 Params: TypeAlias = Mapping[str, str | int]
 
-_CONNECT_TIMEOUT_S = 10.0
-_ONLY_CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S)
-_KEEPALIVE_S = 60.0  # below the API server's own 90 s, so that it is we who close idle connections
 _MAX_THROTTLE_RETRIES = 10
 _MAX_RETRY_AFTER_S = 30.0
-_READ_BUFFER = 256 * 1024
 _PATH_SAFE = "/:@!$&'()*+,;=-._~"
 _is_safe_path = re.compile(r"[A-Za-z0-9/:@!$&'()*+,;=\-._~]*").fullmatch
 
@@ -59,10 +52,20 @@ class Lane(StrEnum):
     LEASE = "lease"
 
 
-#: Few bytes, and often: by `http1`.
+#: Few bytes, and often.
 _QUICK = frozenset((Lane.BIND, Lane.STATUS, Lane.EVENTS, Lane.LEASE))
 # Requests at a time; streams last, so they take no turn and there is no limit to them.
 _AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 64, Lane.LEASE: 2}
+
+
+class _OpenAnswer(Protocol):
+    """One that has begun; `piece` returns nothing at its end."""
+
+    status: int
+
+    def header(self, name: bytes) -> str | None: ...
+    async def piece(self) -> bytes: ...
+    def close(self) -> None: ...
 
 
 class Transport:
@@ -81,25 +84,28 @@ class Transport:
         self._config = config
         self._server = config.server.rstrip("/")
         self._credentials = credentials_for(config, clock=clock)
-        # Waiting for a turn is not part of a request's time, so it is not left to aiohttp's pool.
+        # Waiting for a turn is not part of a request's time.
         self._turns = {
             lane: Turns(limit)
             for lane, limit in {**_AT_A_TIME, Lane.BIND: bind_concurrency}.items()
         }
-        self._sessions: dict[Lane, aiohttp.ClientSession] = {}
-        self._closed = False
-        self._headers = [("User-Agent", user_agent), ("Accept", JSON), *config.impersonate]
+        always = [("User-Agent", user_agent), *config.impersonate]
+        server_name = config.tls_server_name
         self._quick: QuickLanes | None = None
-        if not config.proxy_url:
-            always = [header for header in self._headers if header[0] != "Accept"]
-            self._quick = QuickLanes(
-                self._server, always, tls_server_name=config.tls_server_name or ""
+        self._proxied: ProxiedLanes | None = None
+        if config.proxy_url:
+            from stowplan.api.proxied import ProxiedLanes  # few have one, and it takes long to load
+
+            self._proxied = ProxiedLanes(
+                self._server, always, proxy_url=config.proxy_url, tls_server_name=server_name
             )
+        else:
+            self._quick = QuickLanes(self._server, always, tls_server_name=server_name)
         clock = clock or SystemClock()
         limited: list[Lane] = [lane for lane in Lane if qps > 0 and lane is not Lane.WATCH]
         self._limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
         self._wants_gzip = not config.disable_compression and not _is_loopback(self._server)
-        # One context a certificate: a new object makes aiohttp open new connections.
+        # One context a certificate: a new object means new connections.
         self._tls_for: Credential | None = None
         self._tls: ssl.SSLContext | None = None
         self._uses_tls = self._server.startswith("https://")
@@ -111,13 +117,10 @@ class Transport:
         return self._server
 
     async def close(self) -> None:
-        self._closed = True
-        sessions = list(self._sessions.values())
-        self._sessions.clear()
         if self._quick is not None:
             self._quick.close()
-        for session in sessions:
-            await session.close()
+        if self._proxied is not None:
+            await self._proxied.close()
 
     async def request(
         self,
@@ -144,8 +147,6 @@ class Transport:
         while True:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
-                # Not aiohttp's total timeout: it can swallow a cancellation of the caller that
-                # comes at the same moment (its timer contexts nest, and each takes one back).
                 async with turns, asyncio.timeout(timeout_s):
                     if quick is not None:
                         found = await quick.ask(
@@ -161,16 +162,11 @@ class Transport:
                         status, answer = found.status, found.body
                         retry_after = None if status < 300 else found.header(b"retry-after")
                     else:
-                        headers = {"Content-Type": content_type} if body is not None else {}
-                        if accept:
-                            headers["Accept"] = accept
-                        response = await self._send(
-                            lane, method, target, headers, credential, body, _ONLY_CONNECT
+                        opened = await self._open(
+                            lane, method, target, credential, body, content_type, accept
                         )
-                        async with response:
-                            answer = await response.read()
-                        status = response.status
-                        retry_after = response.headers.get("Retry-After")
+                        status, answer = opened.status, await _read(opened)
+                        retry_after = opened.header(b"retry-after")
             except NO_ANSWER as error:
                 turns.refused()
                 raise unavailable(self._server, f"{method} {path}", error) from error
@@ -203,92 +199,70 @@ class Transport:
         self, path: str, *, params: Params, inactivity_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """A long answer in the chunks it comes in; silence for `inactivity_s` ends it."""
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=inactivity_s
-        )
         target = _target(path, params)
         request = f"GET {path}"
         is_renewed = False
         while True:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
-                response = await self._send(
-                    Lane.WATCH, "GET", target, {}, credential, None, timeout
-                )
+                async with asyncio.timeout(inactivity_s):
+                    opened = await self._open(Lane.WATCH, "GET", target, credential)
+                    if opened.status == 200:
+                        break
+                    answer = await _read(opened)
             except NO_ANSWER as error:
                 raise unavailable(self._server, request, error) from error
-            if response.status == 200:
-                break
-            try:
-                async with response:
-                    answer = await response.read()
-            except NO_ANSWER as error:
-                raise unavailable(self._server, request, error) from error
-            if response.status == 401 and not is_renewed:
+            if opened.status == 401 and not is_renewed:
                 is_renewed = True
                 if await self._credentials.refresh(credential) != credential:
                     continue
             raise error_from_response(
-                response.status,
+                opened.status,
                 answer,
                 request=request,
-                retry_after=response.headers.get("Retry-After"),
+                retry_after=opened.header(b"retry-after"),
             )
         try:
-            yield self._chunks(response, request)
+            yield self._chunks(opened, request, inactivity_s)
         finally:
-            response.close()
+            opened.close()
 
-    async def _chunks(self, response: aiohttp.ClientResponse, request: str) -> AsyncIterator[bytes]:
-        try:
-            # Not by lines: aiohttp refuses lines longer than its buffer.
-            async for chunk in response.content.iter_any():
-                yield chunk
-        except NO_ANSWER as error:
-            raise unavailable(self._server, request, error) from error
+    async def _chunks(
+        self, opened: _OpenAnswer, request: str, inactivity_s: float
+    ) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(inactivity_s):
+                    chunk = await opened.piece()
+            except NO_ANSWER as error:
+                raise unavailable(self._server, request, error) from error
+            if not chunk:
+                return
+            yield chunk
 
-    async def _send(
+    async def _open(
         self,
         lane: Lane,
         method: str,
         target: str,
-        headers: dict[str, str],
         credential: Credential,
-        body: bytes | None,
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        if credential.authorization:
-            headers["Authorization"] = credential.authorization
-        return await self._session(lane).request(
+        body: bytes | None = None,
+        content_type: str = "",
+        accept: str = "",
+    ) -> _OpenAnswer:
+        lanes = self._quick or self._proxied
+        assert lanes is not None
+        return await lanes.open(
+            lane,
             method,
-            URL(self._server + target, encoded=True),
-            headers=headers,
-            data=body,
-            timeout=timeout,
-            allow_redirects=False,
-            ssl=self._tls_context(credential) if self._uses_tls else True,
-            server_hostname=self._config.tls_server_name or None,
-            proxy=self._config.proxy_url or None,
+            target,
+            authorization=credential.authorization,
+            tls=self._tls_context(credential) if self._uses_tls else None,
+            body=body,
+            content_type=content_type,
+            accept=accept or JSON,
+            encoding="gzip" if self._wants_gzip and lane is Lane.READ else "identity",
         )
-
-    def _session(self, lane: Lane) -> aiohttp.ClientSession:
-        session = self._sessions.get(lane)
-        if session is None:
-            if self._closed:
-                raise RuntimeError("the client is closed")
-            encoding = "gzip" if self._wants_gzip and lane is Lane.READ else "identity"
-            session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    keepalive_timeout=_KEEPALIVE_S,
-                    socket_factory=_keepalive_socket,
-                ),
-                headers=[*self._headers, ("Accept-Encoding", encoding)],
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=_READ_BUFFER,
-            )
-            self._sessions[lane] = session
-        return session
 
     def _tls_context(self, credential: Credential) -> ssl.SSLContext:
         known = self._tls_for
@@ -320,12 +294,15 @@ def _is_loopback(server: str) -> bool:
         return host == "localhost"
 
 
-def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that finds out within a minute that the other side is gone, even when idle."""
-    family, kind, protocol, _, _ = address
-    new = socket.socket(family=family, type=kind, proto=protocol)
-    find_out_that_the_other_side_is_gone(new)
-    return new
+async def _read(opened: _OpenAnswer) -> bytes:
+    """All of it."""
+    pieces: list[bytes] = []
+    try:
+        while piece := await opened.piece():
+            pieces.append(piece)
+    finally:
+        opened.close()
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _target(path: str, params: Params | None) -> str:

@@ -8,14 +8,13 @@ Plain HTTP; it tells nothing secret, and binds to whatever address its flag says
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from aiohttp import web
 
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.listen import cannot_listen
+from stowplan.server.plain_http import PlainServer, Query, Response, Route
 
 if TYPE_CHECKING:
     from stowplan.server.metrics import Exposition
@@ -23,12 +22,10 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 Check: TypeAlias = Callable[[], str | None]
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # kube-scheduler's old port for plain HTTP; 10259 is its TLS port.
 DEFAULT_PORT: Final = 10251
-# Nothing here streams, so open requests end by themselves at once.
-_SHUTDOWN_S: Final = 1.0
+_JSON: Final = "application/json; charset=utf-8"
 
 
 def _ping() -> str | None:
@@ -51,37 +48,27 @@ class HttpServer:
         self._metrics = metrics
         self._exposition: Exposition | None = None
         self._configz = configz
-        self._runner: web.AppRunner | None = None
-        self._app = web.Application()
+        self._plain = PlainServer()
         for name, checks in (("healthz", healthz), ("livez", None), ("readyz", readyz)):
             self._add_health(name, checks or {"ping": _ping})
-        self._app.router.add_get("/metrics", self._serve_metrics)
+        self._plain.routes["/metrics"] = self._serve_metrics
         if configz is not None:
-            self._app.router.add_get("/configz", self._serve_configz)
-        self._app.router.add_get("/", self._serve_index)
+            self._plain.routes["/configz"] = self._serve_configz
+        self._plain.routes["/"] = self._serve_index
         self.host = ""
         self.port = 0
 
     async def start(self, host: str, port: int, *, flag: str = "--port") -> None:
         """Listen; port 0 takes any free one. ConfigError if that is not possible."""
-        runner = web.AppRunner(
-            self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S
-        )
-        await runner.setup()
         try:
-            await web.TCPSite(runner, host, port).start()
+            self.port = await self._plain.start(host, port)
         except OSError as error:
-            await runner.cleanup()
             raise cannot_listen(error, host, port, flag=flag) from None
-        self._runner = runner
         self.host = host
-        self.port = runner.addresses[0][1]
         log.info("Serving health and metrics", extra=kv(url=self.url))
 
     async def stop(self) -> None:
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        await self._plain.stop()
 
     @property
     def url(self) -> str:
@@ -89,36 +76,34 @@ class HttpServer:
         return f"http://{host}:{self.port}"
 
     def _add_health(self, name: str, checks: Mapping[str, Check]) -> None:
-        self._app.router.add_get(f"/{name}", _health_handler(name, checks))
+        self._plain.routes[f"/{name}"] = _health_route(name, checks)
         for check_name, check in checks.items():
-            self._app.router.add_get(f"/{name}/{check_name}", _check_handler(check))
+            self._plain.routes[f"/{name}/{check_name}"] = _check_route(check)
 
-    async def _serve_metrics(self, _: web.Request) -> web.Response:
+    def _serve_metrics(self, _: Query) -> Response:
         shown = self._exposition
         if shown is None:
             # Only now: a scheduler that starts is in a hurry, and its first scrape is not.
             from stowplan.server.metrics import Exposition
 
             shown = self._exposition = Exposition(self._metrics)
-        return web.Response(body=shown.text(), headers={"Content-Type": shown.content_type})
+        return Response(shown.text(), content_type=shown.content_type)
 
-    async def _serve_configz(self, _: web.Request) -> web.Response:
+    def _serve_configz(self, _: Query) -> Response:
         assert self._configz is not None
         # Upstream's key; tools that read /configz of components look for it.
         text = json.dumps({"componentconfig": self._configz()})
-        return web.Response(text=text, content_type="application/json")
+        return Response(text.encode(), content_type=_JSON)
 
-    async def _serve_index(self, _: web.Request) -> web.Response:
-        resources = self._app.router.resources()
-        paths = sorted(resource.canonical for resource in resources if resource.canonical != "/")
-        return web.Response(
-            text=json.dumps({"paths": paths}, indent=2) + "\n", content_type="application/json"
-        )
+    def _serve_index(self, _: Query) -> Response:
+        paths = sorted(path for path in self._plain.routes if path != "/")
+        text = json.dumps({"paths": paths}, indent=2) + "\n"
+        return Response(text.encode(), content_type=_JSON)
 
 
-def _health_handler(name: str, checks: Mapping[str, Check]) -> Handler:
-    async def handle(request: web.Request) -> web.Response:
-        excluded = set(request.query.getall("exclude", []))
+def _health_route(name: str, checks: Mapping[str, Check]) -> Route:
+    def answer(query: Query) -> Response:
+        excluded = set(query.get("exclude", ()))
         lines: list[str] = []
         failed: list[str] = []
         for check_name, check in checks.items():
@@ -137,21 +122,21 @@ def _health_handler(name: str, checks: Mapping[str, Check]) -> Handler:
             lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
         if failed:
             return _text(500, "\n".join([*lines, f"{name} check failed", ""]))
-        if "verbose" in request.query:
+        if "verbose" in query:
             return _text(200, "\n".join([*lines, f"{name} check passed", ""]))
         return _text(200, "ok")
 
-    return handle
+    return answer
 
 
-def _check_handler(check: Check) -> Handler:
-    async def handle(_: web.Request) -> web.Response:
+def _check_route(check: Check) -> Route:
+    def answer(_: Query) -> Response:
         reason = _run(check)
         return (
             _text(200, "ok") if reason is None else _text(500, f"internal server error: {reason}\n")
         )
 
-    return handle
+    return answer
 
 
 def _run(check: Check) -> str | None:
@@ -163,5 +148,5 @@ def _run(check: Check) -> str | None:
         return f"{type(error).__name__}: {error}"
 
 
-def _text(status: int, text: str) -> web.Response:
-    return web.Response(status=status, text=text, headers={"Cache-Control": "no-cache, private"})
+def _text(status: int, text: str) -> Response:
+    return Response(text.encode(), status, headers={"Cache-Control": "no-cache, private"})

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.api.http1 import Answer, Disconnected, Garbled, NotConnected, Pool, parse
+from stowplan.api.connections import NotConnected
+from stowplan.api.http1 import Answer, Disconnected, Garbled, Pool, parse
 
 PLAIN = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nRetry-After: 7\r\n\r\nhello"
 CHUNKED = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from stowplan.api import http1
+from stowplan.api import connections
 from stowplan.api.client import ApiClient, Lane
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.errors import ApiUnavailable
@@ -56,6 +56,6 @@ async def test_connections_that_were_idle_for_long_are_not_used(
         server.handler = handler
         await client.bind("ns", "p", "u", "n")
         await client.bind("ns", "p", "u", "n")
-        monkeypatch.setattr(http1, "_KEEPALIVE_S", -1.0)
+        monkeypatch.setattr(connections, "_KEEPALIVE_S", -1.0)
         await client.bind("ns", "p", "u", "n")
     assert ports[0] == ports[1] != ports[2]

@@ -1,0 +1,255 @@
+"""Long answers: the same bytes whatever way they were cut; connections used again when safe."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.api import streams
+from stowplan.api.http1 import Disconnected, Garbled, parse_head
+from stowplan.api.streams import Body, LongAnswer, Streams
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def with_length(content: bytes, *headers: bytes) -> bytes:
+    lines = [b"HTTP/1.1 200 OK", b"Content-Length: %d" % len(content), *headers]
+    return b"\r\n".join([*lines, b"", content])
+
+
+def in_chunks(content: bytes, sizes: list[int], *headers: bytes) -> bytes:
+    out = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"]
+    out += [b"%s\r\n" % header for header in headers] + [b"\r\n"]
+    at = 0
+    for size in sizes:
+        piece = content[at : at + size]
+        at += size
+        if piece:
+            out.append(b"%X;why=not\r\n%s\r\n" % (len(piece), piece))
+    if rest := content[at:]:
+        out.append(b"%x\r\n%s\r\n" % (len(rest), rest))
+    return b"".join([*out, b"0\r\nTrailer: x\r\n\r\n"])
+
+
+def body_of(answer: bytes) -> tuple[Body, bytes]:
+    found = parse_head(answer)
+    assert found is not None
+    status, head, begin = found
+    return Body(status, head), answer[begin:]
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+@given(
+    st.binary(max_size=300),
+    st.lists(st.integers(1, 40), max_size=8),
+    st.lists(st.integers(0, 1000), max_size=12),
+    st.booleans(),
+    st.sampled_from(["length", "chunks"]),
+)
+def test_however_it_is_cut(
+    content: bytes, sizes: list[int], places: list[int], packed: bool, form: str
+) -> None:
+    sent = gzip.compress(content) if packed else content
+    headers = [b"Content-Encoding: gzip"] if packed else []
+    answer = with_length(sent, *headers) if form == "length" else in_chunks(sent, sizes, *headers)
+    body, rest = body_of(answer)
+    got = b"".join(body.feed(piece) for piece in cut(rest, places))
+    assert got == content
+    assert body.is_complete
+    assert not body.is_followed
+
+
+@given(st.binary(min_size=1, max_size=60), st.sampled_from(["length", "chunks"]), st.booleans())
+def test_what_follows_is_noticed_and_not_taken_for_a_part(
+    extra: bytes, form: str, at_once: bool
+) -> None:
+    answer = with_length(b"hello") if form == "length" else in_chunks(b"hello", [2])
+    body, rest = body_of(answer)
+    got = body.feed(rest + extra) if at_once else body.feed(rest) + body.feed(extra)
+    assert got == b"hello"
+    assert body.is_followed
+
+
+@given(st.binary(max_size=200))
+def test_junk_is_refused_or_waited_for(junk: bytes) -> None:
+    for head in (b"Transfer-Encoding: chunked", b"Content-Encoding: gzip\r\nContent-Length: 50"):
+        body, _ = body_of(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
+        try:
+            body.feed(junk)
+        except Garbled:
+            pass
+
+
+@pytest.mark.parametrize(
+    "chunks", [b"-5\r\n", b"5\r\nhelloX\r\n", b"\r\n", b"zz\r\n", b"5 5\r\n", b"1" * 5000]
+)
+def test_chunks_that_lie_about_themselves(chunks: bytes) -> None:
+    body, _ = body_of(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    with pytest.raises(Garbled):
+        body.feed(chunks)
+
+
+@pytest.mark.parametrize("header", [b"Content-Length: many", b"Content-Encoding: br"])
+def test_heads_that_cannot_be_followed(header: bytes) -> None:
+    with pytest.raises(Garbled):
+        body_of(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\n")
+
+
+# Over a connection
+
+
+class Server:
+    """Answers in turn on whichever connection asks; None ends the connection instead."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self._answers = iter(answers)
+        self.connections = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                answer = next(self._answers)
+                if answer is None:
+                    return
+                writer.write(answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def streams_to(server: Server) -> AsyncIterator[Streams]:
+    listening = await asyncio.start_server(server, "127.0.0.1", 0)
+    opened = Streams("127.0.0.1", listening.sockets[0].getsockname()[1])
+    try:
+        yield opened
+    finally:
+        opened.close()
+        listening.close()
+
+
+async def ask(opened: Streams, *, is_repeatable: bool = True) -> LongAnswer:
+    return await opened.ask(REQUEST, None, is_repeatable=is_repeatable)
+
+
+async def read(answer: LongAnswer) -> bytes:
+    pieces: list[bytes] = []
+    try:
+        while piece := await answer.piece():
+            pieces.append(piece)
+    finally:
+        answer.close()
+    return b"".join(pieces)
+
+
+async def test_a_complete_answer_leaves_its_connection_to_the_next() -> None:
+    server = Server(with_length(b"one"), in_chunks(b"two", [1]), EMPTY)
+    async with streams_to(server) as opened:
+        assert [await read(await ask(opened)) for _ in range(3)] == [b"one", b"two", b""]
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        with_length(b"one", b"Connection: close"),
+        with_length(b"one").replace(b"HTTP/1.1", b"HTTP/1.0"),
+        with_length(b"one") + b"HTTP/1.1 200 OK\r\n\r\n",
+    ],
+    ids=["close", "old", "more than was asked for"],
+)
+async def test_a_connection_that_may_not_be_used_again(first: bytes) -> None:
+    server = Server(first, EMPTY)
+    async with streams_to(server) as opened:
+        assert await read(await ask(opened)) == b"one"
+        assert (await ask(opened)).status == 204
+    assert server.connections == 2
+
+
+async def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along() -> None:
+    server = Server(in_chunks(b"x" * 1000, [10]), EMPTY)
+    async with streams_to(server) as opened:
+        (await ask(opened)).close()
+        assert (await ask(opened)).status == 204
+    assert server.connections == 2
+
+
+async def test_a_repeatable_request_on_a_connection_that_just_ended_is_sent_again() -> None:
+    server = Server(EMPTY, None, with_length(b"again"))
+    async with streams_to(server) as opened:
+        await read(await ask(opened))
+        assert await read(await ask(opened)) == b"again"
+    assert server.connections == 2
+
+
+async def test_another_request_is_not() -> None:
+    async with streams_to(Server(EMPTY, None, with_length(b"again"))) as opened:
+        await read(await ask(opened))
+        with pytest.raises(Disconnected):
+            await ask(opened, is_repeatable=False)
+
+
+async def test_nothing_is_sent_again_on_a_new_connection() -> None:
+    server = Server(None, with_length(b"again"))
+    async with streams_to(server) as opened:
+        with pytest.raises(Disconnected):
+            await ask(opened)
+    assert server.connections == 1
+
+
+async def test_what_came_before_the_end_is_handed_out_first() -> None:
+    broken = in_chunks(b"some of it", [4])[:-20]
+    server = Server(broken, None)
+    async with streams_to(server) as opened:
+        answer = await ask(opened)
+        assert (await answer.piece()).startswith(b"some")
+        # The server waits for a second request, which only ends the connection.
+        assert answer._connection is not None
+        assert answer._connection._transport is not None
+        answer._connection._transport.write(REQUEST)
+        with pytest.raises(Garbled, match="broke off"):
+            await read(answer)
+
+
+async def test_an_answer_may_end_with_its_connection() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    opened = Streams("127.0.0.1", listening.sockets[0].getsockname()[1])
+    assert await read(await ask(opened)) == b"all of it"
+    opened.close()
+    listening.close()
+
+
+async def test_little_is_kept_while_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_MAX_UNREAD", 1000)
+    content = bytes(range(256)) * 40_000
+    async with streams_to(Server(with_length(content))) as opened:
+        answer = await ask(opened)
+        connection = answer._connection
+        assert connection is not None
+        while not connection._is_paused:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        kept = connection._unread_size
+        await asyncio.sleep(0.05)
+        assert connection._unread_size == kept < len(content)
+        assert await read(answer) == content
