@@ -46,6 +46,8 @@ _LOOK_AGAIN_S = 0.02
 _TRIES = 12
 _SWEEP_PERIOD_S = 10.0
 _COMPLAINT_PERIOD_S = 60.0
+#: Where a repeat cannot be folded into its event: what says something new waits so long.
+_NEWS_AFTER_S = 60.0
 _encode = msgspec.json.Encoder().encode
 
 
@@ -74,8 +76,8 @@ class EventRecorder:
         has another resourceVersion, so that its older events are not repeated anyway.)
 
         `creates_only` is for who may create events and not patch them: a repeat is not written, or
-        after half an hour as a new event; and once creating is refused (403), which `on_refused` is
-        told, no more are written at all.
+        as a new event after half an hour, after a minute if it says something else; and once
+        creating is refused (403), which `on_refused` is told, no more are written at all.
         """
         self.written = 0
         self.dropped = 0
@@ -136,7 +138,8 @@ class EventRecorder:
             self._forget(subject)
             known = None
         if known is not None and self._creates_only:
-            if now - known.event_time < REFRESH_AFTER_S:
+            is_news = known.note != truncate_note(note)
+            if now - known.event_time < (_NEWS_AFTER_S if is_news else REFRESH_AFTER_S):
                 known.last_observed = now
                 return
             del self._events[subject]

@@ -309,7 +309,7 @@ class SchedulerProcess:
             self.loop.abandon()
             for task in background:
                 task.cancel()
-            await asyncio.wait(background)
+            await asyncio.gather(*background, return_exceptions=True)
 
     # Ending
 

@@ -27,7 +27,13 @@ def find_cluster(kubeconfig: str | None, base_path: str | None) -> ClusterConfig
         log.debug("Using configuration from kubeconfig %s", kubeconfig or from_environment)
         return cluster
     directory = base_path or SERVICE_ACCOUNT_PATH
-    if base_path or Path(directory, "token").exists():
+    has_token = Path(directory, "token").exists()
+    if base_path and not has_token:
+        raise KubeconfigError(
+            f"there is no token in {directory}, and no kubeconfig was named either",
+            where="--incluster-base-path or SCHED_INCLUSTER_BASE_PATH",
+        )
+    if has_token:
         cluster = in_cluster_config(directory)
         log.debug("Using configuration from token in %s", directory)
         return cluster

@@ -21,6 +21,9 @@ _LEVELS: Final = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 _LEVELS_OF_THE_REST: Final = (logging.ERROR, logging.WARNING, logging.WARNING, logging.INFO, V4)
 #: It warns of failed bindings, which `binder` does in the original's words.
 _TOLD_ALREADY: Final = "stowplan.scheduler.binding"
+#: That the API server is away is told once, and to everybody: a daemon that says nothing and does
+#: nothing would be a riddle.
+_ALWAYS_TOLD: Final = "stowplan.api.reachability"
 _DEBUG_COUNT: Final = 3
 
 
@@ -34,6 +37,7 @@ def configure(verbosity: int, stream: TextIO | None = None) -> None:
     logging.getLogger("stowplan").setLevel(rest)
     told_already = rest if verbosity >= _DEBUG_COUNT else logging.ERROR
     logging.getLogger(_TOLD_ALREADY).setLevel(told_already)
+    logging.getLogger(_ALWAYS_TOLD).setLevel(min(rest, logging.WARNING))
 
 
 class _LineFormatter(logging.Formatter):

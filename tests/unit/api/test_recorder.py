@@ -250,6 +250,18 @@ async def test_who_may_only_create_writes_a_repeat_after_half_an_hour_as_a_new_e
     assert "series" not in again.body
 
 
+async def test_who_may_only_create_tells_news_after_a_minute() -> None:
+    async with stage(creates_only=True) as it:
+        it.report(pod(), note="no node is labelled")
+        it.clock.advance(59)
+        it.report(pod(), note="forbidden")
+        assert len(await it.settled()) == 1
+        it.clock.advance(1)
+        it.report(pod(), note="forbidden")
+        (news,) = await it.settled()
+        assert (news.method, news.body["note"]) == ("POST", "forbidden")
+
+
 async def test_who_may_only_create_tells_a_lost_event_with_its_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
