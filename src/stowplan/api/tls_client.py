@@ -57,8 +57,7 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
         if self._is_open:
             self._read()
             return
-        self._shake_hands()
-        if self._is_open and self._incoming.pending:
+        if self._shake_hands() and self._incoming.pending:
             self._read()
 
     def connection_lost(self, problem: Exception | None) -> None:
@@ -100,7 +99,8 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
 
     # Inside
 
-    def _shake_hands(self) -> None:
+    def _shake_hands(self) -> bool:
+        """True when both sides have."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -113,6 +113,7 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
             self._is_open = True
             self._above.connection_made(self)
             self._settle()
+        return self._is_open
 
     def _read(self) -> None:
         incoming, read = self._incoming, self._tls.read
