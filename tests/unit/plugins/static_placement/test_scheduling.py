@@ -13,6 +13,7 @@ import pytest
 from stowplan.framework.forms import FilterStep
 from stowplan.plugins.static_placement import StaticPlacement
 from stowplan.plugins.static_placement.labels import PinLabels
+from stowplan.scheduler.engine import Failure
 from stowplan.testing import node, pod
 from tests.unit.plugins.static_placement.placement_kit import (
     RESPECTFUL,
@@ -142,6 +143,37 @@ def test_pods_of_other_schedulers_are_none_of_ours() -> None:
     bench = Bench(STRICT, with_labels(node("a"), WEB_0))
     bench.create(pod("web-0"))
     assert bench.engine.attempt() is None
+
+
+def test_a_nomination_counts_less_than_the_label() -> None:
+    bench = Bench(RESPECTFUL, node("a"), with_labels(node("b"), WEB_0))
+    bench.create(mine("web-0", nominated_node="a"))
+    assert bench.bind_next() == "b"
+
+
+def test_room_is_made_on_the_pinned_node_alone() -> None:
+    bench = Bench(RESPECTFUL, node("a", pods=1), with_labels(node("b", pods=1), WEB_0))
+    for where in ("a", "b"):
+        bench.handlers.add_pod(pod(f"on-{where}", node=where, priority=0))
+    bench.create(mine("web-0", priority=10))
+    outcome = bench.engine.attempt()
+    assert isinstance(outcome, Failure)
+    assert outcome.eviction is not None
+    assert outcome.eviction.node == "b"
+    assert [victim.metadata.name for victim in outcome.eviction.victims] == ["on-b"]
+
+
+def test_each_profile_reads_the_labels_of_its_own_name() -> None:
+    both = STRICT + STRICT.partition("profiles:\n")[2].replace("Name: test", "Name: test.default")
+    bench = Bench(both, with_labels(node("a"), WEB_0), node("b"))
+    bench.create(mine("web-0"))
+    # The same label, in its older form and so for any namespace.
+    bench.create(pod("web-0", namespace="x", scheduler_name="test.default"))
+    bench.create(pod("web-1", namespace="x", scheduler_name="test.default"))
+    assert (bench.bind_next(), bench.bind_next()) == ("a", "a")
+    assert "`kubectl label node NODE rf.scheduler.test.default.x/web-1=`" in bench.failed()
+    bench.label("b", WEB_1)
+    assert bench.bind_next() == "b"
 
 
 # Several nodes
