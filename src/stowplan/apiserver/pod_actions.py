@@ -85,12 +85,12 @@ class PodActions:
             and "deletionTimestamp" not in pod.object["metadata"]
         ):
             self._take_from_budget(namespace, pod, dry_run)
+        check_preconditions(PODS, pod, options.get("preconditions") or {})
         if not dry_run:
-            pod = self._mark_disrupted(pod, options)
+            pod = self._mark_disrupted(pod)
         self._deleter.delete(PODS, pod, {**options, "preconditions": None}, dry_run=dry_run)
 
-    def _mark_disrupted(self, pod: Record, options: Json) -> Record:
-        check_preconditions(PODS, pod, options.get("preconditions") or {})
+    def _mark_disrupted(self, pod: Record) -> Record:
         status = dict(pod.object.get("status") or {})
         status["conditions"] = with_condition(
             status.get("conditions"),

@@ -96,7 +96,7 @@ def move(
         asyncio.run(_carry_out(asked, plan, how, timeout_s=timeout if wait else None))
     except _StoppedFollowing:
         click.echo("No longer following; the pod goes on", err=True)
-        raise KeyboardInterrupt from None
+        raise click.Abort from None
 
 
 @dataclass(frozen=True)

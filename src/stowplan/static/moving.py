@@ -20,6 +20,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.objects import Node, OwnerReference, Pod
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS, PODS
 from stowplan.api.selectors import compile_label_selector
+from stowplan.api.status_errors import parse_status
 from stowplan.api.workload_objects import PodDisruptionBudget
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import (
@@ -302,7 +303,13 @@ class Mover:
         """429 means that the server is busy or that a budget says no; only the first may pass."""
         for attempt in range(_THROTTLE_RETRIES + 1):
             try:
-                await self._client.request("POST", path, body=eviction, retry_throttled=False)
+                answer = await self._client.request(
+                    "POST", path, body=eviction, retry_throttled=False
+                )
+                status = parse_status(answer)
+                # A pod of several budgets: "created", and yet a failure.
+                if status is not None and status.status == "Failure":
+                    raise ServerError(status.message, status=status.code, reason=status.reason)
                 return
             except Throttled as refusal:
                 if "disruption budget" in str(refusal) or attempt == _THROTTLE_RETRIES:
