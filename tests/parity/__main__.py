@@ -56,8 +56,8 @@ def main() -> int:
         print(f"NOT ON THE LIST (tests/parity/branches.py): {plugin}: {what}")
     print(
         f"{total.cases} cases and {total.sequences} sequences ({total.steps} steps) with seed"
-        f" {options.seed} in {elapsed:.0f} s: {len(total.findings)} differences,"
-        f" {len(absent)} branches without a hit"
+        f" {options.seed}, {total.choices} choices among them, in {elapsed:.0f} s:"
+        f" {len(total.findings)} differences, {len(absent)} branches without a hit"
     )
     return 1 if total.findings or absent or unknown else 0
 

@@ -2,17 +2,23 @@
 
 Equal means: the same nodes with the same code, plugin and reasons, the same scores of every plugin,
 the same totals, the same best nodes; and an error, by a plugin that broke, only where the other
-side has the same one.
+side has the same one. Where the oracle was let to choose, every one of our choices is its choice.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from stowplan.scheduler.selection import best_place
 from tests.parity.generate.dice import Json
 
 #: Upstream ranges over a Go map for these, so the order of its reasons is anybody's guess.
 REASONS_IN_ANY_ORDER = {"NodeResourcesFit"}
+
+#: Said of nodes that a PreFilter result leaves out.
+EXCLUDED = "ExcludedByPreFilter"
 
 #: What kind of difference it is: shrinking a case must not end at another one.
 Kind = str
@@ -31,6 +37,10 @@ class Difference:
 
 def difference(ours: Json, theirs: Json) -> Difference | None:
     """None if the answers say the same."""
+    return _judged(ours, theirs) or _chosen(ours, theirs)
+
+
+def _judged(ours: Json, theirs: Json) -> Difference | None:
     if "error" in ours and "error" in theirs:
         if _one_line(ours["error"]) == _one_line(theirs["error"]):
             return None
@@ -43,6 +53,52 @@ def difference(ours: Json, theirs: Json) -> Difference | None:
         return None
     lines = [text for place, we, they in places for text in _texts(place, we, they)]
     return Difference(_kind(places[0]), lines)
+
+
+def _chosen(ours: Json, theirs: Json) -> Difference | None:
+    """The first of our choices that is not the oracle's."""
+    if "choices" not in ours or not ("choice" in theirs or "error" in theirs):
+        return None
+    for number, choice in enumerate(ours["choices"], 1):
+        found = _places(_comparable(choice), _expected(choice, theirs, ours["start"]))
+        if found:
+            lines = [text for place, we, they in found for text in _texts(place, we, they)]
+            kind = f"decide: {found[0][0][0]}"
+            return Difference(kind, [f"the choice when asked the {number}. time:", *lines])
+    return None
+
+
+def _comparable(choice: Json) -> Json:
+    # Which of several nodes breaks a plugin first depends on where the search begins.
+    return {"error": True} if "error" in choice else choice
+
+
+def _expected(ours: Json, theirs: Json, start: int) -> Json:
+    """What the oracle chose, in the form of our choices."""
+    if "error" in theirs:
+        # Unless the search ends at a nominated node before it comes to the one that breaks.
+        return ours if ours.get("evaluated") == 1 else {"error": True}
+    chosen = theirs["choice"]
+    if not chosen["node"]:
+        return {"message": chosen["message"], "plugins": chosen.get("plugins", [])}
+    expected = {name: chosen[name] for name in ("node", "evaluated", "feasible")}
+    if chosen["feasible"] > 1:
+        expected |= {name: theirs[name] for name in ("totals", "scores")}
+        if "order" in theirs:
+            expected["node"] = _winner(theirs["totals"], theirs["order"], start)
+        narrowed = any(said["code"] == EXCLUDED for said in theirs["nodes"].values())
+        if narrowed and ours.get("node") in theirs["best"]:
+            # Upstream takes the nodes that PreFilter names in the order of a Go map: any of the
+            # best may be the one that it finds first.
+            expected["node"] = ours["node"]
+    return expected
+
+
+def _winner(totals: Json, order: list[str], start: int) -> str:
+    """Who is chosen if the search goes through nodes in this order: upstream's heap decides."""
+    start %= len(order)
+    names = [name for name in order[start:] + order[:start] if name in totals]
+    return names[best_place(np.array([totals[name] for name in names], np.int64))]
 
 
 def _one_line(text: str) -> str:

@@ -24,7 +24,7 @@ def long_way(line: Json) -> Json:
         {"delete": [reference(key_of(thing)) for thing in first if dice.often(0.2)]},
         {"apply": [thing for thing in line["objects"] if dice.often(0.5)], "pod": line["pod"]},
         {"delete": [reference(key_of(thing)) for thing in others]},
-        {"apply": line["objects"], "pod": line["pod"]},
+        {"apply": line["objects"], "pod": line["pod"], "tried": True},
     ]
     for number, step in enumerate(steps):
         step["id"] = f"{line['id']}/{number}"

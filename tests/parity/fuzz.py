@@ -34,6 +34,8 @@ class Batch:
     cases: int = 0
     sequences: int = 0
     steps: int = 0
+    #: Times that we chose a node and the oracle had to choose the same.
+    choices: int = 0
     hits: Hits = field(default_factory=Hits)
     findings: list[Finding] = field(default_factory=list)
 
@@ -41,6 +43,7 @@ class Batch:
         self.cases += other.cases
         self.sequences += other.sequences
         self.steps += other.steps
+        self.choices += other.choices
         self.hits.update(other.hits)
         self.findings += other.findings
 
@@ -83,6 +86,7 @@ def examine(examiner: Examiner, origins: list[str]) -> Batch:
     """Ask about what `question_of` makes of these origins."""
     batch = Batch()
     examiner.hits = batch.hits
+    examiner.choices = 0
     for origin in origins:
         question = question_of(origin)
         if "steps" in question:
@@ -95,6 +99,7 @@ def examine(examiner: Examiner, origins: list[str]) -> Batch:
         if found is not None:
             found.origin = origin
             batch.findings.append(found)
+    batch.choices = examiner.choices
     return batch
 
 

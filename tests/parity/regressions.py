@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stowplan.judge import Judge
 from tests.parity.compare import Difference, difference
-from tests.parity.examine import Examiner, Finding, our_answers
+from tests.parity.examine import Examiner, Finding, alone, our_answers
 from tests.parity.generate.dice import Json
 
 FOLDER = Path(__file__).parent / "regressions"
@@ -52,5 +52,5 @@ def replay(kept: Json) -> Difference | None:
 
 def _ours(question: Json) -> list[Json]:
     if "steps" not in question:
-        return [Judge(check=False).answer(question)]
+        return [alone(Judge(check=False), question)]
     return [answer for line, answer in our_answers(question) if "pod" in line]

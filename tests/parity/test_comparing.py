@@ -83,6 +83,75 @@ def test_not_the_same(other: Json, kind: str) -> None:
     assert str(found)
 
 
+CHOICE: Json = {
+    "node": "a",
+    "evaluated": 3,
+    "feasible": 2,
+    "totals": ANSWER["totals"],
+    "scores": ANSWER["scores"],
+}
+CHOSEN: Json = {**ANSWER, "choice": {"node": "a", "evaluated": 3, "feasible": 2}}
+UNFIT: Json = {"message": "0/3 nodes are available: 3 Too many pods.", "plugins": ["X"]}
+FAILED: Json = {**ANSWER, "choice": {"node": "", "evaluated": 0, "feasible": 0, **UNFIT}}
+TIED: Json = {**CHOSEN, "totals": {"a": 300, "b": 300}, "best": ["a", "b"]}
+
+
+def chosen(*choices: Json, answer: Json = ANSWER, start: int = 0) -> Json:
+    return {**answer, "choices": list(choices), "start": start}
+
+
+def test_every_choice_is_compared() -> None:
+    assert difference(chosen(CHOICE, CHOICE), CHOSEN) is None
+    assert difference(chosen(UNFIT), FAILED) is None
+    for wrong, kind in [
+        ({**CHOICE, "node": "b"}, "decide: node"),
+        ({**CHOICE, "evaluated": 2}, "decide: evaluated"),
+        ({**CHOICE, "scores": {}}, "decide: scores"),
+        (UNFIT, "decide: node"),
+        ({"error": "x"}, "decide: node"),
+    ]:
+        found = difference(chosen(CHOICE, wrong), CHOSEN)
+        assert found is not None
+        assert found.kind == kind
+        assert "2. time" in str(found)
+    found = difference(chosen({**UNFIT, "message": "0/3 nodes are available."}), FAILED)
+    assert found is not None
+    assert found.kind == "decide: message"
+
+
+def test_the_first_in_the_order_wins_a_tie() -> None:
+    first = {**CHOICE, "totals": TIED["totals"]}
+    second = {**first, "node": "b"}
+    ours = {**TIED, "scores": ANSWER["scores"]}
+    for order, start, winner in [
+        ("abc", 0, "a"),
+        ("bac", 0, "b"),
+        ("abc", 1, "b"),
+        ("abc", 2, "a"),
+    ]:
+        theirs = {**TIED, "order": list(order)}
+        for choice in (first, second):
+            found = difference(chosen(choice, answer=ours, start=start), theirs)
+            assert (found is None) == (choice["node"] == winner)
+
+
+def test_any_of_the_best_may_be_chosen_where_pre_filter_names_nodes() -> None:
+    nodes = {**ANSWER["nodes"], "c": {"code": "ExcludedByPreFilter"}}
+    theirs = {**TIED, "nodes": nodes}
+    ours = {**TIED, "nodes": nodes}
+    choice = {**CHOICE, "totals": TIED["totals"]}
+    assert difference(chosen({**choice, "node": "b"}, answer=ours), theirs) is None
+    assert difference(chosen({**choice, "node": "c"}, answer=ours), theirs) is not None
+
+
+def test_where_a_plugin_breaks_nothing_is_chosen() -> None:
+    broken: Json = {"error": "a"}
+    assert difference(chosen({"error": "b"}, answer=broken), broken) is None
+    assert difference(chosen(CHOICE, answer=broken), broken) is not None
+    # Except where the pod was nominated to: nobody looks any further.
+    assert difference(chosen({"node": "a", "evaluated": 1}, answer=broken), broken) is None
+
+
 def test_errors_are_compared_by_their_words() -> None:
     assert difference({"error": "a\nb"}, {"error": "a; b"}) is None
     found = difference({"error": "a"}, {"error": "b"})

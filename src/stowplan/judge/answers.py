@@ -207,7 +207,11 @@ class Stream(_Answering):
             self._world.put(thing)
         if pod is None or profile is None:
             return {}
-        return verdicts(self._world.judge(pod, profile, config.serves))
+        return self._judged(self._world, pod, profile, config)
+
+    def _judged(self, world: World, pod: Thing, profile: Profile, config: Configuration) -> Json:
+        """The answer for the cluster as it is now."""
+        return verdicts(world.judge(pod, profile, config.serves))
 
     def _go_back_to(self, before: dict[Key, Thing | None]) -> None:
         """Build the cluster anew: slower than undoing what was done, and never half done."""

@@ -14,7 +14,7 @@ from stowplan.api.objects import Pod
 from stowplan.api.resources import NODES, PODS
 from stowplan.clock import SystemClock
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.pod_info import compile_pod
+from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile
 from stowplan.judge.objects import Key, Thing, with_uid
@@ -84,22 +84,26 @@ class World:
 
         Room is kept for nominated pods only if they wait in the same scheduler's queue.
         """
+        nominated = self.nominees(is_served)
+        return judge(self.cache.table, self.asked(thing), profile, nominated=nominated)
+
+    def asked(self, thing: Thing) -> PodInfo:
+        """A pending pod as it is known here."""
         pod: Pod = thing.struct
         known = self.things.get(thing.key)
         if known is not None and not thing.has_uid and not _stands(known.struct):
             # The same pod: it must not stand in its own way where it is nominated.
             pod = with_uid(pod, known.struct.uid)
+        return compile_pod(pod)
+
+    def nominees(self, is_served: Callable[[Pod], bool]) -> Nominator | None:
+        """The nominated pods that wait in a scheduler's queue; None if there are none."""
         nominated = Nominator()
         for name in self._nominated.nodes():
             for other in self._nominated.for_node(name):
                 if is_served(other):
                     nominated.add(other)
-        return judge(
-            self.cache.table,
-            compile_pod(pod),
-            profile,
-            nominated=nominated if len(nominated) else None,
-        )
+        return nominated if len(nominated) else None
 
     def _put_pod(self, old: Pod | None, thing: Thing) -> None:
         pod: Pod = thing.struct

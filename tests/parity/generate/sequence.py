@@ -78,7 +78,9 @@ class _Stream(Scene):
             if dice.often(0.75):
                 self.ask()
             made.append(self.line)
-        return {"config": config, "steps": made, "tight": dice.often(0.4)}
+        is_tight = dice.often(0.4)
+        self.try_and_place(made)
+        return {"config": config, "steps": made, "tight": is_tight}
 
     # What is there
 
@@ -239,6 +241,15 @@ class _Stream(Scene):
         made = copied(self.dice.choice(self.templates))
         made["metadata"] |= {"name": f"p{self.serial}", "uid": f"uid-p{self.serial}"}
         return made
+
+    def try_and_place(self, steps: list[Json]) -> None:
+        """Pods that are asked about go where they want to, for a while or to stay: choosing.py."""
+        for step in steps:
+            if "pod" in step:
+                if self.dice.often(0.2):
+                    step["tried"] = True
+                if self.dice.often(0.2):
+                    step["place"] = self.dice.randint(1, 4)
 
     def ask(self) -> None:
         asked = self.copy_of_template() if self.dice.often(0.75) else self.pod(easy=self.easy)

@@ -34,6 +34,8 @@ type cluster struct {
 	// plugins by name: instances of our own, because the framework gives its away to nobody.
 	plugins map[string]fwk.Plugin
 	nodes   []fwk.NodeInfo
+	// live is the snapshot that a scheduler would have kept; see liveOrder.
+	live *internalcache.Snapshot
 }
 
 // newCluster makes a scheduler whose world is empty; it ends with the context.
@@ -42,7 +44,11 @@ func newCluster(ctx context.Context, given json.RawMessage) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &cluster{world: newWorld(client), configuration: configuration}
+	made := &cluster{
+		world:         newWorld(client),
+		configuration: configuration,
+		live:          internalcache.NewEmptySnapshot(),
+	}
 	recorders := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
 	made.scheduler, err = scheduler.New(ctx, client, made.factory, nil, recorders,
 		scheduler.WithProfiles(configuration.Profiles...),
@@ -156,4 +162,14 @@ func (c *cluster) look(ctx context.Context) error {
 	var err error
 	c.nodes, err = snapshot.NodeInfos().List()
 	return err
+}
+
+// liveOrder is the order of nodes in a snapshot that is kept: a node that moves to another zone keeps
+// its place until another node comes or goes. Has to be asked after every change, as a scheduler would.
+func (c *cluster) liveOrder(ctx context.Context) ([]string, error) {
+	if err := c.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), c.live); err != nil {
+		return nil, err
+	}
+	nodes, err := c.live.NodeInfos().List()
+	return namesOf(nodes), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ type line struct {
 	Delete  []reference       `json:"delete"`
 	Pod     *v1.Pod           `json:"pod"`
 	Fresh   bool              `json:"fresh"`
+	// Choose: let the scheduler choose too.
+	Choose bool `json:"choose"`
 }
 
 type reference struct {
@@ -41,6 +44,10 @@ type decision struct {
 	Scores    map[string]map[string]int64 `json:"scores,omitempty"`
 	Totals    map[string]int64            `json:"totals,omitempty"`
 	Best      []string                    `json:"best,omitempty"`
+	// Choice is what the scheduler's own search came to, which goes on where the last one ended.
+	Choice *outcome `json:"choice,omitempty"`
+	// Order in which a scheduler would have looked at the nodes, if it was not this one here.
+	Order []string `json:"order,omitempty"`
 }
 
 // finding is a verdict with the name of the plugin that came to it.
@@ -95,10 +102,18 @@ func (s *stream) step(asked *line) (*decision, error) {
 			return nil, err
 		}
 	}
+	order, err := s.cluster.liveOrder(s.ctx)
+	if err != nil {
+		return nil, err
+	}
 	if asked.Pod == nil {
 		return &decision{}, nil
 	}
-	return s.cluster.judge(s.ctx, asked.Pod)
+	judged, err := s.cluster.answer(s.ctx, asked)
+	if err == nil && asked.Choose && !slices.Equal(order, namesOf(s.cluster.nodes)) {
+		judged.Order = order
+	}
+	return judged, err
 }
 
 // alone answers a line that has a cluster of its own.
@@ -121,7 +136,17 @@ func alone(asked *line) (*decision, error) {
 	if asked.Pod == nil {
 		return nil, fmt.Errorf("the line has no pod")
 	}
-	return made.judge(ctx, asked.Pod)
+	return made.answer(ctx, asked)
+}
+
+// answer judges the pod of a line, and chooses if that is asked for.
+func (c *cluster) answer(ctx context.Context, asked *line) (*decision, error) {
+	judged, err := c.judge(ctx, asked.Pod)
+	if err == nil && asked.Choose {
+		chosen, _, _ := c.choose(ctx, c.scheduler.Profiles[asked.Pod.Spec.SchedulerName], asked.Pod)
+		judged.Choice = &chosen
+	}
+	return judged, err
 }
 
 // judge runs the cycle's steps as the framework does, but on every node and to the end.

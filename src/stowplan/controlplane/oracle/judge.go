@@ -189,13 +189,15 @@ func byName(scores fwk.NodeScoreList) map[string]int64 {
 	return named
 }
 
-// decide lets the scheduler choose, and has its framework add up the feasible nodes' scores.
-func (c *cluster) decide(ctx context.Context, pod *v1.Pod) (outcome, error) {
+// choose lets the scheduler choose. The error is there if it found no node.
+func (c *cluster) choose(
+	ctx context.Context, profile framework.Framework, pod *v1.Pod,
+) (outcome, fwk.CycleState, error) {
 	// As the queue does: that a term cannot be parsed is for the plugins to say.
 	info, _ := framework.NewPodInfo(pod)
 	state := framework.NewCycleState()
-	result, err := c.scheduler.SchedulePod(ctx, c.framework, state, &framework.QueuedPodInfo{PodInfo: info})
-	decided := outcome{
+	result, err := c.scheduler.SchedulePod(ctx, profile, state, &framework.QueuedPodInfo{PodInfo: info})
+	chosen := outcome{
 		Node:      result.SuggestedHost,
 		Evaluated: result.EvaluatedNodes,
 		Feasible:  result.FeasibleNodes,
@@ -203,27 +205,38 @@ func (c *cluster) decide(ctx context.Context, pod *v1.Pod) (outcome, error) {
 	if err != nil {
 		var unfit *framework.FitError
 		if errors.As(err, &unfit) {
-			decided.Plugins = sets.List(unfit.Diagnosis.UnschedulablePlugins)
-			if c.framework.HasPostFilterPlugins() {
-				// Preemption reads the pod anew: it may have changed since it was queued.
-				if err := c.informers["Pod"].indexer.Add(pod); err != nil {
+			chosen.Plugins = sets.List(unfit.Diagnosis.UnschedulablePlugins)
+		}
+		chosen.Message = err.Error()
+	}
+	return chosen, state, err
+}
+
+// decide lets the scheduler choose or make room, and has its framework add up the feasible nodes'
+// scores.
+func (c *cluster) decide(ctx context.Context, pod *v1.Pod) (outcome, error) {
+	decided, state, err := c.choose(ctx, c.framework, pod)
+	if err != nil {
+		var unfit *framework.FitError
+		if errors.As(err, &unfit) && c.framework.HasPostFilterPlugins() {
+			// Preemption reads the pod anew: it may have changed since it was queued.
+			if err := c.informers["Pod"].indexer.Add(pod); err != nil {
+				return outcome{}, err
+			}
+			_, status := c.framework.RunPostFilterPlugins(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
+			unfit.Diagnosis.PostFilterMsg = status.Message()
+			if status.IsSuccess() {
+				room, err := c.makeRoom(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
+				if err != nil {
 					return outcome{}, err
 				}
-				_, status := c.framework.RunPostFilterPlugins(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
-				unfit.Diagnosis.PostFilterMsg = status.Message()
-				if status.IsSuccess() {
-					room, err := c.makeRoom(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
-					if err != nil {
-						return outcome{}, err
-					}
-					decided.Room = room
-				}
+				decided.Room = room
 			}
+			decided.Message = err.Error()
 		}
-		decided.Message = err.Error()
 		return decided, nil
 	}
-	if result.FeasibleNodes < 2 {
+	if decided.Feasible < 2 {
 		return decided, nil
 	}
 	again := framework.NewCycleState()
@@ -239,7 +252,7 @@ func (c *cluster) decide(ctx context.Context, pod *v1.Pod) (outcome, error) {
 			}
 		}
 	}
-	if len(nodes) != result.FeasibleNodes {
+	if len(nodes) != decided.Feasible {
 		// The scheduler looked at a part of the nodes only, and does not say at which.
 		return decided, nil
 	}
