@@ -30,6 +30,8 @@ class Spoiler:
     method: str
     path: str
     times: int = 1
+    #: Only requests that have this in their query.
+    query: str = ""
     #: Answer with this status instead of forwarding.
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -44,11 +46,12 @@ class Spoiler:
     #: How many of them the API server has answered.
     answered: int = 0
 
-    def matches(self, method: str, path: str) -> bool:
+    def matches(self, method: str, path: str, query: str) -> bool:
         return (
             self.seen < self.times
             and method == self.method
             and re.search(self.path, path) is not None
+            and self.query in query
         )
 
 
@@ -160,7 +163,8 @@ class FaultProxy:
             return _cut(request)
         self.requests.append((request.method, request.path_qs))
         body = await request.read()
-        spoiler = next((s for s in self._spoilers if s.matches(request.method, request.path)), None)
+        asked = (request.method, request.path, request.query_string)
+        spoiler = next((s for s in self._spoilers if s.matches(*asked)), None)
         if spoiler is not None:
             spoiler.seen += 1
             if spoiler.before is not None:
