@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
 from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Outcome
-from stowplan.bench.plots import Bar, Line, bars, lines
+from stowplan.bench.plots import STYLE, Bar, Line, bars, breakable, lines
 from stowplan.bench.results import Measured
-from stowplan.bench.terminal import figure_lines, number, ratio_text, scale_note
+from stowplan.bench.terminal import disturbance, figure_lines, number, ratio_text, scale_note
 
 _BUCKET_S: Final = 0.5
 _COLORS: Final = {STOWPLAN: "ours", KUBE: "kube", RAW: "raw", RAW_EVENTS: "raw-events"}
@@ -20,19 +21,18 @@ _STYLE: Final = """
 @media (prefers-color-scheme: dark) { :root { --paper: #14181c; --ink: #e6e8ea; --faint: #98a2ad;
   --rule: #2e353c; --ours: #3bc9db; --kube: #ff922b; --raw: #868e96; --raw-events: #5c636a;
   --bad: #ff6b6b; } }
-body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; background: var(--paper);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .3rem; }
-p.about, td.empty { color: var(--faint); } p.bad { color: var(--bad); font-weight: 600; }
+body { margin: 2rem auto; max-width: 58rem; padding: 0 1rem; background: var(--paper);
+  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.25; }
+h2 { font-size: 1.15rem; margin: 2.5rem 0 .3rem; line-height: 1.3; }
+p.about { color: var(--faint); } p.bad { color: var(--bad); font-weight: 600; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--rule);
   white-space: nowrap; font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; }
-svg { width: 100%; max-width: 46rem; height: auto; display: block; margin: 1rem 0; }
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
-svg text.axis { fill: var(--faint); }
-.grid { stroke: var(--rule); } .whisker { stroke: var(--ink); stroke-width: 2; }
-.line { fill: none; stroke-width: 2; } .mark { stroke: var(--ink); stroke-dasharray: 4 4; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; position: sticky; left: 0;
+  background: var(--paper); }
+@media (max-width: 44rem) { th, td { padding: .25rem .35rem; } th { white-space: normal; }
+  td:first-child { white-space: normal; min-width: 6rem; } }
 code { font-size: .9em; }
 """
 
@@ -43,7 +43,8 @@ def page(all_measured: Sequence[Measured]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>{title}</title><style>{_STYLE}{STYLE}</style></head>\n"
+        f"<body>\n{body}\n</body></html>\n"
     )
 
 
@@ -60,7 +61,7 @@ def _body(title: str, all_measured: Sequence[Measured]) -> Iterator[str]:
     yield (
         "<p>Pods per second as binds, end to end on a fresh kube-apiserver and etcd for every run; "
         "contestants take turns. <b>raw</b> binds every pod to the next node without thinking: the "
-        "limit of this machine. Bars are medians, whiskers go from the slowest to the fastest "
+        "limit of this machine. Bars are medians, whiskers go from the lowest to the highest "
         "round.</p>"
     )
     if len(all_measured) > 1:
@@ -70,23 +71,31 @@ def _body(title: str, all_measured: Sequence[Measured]) -> Iterator[str]:
 
 
 def _overview(all_measured: Sequence[Measured]) -> Iterator[str]:
-    for below, is_limit, heading in (
-        (KUBE, False, "Times kube-scheduler's pods per second"),
-        (RAW, True, "Share of what bare bindings reach"),
+    tests = Counter(one.setup.test for one in all_measured)
+    for below, is_limit, heading, mark in (
+        (KUBE, False, "Times kube-scheduler's pods per second", "as many as kube-scheduler"),
+        (RAW, True, "Share of what bare bindings reach", "as many as raw"),
     ):
         rows = [
-            Bar(one.setup.test, ratio, ratio_text(ratio, is_limit=is_limit), "ours")
+            Bar(
+                one.setup.test if tests[one.setup.test] == 1 else one.setup.title,
+                ratio,
+                ratio_text(ratio, is_limit=is_limit),
+                "ours",
+                one.setup.title,
+            )
             for one in all_measured
             if (ratio := one.outcome.ratio(below)) is not None
         ]
         if rows:
             yield f"<h2>{heading}</h2>"
-            yield bars(heading, rows, label_width=300, mark=1.0)
+            yield f'<p class="about">The dashed line: {mark}.</p>'
+            yield bars(heading, rows, mark=1.0)
 
 
 def _section(measured: Measured) -> Iterator[str]:
     setup, outcome = measured.setup, measured.outcome
-    yield f"<h2>{escape(setup.title)}</h2>"
+    yield f'<h2 id="{escape(setup.title)}">{breakable(setup.title)}</h2>'
     yield (
         f'<p class="about">{setup.nodes:,} nodes, {setup.pods:,} pods, {setup.measured:,} of them '
         f"measured{scale_note(setup.scale)}, {setup.mode}, rounds: {measured.rounds}</p>"
@@ -94,7 +103,9 @@ def _section(measured: Measured) -> Iterator[str]:
     for fault in outcome.invalid.values():
         yield f'<p class="bad">INVALID: {escape(fault)}</p>'
     if measured.mixture:
-        yield f'<p class="bad">{escape(measured.mixture)}</p>'
+        yield f'<p class="bad">MIXED: {escape(measured.mixture)}</p>'
+    if outcome.disturbed:
+        yield f'<p class="about">DISTURBED: {escape(disturbance(outcome))}</p>'
     if not outcome.is_valid:
         return
     yield bars(
@@ -105,12 +116,20 @@ def _section(measured: Measured) -> Iterator[str]:
             if (rate := outcome.rate(name)) is not None
         ],
     )
+    shown = outcome.runs[0].round
     series = [
-        Line(name, [count / _BUCKET_S for count in run.binds_over_time], _color(name))
+        Line(
+            run.contestant,
+            [count / _BUCKET_S for count in run.binds_over_time],
+            _color(run.contestant),
+            dashed=run.contestant == RAW_EVENTS,
+        )
         for name in outcome.contestants
-        if (run := next(iter(outcome.of(name)), None)) is not None
+        for run in outcome.of(name)
+        if run.round == shown
     ]
-    yield lines(f"{setup.title}, binds over time", series, step_s=_BUCKET_S, unit="pods/s")
+    caption = f"Pods bound per second, round {shown}"
+    yield lines(f"{setup.title}, binds over time", caption, series, step_s=_BUCKET_S)
     ratios = [
         f"{escape(below)}: <b>{ratio_text(ratio, is_limit=below != KUBE)}</b>"
         for below in (KUBE, RAW, RAW_EVENTS)

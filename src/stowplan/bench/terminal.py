@@ -98,13 +98,17 @@ def describe(measured: Measured) -> str:
                 lines.append(f"{STOWPLAN} / {below} = {text}")
     lines += [f"INVALID: {fault}" for fault in outcome.invalid.values()]
     if outcome.disturbed:
-        lines.append(
-            f"DISTURBED: {len(outcome.disturbed)} of {len(outcome.runs)} runs had to share the "
-            f"machine (others kept more than {QUIET_CORES} cores busy): the ratios are rough"
-        )
+        lines.append(f"DISTURBED: {disturbance(outcome)}")
     if measured.mixture:
         lines.append(f"MIXED: {measured.mixture}")
     return "\n".join(lines)
+
+
+def disturbance(outcome: Outcome) -> str:
+    return (
+        f"{len(outcome.disturbed)} of {len(outcome.runs)} runs had to share the machine (others "
+        f"kept more than {QUIET_CORES} cores busy): the ratios are rough"
+    )
 
 
 def scale_note(scale: float) -> str:

@@ -164,7 +164,7 @@ def test_progress_in_a_log_is_plain_and_sparse() -> None:
 class Elements(HTMLParser):
     """Checks that what is opened is closed, and collects what could load something."""
 
-    VOID = ("meta", "line", "rect", "br")
+    VOID = ("meta", "line", "br", "wbr")
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,10 +192,12 @@ def test_the_page_is_whole_and_opens_nothing_external() -> None:
     elements = Elements()
     elements.feed(text)
     assert elements.open == []
-    assert elements.references == []
+    assert elements.references
+    assert {reference.partition("#")[0] for reference in elements.references} == {"href="}
     assert not {"script", "link", "iframe", "img", "object", "embed"} & set(elements.names)
     assert not re.search(r"https?:|url\(|@import", text)
-    assert elements.names.count("svg") == 6  # two overviews, and two for each workload
+    assert elements.names.count("figure") == 6  # two overviews, and two for each workload
+    assert elements.names.count("svg") == 2
     assert "prefers-color-scheme: dark" in text
 
 
@@ -210,7 +212,28 @@ def test_the_page_escapes_what_it_is_told() -> None:
 def test_the_page_of_an_invalid_workload_shows_no_figures() -> None:
     text = page([measured(stowplan=1200, raw=1000)])
     assert text.count("INVALID") == 3
-    assert "<svg" not in text
+    assert "<figure" not in text
+
+
+def test_the_page_tells_workloads_of_one_test_apart() -> None:
+    def one(test: str, name: str) -> Measured:
+        of = setup(test=test, name=name)
+        return Measured(of, [result(run(STOWPLAN, 300), of), result(run(KUBE, 100), of)])
+
+    text = page([one("Many", "5Nodes"), one("Many", "9Nodes"), one("Single", "5Nodes")])
+    labels = re.findall(r'<a href="#(.+?)">(.+?)</a>', text)
+    assert [(to, label.replace("<wbr>", "")) for to, label in labels] == [
+        ("Many/5Nodes", "Many/5Nodes"),
+        ("Many/9Nodes", "Many/9Nodes"),
+        ("Single/5Nodes", "Single"),
+    ]
+
+
+def test_the_page_says_which_runs_were_disturbed() -> None:
+    one = setup()
+    runs = [run(STOWPLAN, 300, others_cores=0.9), run(KUBE, 100)]
+    text = page([Measured(one, [result(each, one) for each in runs])])
+    assert "DISTURBED: 1 of 2 runs had to share the machine" in text
 
 
 @pytest.mark.parametrize("highest", [0.003, 0.7, 1, 3, 8.4, 99, 1644, 120_000])
