@@ -57,5 +57,13 @@ async def apply_wish(
                 return None
             raise
         except Conflict:
-            node = await client.get(NODES, node.name)
+            node = await _read_again(client, node)
     raise Conflict(f"node {node.name!r} was changed by somebody else {_ATTEMPTS} times in a row")
+
+
+async def _read_again(client: ApiClient, node: Node) -> Node:
+    """By a list, so that no further right is needed."""
+    listed = await client.list_all(NODES, field_selector=f"metadata.name={node.name}")
+    if not listed.items:
+        raise NotFound(f"node {node.name!r} is gone")
+    return listed.items[0]
