@@ -7,6 +7,7 @@ raise the errors of `stowplan.errors`, also where the server's answer makes no s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -182,28 +183,41 @@ class ApiClient:
         items: list[T] = []
         undecodable: list[bytes] = []
         params: dict[str, str | int] = {**selectors, "limit": page_size} if page_size else selectors
-        while True:
-            try:
-                body = await self._transport.request(
-                    "GET", path, params=params, timeout_s=timeout_s
-                )
-            except Gone:
-                if "continue" not in params:
-                    raise
-                items, undecodable, params = [], [], selectors
-                continue
-            page = decode_answer(_decode_list, body, request=f"GET {path}", kind="a list")
-            for raw in page.items or ():
+
+        def ask() -> asyncio.Task[bytes]:
+            request = self._transport.request("GET", path, params=params, timeout_s=timeout_s)
+            return asyncio.create_task(request, name=f"list {resource.plural}")
+
+        asking = ask()
+        try:
+            while True:
                 try:
-                    items.append(decode(raw))
-                except UNREADABLE:
-                    undecodable.append(bytes(raw))
-            token = page.metadata.continue_token
-            if not token:
-                return ListResult(items, page.metadata.resource_version, tuple(undecodable))
-            if token == params.get("continue"):
-                raise ApiUnavailable(f"GET {path}: the list does not end: a page names itself next")
-            params = {**params, "continue": token}
+                    body = await asking
+                except Gone:
+                    if "continue" not in params:
+                        raise
+                    items, undecodable, params = [], [], selectors
+                    asking = ask()
+                    continue
+                page = decode_answer(_decode_list, body, request=f"GET {path}", kind="a list")
+                token = page.metadata.continue_token
+                if token:
+                    if token == params.get("continue"):
+                        raise ApiUnavailable(
+                            f"GET {path}: the list does not end: a page names itself next"
+                        )
+                    params = {**params, "continue": token}
+                    asking = ask()
+                    await asyncio.sleep(0)  # sent now, so that the server works while we decode
+                for raw in page.items or ():
+                    try:
+                        items.append(decode(raw))
+                    except UNREADABLE:
+                        undecodable.append(bytes(raw))
+                if not token:
+                    return ListResult(items, page.metadata.resource_version, tuple(undecodable))
+        finally:
+            asking.cancel()
 
     @asynccontextmanager
     async def open_watch(

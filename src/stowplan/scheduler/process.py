@@ -182,7 +182,7 @@ class SchedulerProcess:
 
         Nothing is bound before `check` is done; what it raises ends everything.
         """
-        checking = asyncio.create_task(check or _nothing(), name="check")
+        checking = asyncio.create_task(_behind_the_lists(check), name="check")
         try:
             async with asyncio.TaskGroup() as group:
                 await self._run(group, stop, checking)
@@ -383,8 +383,15 @@ class SchedulerProcess:
         }
 
 
-async def _nothing() -> None:
-    """The check of who has none."""
+async def _behind_the_lists(check: Coroutine[Any, Any, None] | None) -> None:
+    """Everything waits for the lists in the end, so their requests go first."""
+    if check is not None:
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            check.close()
+            raise
+        await check
 
 
 def _ignoring_old(change: Callable[[Any], None]) -> Callable[[Any, Any], None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from stowplan.api import streams
 from stowplan.api.client import ApiClient, PatchKind
 from stowplan.api.objects import Lease, LeaseSpec, ObjectMeta
 from stowplan.api.resources import LEASES, NODES, PODS
@@ -62,6 +64,54 @@ async def test_list_follows_pages_with_its_selectors() -> None:
         assert seen.query["fieldSelector"] == "spec.nodeName="
         assert seen.query["limit"] == "2"
         assert "resourceVersion" not in seen.query
+
+
+async def test_the_server_works_on_the_next_page_while_one_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    writes = streams._Connection.ask
+
+    async def noting(self: Any, request: bytes) -> tuple[int, bytes]:
+        order.append("asked")
+        return await writes(self, request)
+
+    class Noting(ApiClient):
+        def decoder(self, resource: Any) -> Any:
+            return self
+
+        def decode(self, raw: bytes) -> str:
+            order.append("decoded")
+            return bytes(raw).decode()
+
+    async def handler(request: web.Request) -> web.Response:
+        is_first = "continue" not in request.query
+        return reply(pod_list(pod("a"), pod("b"), continue_token="next" if is_first else ""))
+
+    monkeypatch.setattr(streams._Connection, "ask", noting)
+    async with scripted_server(handler) as server, Noting(server.config) as client:
+        await client.list_all(PODS)
+    assert order == ["asked", "asked", *["decoded"] * 4]
+
+
+async def test_a_list_that_is_given_up_leaves_no_request_behind() -> None:
+    hanging = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        if "continue" not in request.query:
+            return reply(pod_list(pod("a"), continue_token="next"))
+        hanging.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with scripted_server(handler) as server, ApiClient(server.config) as client:
+        listing = asyncio.create_task(client.list_all(PODS))
+        await hanging.wait()
+        listing.cancel()
+        await asyncio.wait([listing])
+        assert listing.cancelled()
+        await asyncio.sleep(0)
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "list pods"]
 
 
 async def test_a_page_that_is_gone_restarts_the_list() -> None:

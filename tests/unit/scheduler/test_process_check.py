@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,25 @@ async def test_lists_do_not_wait_for_the_check_but_binds_do(client: ApiClient) -
         stop.set()
 
     await asyncio.gather(process.run(stop, check=check()), watch())
+
+
+async def test_the_requests_of_the_lists_go_first(server: ApiServer) -> None:
+    order: list[str] = []
+
+    class Noting(ApiClient):
+        async def list_all(self, resource: Any, **options: Any) -> Any:
+            order.append("list")
+            return await super().list_all(resource, **options)
+
+    async def check() -> None:
+        order.append("check")
+        stop.set()
+
+    stop = asyncio.Event()
+    async with Noting(ClusterConfig(server=server.url, source="test")) as client:
+        process = process_of(client)
+        await process.run(stop, check=check())
+    assert order == [*["list"] * len(process.informers), "check"]
 
 
 async def test_no_lease_is_asked_for_before_the_check(client: ApiClient) -> None:
