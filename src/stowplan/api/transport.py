@@ -148,6 +148,8 @@ class Transport:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
                 async with turns, asyncio.timeout(timeout_s):
+                    # Whoever waited for a turn goes as who we are by now.
+                    credential = self._credentials.cached() or credential
                     if quick is not None:
                         found = await quick.ask(
                             lane,
