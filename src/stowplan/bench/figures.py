@@ -24,6 +24,8 @@ RAW_EVENTS: Final = "raw + events"
 ORDER: Final = (STOWPLAN, KUBE, RAW, RAW_EVENTS)
 #: What may run besides before a run counts as disturbed.
 QUIET_CORES: Final = 0.3
+#: With fewer measured pods a run is over before there is a rate to speak of.
+FEW_PODS: Final = 500
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +49,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     #: The same of kube-apiserver and etcd together.
     server_cpu_per_1000: float
     peak_rss_mib: float
-    #: From the start of a second process, on what the workload left behind, to its first bind.
+    #: From the start of a second process, on what the workload left behind, to its first bind. None
+    #: for raw, which knows no cluster, and where that bind took longer than a minute.
     first_bind_s: float | None = None
     #: "Scheduled" events of measured pods.
     events: int = 0

@@ -86,12 +86,16 @@ class Observer:
         pod = event.name.rpartition(".")[0]
         self.events.setdefault(f"{event.namespace}/{pod}", now)
 
-    def bound_in(self, namespaces: frozenset[str], selector: Mapping[str, str]) -> dict[str, float]:
-        """The bound pods of these namespaces that have these labels."""
+    def bound_in(
+        self, namespaces: frozenset[str], selector: Mapping[str, str], since: float
+    ) -> dict[str, float]:
+        """The pods of these namespaces, with these labels, that were bound since then."""
         return {
             key: at
             for key, at in self.bound.items()
-            if key.partition("/")[0] in namespaces and selector.items() <= self.labels[key].items()
+            if at >= since
+            and key.partition("/")[0] in namespaces
+            and selector.items() <= self.labels[key].items()
         }
 
 

@@ -7,10 +7,17 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Outcome
+from stowplan.bench.figures import FEW_PODS, KUBE, RAW, RAW_EVENTS, STOWPLAN, Outcome
 from stowplan.bench.plots import STYLE, Bar, Line, bars, breakable, lines
 from stowplan.bench.results import Measured
-from stowplan.bench.terminal import disturbance, figure_lines, number, ratio_text, scale_note
+from stowplan.bench.terminal import (
+    disturbance,
+    few_pods,
+    figure_lines,
+    number,
+    ratio_text,
+    scale_note,
+)
 
 _BUCKET_S: Final = 0.5
 _COLORS: Final = {STOWPLAN: "ours", KUBE: "kube", RAW: "raw", RAW_EVENTS: "raw-events"}
@@ -104,6 +111,8 @@ def _section(measured: Measured) -> Iterator[str]:
         yield f'<p class="bad">INVALID: {escape(fault)}</p>'
     if measured.mixture:
         yield f'<p class="bad">MIXED: {escape(measured.mixture)}</p>'
+    if setup.measured < FEW_PODS:
+        yield f'<p class="about">FEW PODS: {escape(few_pods(setup.measured))}</p>'
     if outcome.disturbed:
         yield f'<p class="about">DISTURBED: {escape(disturbance(outcome))}</p>'
     if not outcome.is_valid:

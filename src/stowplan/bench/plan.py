@@ -7,6 +7,7 @@ scaled; `targets.yaml` has them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from stowplan.bench.results import Setup
@@ -54,11 +55,18 @@ def listed(file: str, pattern: str = "*") -> list[Workload]:
     """Every workload that matches, also such as cannot be played."""
     if file in SETS:
         return [item.workload for item in plan(file, pattern)]
-    return select(read_workloads(find_performance_config(file)), pattern)
+    return select(read_workloads(_find(file)), pattern)
+
+
+def _find(file: str) -> Path:
+    try:
+        return find_performance_config(file)
+    except ConfigError as problem:
+        raise ConfigError(f"{problem}; nor is it a set, which are {', '.join(SETS)}") from None
 
 
 def _items(entry: Entry, mode: str) -> list[Item]:
-    path = find_performance_config(entry.file)
+    path = _find(entry.file)
     chosen = select(read_workloads(path), entry.workload)
     playable = [one for one in chosen if not one.cannot_play]
     if not playable:

@@ -222,7 +222,7 @@ class Trial:
         measurement, began, events = self._measurement, self._began, self._seen.events
         if measurement is None or began is None:
             raise BenchError(f"{self._workload.title} has nothing to measure")
-        bound = self._seen.bound_in(frozenset(measurement.namespaces), measurement.labels)
+        bound = self._seen.bound_in(frozenset(measurement.namespaces), measurement.labels, began.at)
         if not bound:
             raise BenchError(f"no measured pod of {self._workload.title} was bound")
         events_at_last_bind = sum(key in events for key in bound)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from stowplan.bench.figures import (
+    FEW_PODS,
     KUBE,
     QUIET_CORES,
     RAW,
@@ -97,11 +98,20 @@ def describe(measured: Measured) -> str:
                 text = ratio_text(ratio, is_limit=below != KUBE)
                 lines.append(f"{STOWPLAN} / {below} = {text}")
     lines += [f"INVALID: {fault}" for fault in outcome.invalid.values()]
+    if setup.measured < FEW_PODS:
+        lines.append(f"FEW PODS: {few_pods(setup.measured)}")
     if outcome.disturbed:
         lines.append(f"DISTURBED: {disturbance(outcome)}")
     if measured.mixture:
         lines.append(f"MIXED: {measured.mixture}")
     return "\n".join(lines)
+
+
+def few_pods(measured: int) -> str:
+    return (
+        f"{measured} measured pods are bound too soon to tell who is faster; "
+        f"take a workload with {FEW_PODS} or more"
+    )
 
 
 def disturbance(outcome: Outcome) -> str:

@@ -36,14 +36,21 @@ EXIT_SOME_FAILED: Final = 1
     metavar="NAME,...",
     default="kube-scheduler,raw",
     show_default=True,
-    help="Whom Stowplan is compared with. raw includes raw/events.",
+    help="Whom Stowplan is compared with: kube-scheduler, raw, raw/events (raw includes it).",
 )
 @click.option(
     "--only",
     metavar="NAME,...",
-    help="Measure only these now: stowplan, kube-scheduler, raw, raw/events.",
+    help="Run only these now (stowplan, kube-scheduler, raw, raw/events) and show them beside what "
+    "is stored of the others.",
 )
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How often each of them runs; medians are shown.",
+)
 @click.option(
     "--mode",
     type=click.Choice(["stream", "backlog"]),
@@ -56,14 +63,15 @@ EXIT_SOME_FAILED: Final = 1
 @click.option(
     "--scale",
     type=click.FloatRange(0, 1, min_open=True),
-    help="So many of the measured pods; nodes, and pods that are there before, stay. "
+    help="Create only this share of the measured pods, 0.1 for a tenth; nodes, and pods that are "
+    "there before, stay, and so do workloads that measure with startCollectingMetrics. "
     "[default: 1, or what the set says]",
 )
 @click.option("--list", "list_only", is_flag=True, help="List the workloads, and end.")
 @click.option(
     "--name",
     metavar="NAME",
-    help="Results are kept in bench-results/NAME. [default: by FILE]",
+    help="Results are kept in bench-results/NAME, in the current folder. [default: by FILE]",
 )
 @click.option("--fresh", is_flag=True, help="Forget what is stored of these workloads first.")
 @click.option(
@@ -72,7 +80,7 @@ EXIT_SOME_FAILED: Final = 1
     help="Go on with stored results even if they were measured with another version of Stowplan, "
     "of Kubernetes, or on another machine.",
 )
-@click.option("--stored", is_flag=True, help="Measure nothing, show what is stored.")
+@click.option("--stored", is_flag=True, help="Run nothing, show what is stored.")
 @click.option(
     "--max-noise",
     type=click.FloatRange(0),
@@ -86,7 +94,9 @@ EXIT_SOME_FAILED: Final = 1
     help="Run only Stowplan, once, under cProfile, and show where its time goes. The report shows "
     "it too, for workloads that miss a target.",
 )
-@click.option("-o", "--output", type=click.Choice(["json"]), help="Print all figures as JSON.")
+@click.option(
+    "-o", "--output", type=click.Choice(["json"]), help="Print all figures, or the list, as JSON."
+)
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -133,14 +143,19 @@ def bench(
     Contestants take turns: Stowplan, kube-scheduler with its limit of requests lifted (each with
     its default profile), and raw, which binds every pod to the next node without thinking: the
     limit of this machine, with and without an event for every pod. A round in which somebody beats
-    raw counts for nothing. Whatever was measured is kept, so the same command goes on where it was
-    cut.
+    raw counts for nothing. Ratios mean more than figures, and only on a machine that does nothing
+    else. Whatever was measured is kept, so the same command goes on where it was cut; once all is
+    measured it only shows it (--fresh measures anew).
 
-    Needs the binaries of `make controlplane`. The exit code is 1 if a run failed, or none of a
-    workload's rounds is valid.
+    A run takes about ten seconds at 500 nodes, a minute or more at 5,000; three rounds of four
+    contestants are twelve runs.
+
+    Needs etcd, kube-apiserver and kube-scheduler, which `python -m stowplan.controlplane build`
+    builds once. The exit code is 1 if a run failed, or none of a workload's rounds is valid.
+    docs/workloads.md tells how to write workloads, and what the figures mean.
     """
     if list_only:
-        _list(file, workload)
+        _list(file, workload, output)
         return 0
     from stowplan.bench.plan import plan
     from stowplan.bench.results import Results
@@ -247,15 +262,24 @@ def _contestants(against: str, only: str | None) -> list[Contestant]:
     return [one for one in CONTESTANTS if one.is_chosen_by(names)]
 
 
-def _list(file: str, pattern: str) -> None:
+def _list(file: str, pattern: str, output: str | None) -> None:
     from stowplan.bench.plan import listed
 
-    rows = []
+    rows: list[list[object]] = []
+    plain: list[dict[str, object]] = []
     for one in listed(file, pattern):
-        note = f"cannot be played: {one.cannot_play}" if one.cannot_play else ""
-        labels = ",".join(sorted(one.labels))
-        rows.append([one.title, one.nodes, one.pods, one.measured, note or labels])
-    print_table(["workload", "nodes", "pods", "measured", "labels"], rows)
+        labels = sorted(one.labels)
+        if one.cannot_play:
+            plain.append({"workload": one.title, "labels": labels, "cannot_play": one.cannot_play})
+            rows.append([one.title, "-", "-", "-", f"cannot be played: {one.cannot_play}"])
+            continue
+        counts = {"nodes": one.nodes, "pods": one.pods, "measured": one.measured}
+        plain.append({"workload": one.title, "labels": labels, **counts})
+        rows.append([one.title, *counts.values(), ",".join(labels)])
+    if output == "json":
+        print_object(plain, "json")
+    else:
+        print_table(["workload", "nodes", "pods", "measured", "labels"], rows)
 
 
 def _show(shown: Sequence[Measured], output: str | None) -> None:

@@ -53,6 +53,17 @@ def test_workloads_are_listed() -> None:
     output = bench("own.yaml", "--list").output
     assert output.splitlines()[1].split() == ["Own/Small", "5", "10", "10", "short"]
     assert not RESULTS.exists()
+    assert json.loads(bench("own.yaml", "--list", "-o", "json").output) == [
+        {"workload": "Own/Small", "labels": ["short"], "nodes": 5, "pods": 10, "measured": 10}
+    ]
+
+
+def test_what_cannot_be_played_is_listed_with_the_reason(folder: Path) -> None:
+    (folder / "own.yaml").write_text(FILE.replace("createNodes, count: 5", "createResourceDriver"))
+    cells = bench("own.yaml", "--list").output.splitlines()[1].split()
+    assert cells[:7] == ["Own/Small", "-", "-", "-", "cannot", "be", "played:"]
+    (plain,) = json.loads(bench("own.yaml", "--list", "-o", "json").output)
+    assert sorted(plain) == ["cannot_play", "labels", "workload"]
 
 
 def test_what_is_stored_is_shown_without_measuring(folder: Path) -> None:
@@ -61,6 +72,7 @@ def test_what_is_stored_is_shown_without_measuring(folder: Path) -> None:
     assert shown.exception is None
     assert shown.return_value == 0
     assert "stowplan / kube-scheduler = 3.0x" in shown.output
+    assert "FEW PODS: 10 measured pods are bound too soon to tell who is faster" in shown.output
     assert "<svg" in (folder / "page.html").read_text()
     assert (folder / "report.md").read_text().startswith("# Performance\n")
     as_json = bench("own.yaml", "--stored", "-o", "json")
@@ -88,6 +100,7 @@ def test_errors_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2
     told, code = fails(capsys, "nowhere.yaml")
     assert "nowhere.yaml" in told
+    assert "nor is it a set, which are headline, quick" in told
     assert "Traceback" not in told
     assert code == 2
     told, code = fails(capsys, "own.yaml", "--workload", "Nonsense")

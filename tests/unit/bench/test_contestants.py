@@ -184,12 +184,13 @@ def test_an_event_is_counted_once_for_its_pod() -> None:
     assert observer.events == {"a/pod-1": 5.0, "b/pod-1": 7.0}
 
 
-def test_bound_pods_are_found_by_namespace_and_labels() -> None:
+def test_bound_pods_are_found_by_namespace_labels_and_time() -> None:
     observer = observe.Observer()
     observer.note_pod(Metadata(name="p", namespace="a", labels={"type": "unsched"}), 1.0)
     observer.note_pod(Metadata(name="p", namespace="a"), 9.0)
     observer.note_pod(Metadata(name="q", namespace="a"), 2.0)
     observer.note_pod(Metadata(name="p", namespace="b", labels={"type": "unsched"}), 3.0)
     assert observer.count == {"a": 2, "b": 1}
-    assert observer.bound_in(frozenset("a"), {}) == {"a/p": 1.0, "a/q": 2.0}
-    assert observer.bound_in(frozenset("ab"), {"type": "unsched"}) == {"a/p": 1.0, "b/p": 3.0}
+    assert observer.bound_in(frozenset("a"), {}, 0.0) == {"a/p": 1.0, "a/q": 2.0}
+    assert observer.bound_in(frozenset("ab"), {"type": "unsched"}, 1.0) == {"a/p": 1.0, "b/p": 3.0}
+    assert observer.bound_in(frozenset("ab"), {}, 1.5) == {"a/q": 2.0, "b/p": 3.0}
