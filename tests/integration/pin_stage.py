@@ -9,15 +9,18 @@ from __future__ import annotations
 import shlex
 import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
+from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.cli.main import main
 from stowplan.controlplane.api_access import ApiAccess, ApiError
-from tests.embedded_fixtures import EmbeddedServer
+from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
 from tests.integration.target import wait_for
 
 Json = dict[str, Any]
@@ -130,6 +133,23 @@ class PinStage:
             "observedGeneration": 1,
         }
         self.api.patch(f"{BUDGETS}/web/status", {"status": status})
+
+
+@contextmanager
+def pin_stage(
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *nodes: str,
+) -> Iterator[PinStage]:
+    """A cluster of these nodes, which commands find by the environment."""
+    quick = KubeletOptions(start_delay_s=0.0, stop_delay_s=0.0)
+    with running_embedded_server(directory, kubelet=quick) as server:
+        monkeypatch.delenv("SCHED_NAME", raising=False)
+        monkeypatch.setenv("STOWPLAN_KUBECONFIG", str(server.kubeconfig_path))
+        stage = PinStage(server, capsys)
+        stage.create_nodes(*nodes)
+        yield stage
 
 
 class Player:

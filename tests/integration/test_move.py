@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pty
-import select
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,17 +15,14 @@ from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS as POD_RESOURCE
 from stowplan.apiserver.faults import Fault
-from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.errors import StowplanError
 from stowplan.plugins.static_placement.labels import PinLabels
 from stowplan.static.moving import Mover, MoveRefused, plan_move
 from stowplan.static.pinning import read_nodes
 from stowplan.static.pins import named_node
-from tests.embedded_fixtures import running_embedded_server
-from tests.integration.pin_stage import PODS, STATEFUL_SET, PinStage, Player
+from tests.integration.pin_stage import PODS, STATEFUL_SET, PinStage, Player, pin_stage
 from tests.integration.target import wait_for
 
-QUICK = KubeletOptions(start_delay_s=0.0, stop_delay_s=0.0)
 LABEL = "rf.scheduler.test.default/web-0"
 PLAN = """\
 pod     default/web-0, scheduler test
@@ -57,11 +47,7 @@ def stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PinStage]:
     """web-0 runs on worker-1, where its pin is."""
-    with running_embedded_server(tmp_path, kubelet=QUICK) as server:
-        monkeypatch.delenv("SCHED_NAME", raising=False)
-        monkeypatch.setenv("STOWPLAN_KUBECONFIG", str(server.kubeconfig_path))
-        made = PinStage(server, capsys)
-        made.create_nodes("worker-1", "worker-2")
+    with pin_stage(tmp_path, capsys, monkeypatch, "worker-1", "worker-2") as made:
         made.create_pod("web-0", "worker-1", owner=STATEFUL_SET)
         made.label("worker-1", LABEL)
         yield made
@@ -206,6 +192,8 @@ def test_pods_that_are_refused(
         (("web-0", "worker-9"), 1, "there is no node 'worker-9'; did you mean"),
         (("web-0", "worker-2", "--grace-period", "0"), 2, "say --force too"),
         (("web-0", "worker-2", "--grace-period", "-1"), 2, "Invalid value for '--grace-period'"),
+        (("web-0", "worker-2", "--grace-period", "9" * 30), 2, "'--grace-period'"),
+        (("web-0", "worker-2", "--timeout", "-1s"), 2, "--timeout must not be negative"),
         (("web-0", "worker-2", "--timeout", "soon"), 2, "Invalid value for '--timeout'"),
         (("web-0",), 2, "Missing argument 'NODE'"),
         (("web 0", "worker-2"), 2, "'web 0' cannot be the name of a pod"),
@@ -349,100 +337,3 @@ def test_following_outlives_a_server_that_does_not_answer(stage: PinStage) -> No
         moving(stage, act)
     assert said[0].startswith("cannot see how it goes on: API server")
     assert "gone, waiting for StatefulSet web to create it again" in said
-
-
-# On a terminal
-
-
-class Terminal:
-    """The command on a pseudo-terminal, with somebody who types."""
-
-    def __init__(self, stage: PinStage, *argv: str) -> None:
-        self._ours, theirs = pty.openpty()
-        self.text = ""
-        env = {**os.environ, "STOWPLAN_KUBECONFIG": str(stage.kubeconfig), "COLUMNS": "80"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "stowplan", "move", *argv],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=env,
-            start_new_session=True,
-        )
-        os.close(theirs)
-
-    def until(self, shown: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while shown not in self.text:
-            assert time.monotonic() < deadline, self.text
-            assert self._pump(), f"it ended:\n{self.text}"
-
-    def type(self, text: str) -> None:
-        os.write(self._ours, text.encode())
-
-    def wait(self) -> int:
-        deadline = time.monotonic() + PATIENCE_S
-        while self._pump():
-            assert time.monotonic() < deadline, self.text
-        return self.process.wait(PATIENCE_S)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._ours)
-
-    def _pump(self) -> bool:
-        if not select.select([self._ours], [], [], 0.1)[0]:
-            return True
-        try:
-            data = os.read(self._ours, 65536)
-        except OSError:  # nobody has the terminal open any more
-            return False
-        self.text += data.decode().replace("\r\n", "\n")
-        return bool(data)
-
-
-@contextmanager
-def on_terminal(stage: PinStage, *argv: str) -> Iterator[Terminal]:
-    terminal = Terminal(stage, *argv)
-    try:
-        yield terminal
-    finally:
-        terminal.close()
-
-
-def test_it_asks_and_shows_how_it_goes(stage: PinStage) -> None:
-    with on_terminal(stage, "web-0", "worker-2") as terminal:
-        terminal.until("Do it? [y/N]: ")
-        assert terminal.text.startswith(PLAN)
-        assert is_untouched(stage)
-        terminal.type("y\n")
-        terminal.until("0 s: gone, waiting for StatefulSet web to create it again")
-        with Player(stage):
-            assert terminal.wait() == 0
-        assert terminal.text.endswith(f"\r\x1b[K{ARRIVED}")
-
-
-@pytest.mark.parametrize(("typed", "code"), [("n\n", 1), ("\n", 1), ("\x04", 130), ("\x03", 130)])
-def test_whoever_does_not_say_yes_changes_nothing(stage: PinStage, typed: str, code: int) -> None:
-    with on_terminal(stage, "web-0", "worker-2") as terminal:
-        terminal.until("Do it? [y/N]: ")
-        if typed == "\x03":  # no terminal of its own to turn the key into the signal
-            terminal.process.send_signal(signal.SIGINT)
-        else:
-            terminal.type(typed)
-        assert terminal.wait() == code
-        assert ("Error: nothing was changed" in terminal.text) == (code == 1)
-        assert "Traceback" not in terminal.text
-    assert is_untouched(stage)
-
-
-def test_ctrl_c_ends_only_the_following(stage: PinStage) -> None:
-    with on_terminal(stage, "web-0", "worker-2", "--yes") as terminal:
-        terminal.until("gone, waiting for StatefulSet web")
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.wait() == 130
-        assert terminal.text.endswith("No longer following; the pod goes on\n")
-        assert "Traceback" not in terminal.text
-    assert stage.pins("worker-2") == {LABEL: ""}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +16,12 @@ import yaml
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.apiserver.faults import Fault
-from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.errors import Conflict
 from stowplan.plugins.static_placement.labels import PinLabels
 from stowplan.static.pinning import apply_wish, read_nodes
 from stowplan.static.pins import NodeEdit, PodName, Wish
-from tests.embedded_fixtures import running_embedded_server
-from tests.integration.pin_stage import STATEFUL_SET, PinStage
+from tests.integration.pin_stage import STATEFUL_SET, PinStage, pin_stage
 
-QUICK = KubeletOptions(start_delay_s=0.0, stop_delay_s=0.0)
 LABEL, OLDER = "rf.scheduler.test.default/web-0", "rf.scheduler.test/web-0"
 LIST = "rf.scheduler.test.default/pods"
 LONG = "a-name-that-is-longer-than-the-sixty-three-characters-of-a-label-0"
@@ -33,11 +32,7 @@ def stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PinStage]:
     """Two nodes; the commands find the cluster by the environment."""
-    with running_embedded_server(tmp_path, kubelet=QUICK) as server:
-        monkeypatch.delenv("SCHED_NAME", raising=False)
-        monkeypatch.setenv("STOWPLAN_KUBECONFIG", str(server.kubeconfig_path))
-        made = PinStage(server, capsys)
-        made.create_nodes("worker-1", "worker-2")
+    with pin_stage(tmp_path, capsys, monkeypatch, "worker-1", "worker-2") as made:
         yield made
 
 
@@ -144,6 +139,7 @@ with a letter or digit at both ends (at most 63 characters)
         ("pin", "web-0"),
         ("pin", "web-0", "worker-1", "--name", "Not_A_Label"),
         ("pin", "web-0", "worker-1", "--prefix", "/"),
+        ("pin", "web-0", "worker-1", "--prefix", "\udcff"),
         ("pins", "-A", "-n", "default"),
         ("pins", "--context", "none"),
     ):
@@ -152,6 +148,25 @@ with a letter or digit at both ends (at most 63 characters)
         assert "Error: " in err
         assert "Traceback" not in err
     assert stage.pins("worker-1") == stage.pins("worker-2") == {}
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [b"pin", b"\xff", b"worker-1"],
+        [b"pin", b"web-0", b"\xff"],
+        [b"pin", b"web-0", b"worker-1", b"--name", b"\xff"],
+        [b"pins", b"--node", b"\xff"],
+    ],
+)
+def test_bytes_that_are_no_text(stage: PinStage, argv: list[bytes]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stowplan", *argv], capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"Error: ")
+    assert b"\\udcff" in done.stderr
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_an_api_server_that_fails_is_one_line(stage: PinStage) -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.apiserver.kubelet import KubeletOptions
-from tests.embedded_fixtures import running_embedded_server
-from tests.integration.pin_stage import STATEFUL_SET, PinStage, Player
+from tests.integration.pin_stage import STATEFUL_SET, PinStage, Player, pin_stage
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "pins.md").read_text()
 BLOCKS: list[str] = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
@@ -23,12 +21,8 @@ def stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PinStage]:
     """What the page says its examples are."""
-    quick = KubeletOptions(start_delay_s=0.0, stop_delay_s=0.0)
-    with running_embedded_server(tmp_path, kubelet=quick) as server:
-        monkeypatch.delenv("SCHED_NAME", raising=False)
-        monkeypatch.setenv("STOWPLAN_KUBECONFIG", str(server.kubeconfig_path))
-        made = PinStage(server, capsys)
-        made.create_nodes("worker-1", "worker-2", "worker-3")
+    nodes = ("worker-1", "worker-2", "worker-3")
+    with pin_stage(tmp_path, capsys, monkeypatch, *nodes) as made:
         made.create_pod("web-0", "worker-1", owner=STATEFUL_SET)
         made.create_pod("web-1", owner=STATEFUL_SET)
         yield made

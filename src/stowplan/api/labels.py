@@ -186,13 +186,13 @@ def label_key_errors(key: str) -> list[str]:
         if not prefix:
             errors.append("prefix part must be non-empty")
         else:
-            if len(prefix.encode()) > _MAX_SUBDOMAIN:
+            if _size(prefix) > _MAX_SUBDOMAIN:
                 errors.append(f"prefix part must be no more than {_MAX_SUBDOMAIN} bytes")
             if _SUBDOMAIN_RE.fullmatch(prefix) is None:
                 errors.append(f"prefix part {_SUBDOMAIN_RULE}")
     if not name:
         errors.append("name part must be non-empty")
-    elif len(name.encode()) > _MAX_NAME:
+    elif _size(name) > _MAX_NAME:
         errors.append(f"name part must be no more than {_MAX_NAME} bytes")
     if _NAME_RE.fullmatch(name) is None:
         errors.append(f"name part {_NAME_RULE}")
@@ -202,7 +202,7 @@ def label_key_errors(key: str) -> list[str]:
 def label_value_errors(value: str) -> list[str]:
     """What is wrong with a label value: at most 63 bytes, and empty or a name."""
     errors = []
-    if len(value.encode()) > _MAX_NAME:
+    if _size(value) > _MAX_NAME:
         errors.append(f"must be no more than {_MAX_NAME} bytes")
     if value and _NAME_RE.fullmatch(value) is None:
         errors.append(_VALUE_RULE)
@@ -213,6 +213,11 @@ def invalid(path: str, value: str | Sequence[str] | None, reason: str) -> str:
     """The API's text for a bad value at a field path."""
     shown = msgspec.json.encode(value).decode()
     return f"{path}: Invalid value: {shown}: {reason}"
+
+
+def _size(text: str) -> int:
+    """In bytes; also of what was typed in no known encoding and came as surrogates."""
+    return len(text.encode(errors="surrogatepass"))
 
 
 def _compares(value: str, operator: Operator, bound: str) -> bool:

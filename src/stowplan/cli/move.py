@@ -42,7 +42,7 @@ _REDRAW_S: Final = 0.2
 )
 @click.option(
     "--grace-period",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**31 - 1),
     metavar="SECONDS",
     help="How long the pod may take to shut down. Without it: as long as it says itself. 0 needs "
     "--force.",
@@ -84,6 +84,8 @@ def move(
         raise click.UsageError(
             "--grace-period 0 kills without waiting for the kubelet's word: say --force too"
         )
+    if timeout < 0:
+        raise click.UsageError("--timeout must not be negative")
     asked = Asked.parse(pod, **typed)
     how = _How(force, grace_period)
     plan = asyncio.run(_prepare(asked, node, how))

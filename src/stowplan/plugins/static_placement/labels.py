@@ -109,7 +109,7 @@ def listed_pods(value: str) -> tuple[str, ...]:
 
 def name_problem(scheduler: str, prefix: str = DEFAULT_PREFIX) -> str | None:
     """Why the keys of this scheduler could not be label keys, with the rule; None: they can."""
-    room = _MAX_KEY_PREFIX - MAX_NAME - len(".") * 2 - len(prefix.encode())
+    room = _MAX_KEY_PREFIX - MAX_NAME - len(".") * 2 - len(prefix)
     rule = (
         "lower case letters, digits, '-' and '.', each part between dots beginning and ending with "
         "a letter or digit"
