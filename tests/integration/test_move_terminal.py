@@ -55,10 +55,11 @@ def is_untouched(stage: PinStage) -> bool:
 class Terminal:
     """The command on a pseudo-terminal, with somebody who types."""
 
-    def __init__(self, stage: PinStage, *argv: str) -> None:
+    def __init__(self, stage: PinStage, *argv: str, term: str) -> None:
         self._ours, theirs = pty.openpty()
         self.text = ""
-        env = {**os.environ, "STOWPLAN_KUBECONFIG": str(stage.kubeconfig), "COLUMNS": "80"}
+        env = {**os.environ, "STOWPLAN_KUBECONFIG": str(stage.kubeconfig)}
+        env |= {"COLUMNS": "80", "TERM": term}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "stowplan", "move", *argv],
             stdin=theirs,
@@ -112,8 +113,8 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(stage: PinStage, *argv: str) -> Iterator[Terminal]:
-    terminal = Terminal(stage, *argv)
+def on_terminal(stage: PinStage, *argv: str, term: str = "xterm") -> Iterator[Terminal]:
+    terminal = Terminal(stage, *argv, term=term)
     try:
         yield terminal
     finally:
@@ -154,3 +155,12 @@ def test_ctrl_c_ends_only_the_following(stage: PinStage) -> None:
         assert terminal.text.endswith("No longer following; the pod goes on\n")
         assert "Traceback" not in terminal.text
     assert stage.pins("worker-2") == {LABEL: ""}
+
+
+def test_a_terminal_that_cannot_draw_gets_lines(stage: PinStage) -> None:
+    with on_terminal(stage, "web-0", "worker-2", "--yes", term="dumb") as terminal:
+        terminal.until("\ngone, waiting for StatefulSet web to create it again\n")
+        with Player(stage):
+            assert terminal.wait() == 0
+        assert "\x1b" not in terminal.text
+        assert terminal.text.endswith(ARRIVED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import time
@@ -16,6 +17,7 @@ from stowplan.api.client import ApiClient
 from stowplan.cli.options import duration
 from stowplan.cli.pins import Asked, client_for, described, naming_options, tell_edits
 from stowplan.config.durations import Duration
+from stowplan.demo.terminal import is_drawable
 from stowplan.errors import NotFound, StowplanError
 from stowplan.static.moving import (
     Course,
@@ -212,7 +214,7 @@ class _Progress:
     """What is waited for: on a terminal a line that counts the seconds, else a line for each."""
 
     def __init__(self) -> None:
-        self._is_live = sys.stdout.isatty()
+        self._is_live = is_drawable(sys.stdout, os.environ)
         self._since = time.monotonic()
         self._text = ""
 
