@@ -62,6 +62,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     #: How many cores other processes on the machine kept busy meanwhile: noise. Such with a nice
     #: value above 0 give way and are left out.
     others_cores: float
+    #: How many these kept busy. None in results from before this was noted.
+    nice_cores: float | None = None
     #: Binds in each half second from the first one on.
     binds_over_time: tuple[int, ...] = ()
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -119,19 +120,27 @@ def peak_rss_mib(pid: int) -> float:
     return int(peak.split()[1]) / 1024
 
 
-def machine_cpu_seconds() -> float:
-    """CPU time that everything on this machine has used since it was started, but for nice ones.
+class MachineCpu(NamedTuple):
+    """CPU seconds that everything on this machine has used since it was started."""
 
-    Processes with a nice value above 0 give way to the contestants, so their own (user) time is
-    left out; what the kernel does for them is not told apart and counts. If this process is nice
-    itself, then so are the contestants, nobody gives way to them, and everything counts.
-    """
-    stat = Path("/proc/stat").read_text()
-    return busy_ticks(stat, leave_out_nice=os.nice(0) <= 0) / _TICKS_PER_S
+    #: Processes with a nice value above 0 are left out, as they give way to the contestants; what
+    #: the kernel does for them is not told apart and counts. If this process is nice itself, then
+    #: so are the contestants, nobody gives way to them, and everything counts.
+    total: float
+    #: What was left out. It is no noise by its amount, but no silence either: who gives way still
+    #: costs a switch now and then, and what was in the processor's caches.
+    nice: float
 
 
-def busy_ticks(stat: str, *, leave_out_nice: bool) -> int:
-    """Of all CPUs, by the first line of /proc/stat, whose columns are in proc(5)."""
+def machine_cpu() -> MachineCpu:
+    return read_cpu(Path("/proc/stat").read_text(), leave_out_nice=os.nice(0) <= 0)
+
+
+def read_cpu(stat: str, *, leave_out_nice: bool) -> MachineCpu:
+    """By the first line of /proc/stat, whose columns are in proc(5)."""
     columns = stat.split("\n", 1)[0].split()[1:9]  # what guests use is in user and nice already
-    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, columns)
-    return user + system + irq + softirq + steal + (0 if leave_out_nice else nice)
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (
+        int(ticks) / _TICKS_PER_S for ticks in columns
+    )
+    total = user + system + irq + softirq + steal
+    return MachineCpu(total, nice) if leave_out_nice else MachineCpu(total + nice, 0.0)

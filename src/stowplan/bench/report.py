@@ -108,7 +108,7 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
         "`raw` does not count. Figures are medians, in parentheses from the lowest to the highest "
         "round; ratios are taken round by round. A run is called disturbed if other processes kept "
         f"more than {QUIET_CORES} cores busy meanwhile (such with a nice value above 0 do not "
-        "count, as they give way): on a machine with few cores that hides differences, as "
+        "count here, as they give way): on a machine with few cores that hides differences, as "
         "everybody then waits for the API server."
     )
     yield ""
@@ -123,6 +123,12 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
         when = sorted(about.when for about in abouts)
         yield f"- Measured from {when[0]} to {when[-1]}"
     yield f"- Commands: {'; '.join(f'`{command}`' for command in commands)}"
+    nice = Spread.of(run.nice_cores for one in all_measured for run in one.outcome.runs)
+    if nice is not None and nice.high >= 0.05:
+        yield (
+            f"- Nice processes kept {nice.low:.1f} to {nice.high:.1f} cores busy meanwhile. They "
+            "give way, but not without a trace: figures of a quiet machine are higher"
+        )
     yield ""
 
 

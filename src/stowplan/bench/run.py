@@ -33,7 +33,7 @@ from stowplan.bench.observe import (
     PODS_PATH,
     Observer,
     cpu_seconds,
-    machine_cpu_seconds,
+    machine_cpu,
     peak_rss_mib,
 )
 from stowplan.bench.sender import JSON, Sender, run_quickly
@@ -84,8 +84,10 @@ class _Usage:
     at: float
     contestant: float
     servers: float
-    #: By all that is neither ours nor the idle task.
+    #: By all that is neither ours nor nice nor the idle task.
     others: float
+    #: By processes that give way.
+    nice: float
 
 
 class Trial:
@@ -191,11 +193,13 @@ class Trial:
 
     def _usage(self) -> _Usage:
         servers = sum(cpu_seconds(pid) for pid in self._servers.pids.values())
+        machine = machine_cpu()
         return _Usage(
             time.monotonic(),
             cpu_seconds(self._process.pid),
             servers,
-            machine_cpu_seconds() - cpu_seconds(os.getpid()),
+            machine.total - cpu_seconds(os.getpid()),
+            machine.nice,
         )
 
     # -- what the workload tells ----------------------------------------------------------------
@@ -253,6 +257,7 @@ class Trial:
             last_event_s=max(max(told.values()) - last, 0.0) if told else None,
             event_lag_p99_s=percentile(lags, 0.99) if lags else None,
             others_cores=max(ended.others - began.others, 0.0) / (ended.at - began.at),
+            nice_cores=(ended.nice - began.nice) / (ended.at - began.at),
             binds_over_time=over_time(list(bound.values())),
         )
 

@@ -164,4 +164,5 @@ def _in_short(run: Run) -> str:
     text = f"{run.pods_per_s:.0f} pods/s, CPU {run.cpu_per_1000:.2f} s per 1,000 pods"
     if run.first_bind_s is not None:
         text += f", first bind after {run.first_bind_s:.1f} s"
-    return f"{text}, {run.peak_rss_mib:.0f} MiB, others' cores {run.others_cores:.1f}"
+    text += f", {run.peak_rss_mib:.0f} MiB, others' cores {run.others_cores:.1f}"
+    return f"{text} (and nice ones {run.nice_cores:.1f})" if run.nice_cores else text

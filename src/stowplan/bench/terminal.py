@@ -34,6 +34,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     ("last event after last bind, s", lambda run: run.last_event_s, 2, 1),
     ("bind to event, p99 s", lambda run: run.event_lag_p99_s, 2, 1),
     ("cores that others kept busy", lambda run: run.others_cores, 2, 1),
+    ("cores that nice others kept busy", lambda run: run.nice_cores, 2, 1),
 )
 
 

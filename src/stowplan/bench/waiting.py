@@ -23,7 +23,7 @@ from stowplan.api.objects import PodStatus
 from stowplan.api.resources import PODS
 from stowplan.bench.contestants import STOWPLAN, Start, scheduler_kubeconfig
 from stowplan.bench.figures import percentile
-from stowplan.bench.observe import NAMESPACE, PODS_PATH, Observer, cpu_seconds, machine_cpu_seconds
+from stowplan.bench.observe import NAMESPACE, PODS_PATH, Observer, cpu_seconds, machine_cpu
 from stowplan.bench.sender import Sender
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.defaults import default_config
@@ -182,10 +182,10 @@ async def wait_idle(scene: Scene) -> list[Row]:
         try:
             await scene.until_refused(IDLE_PODS, process)
             say(f"all are refused; sampling for {IDLE_S:.0f} s")
-            before, others = cpu_seconds(process.pid), machine_cpu_seconds()
+            before, others = cpu_seconds(process.pid), machine_cpu().total
             await asyncio.sleep(IDLE_S)
             used = cpu_seconds(process.pid) - before
-            busy = (machine_cpu_seconds() - others - used) / IDLE_S
+            busy = (machine_cpu().total - others - used) / IDLE_S
         finally:
             process.stop(0.0)
     per_minute = used * 60 / IDLE_S

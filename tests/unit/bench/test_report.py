@@ -328,6 +328,14 @@ def test_the_report_of_an_invalid_workload_has_no_figures() -> None:
     assert "| SchedulingBasic | | | | | | | | | | not measured |" in text
 
 
+def test_the_report_says_how_much_others_did_who_gave_way() -> None:
+    one = measured(stowplan=900, kube=300)
+    assert "Nice processes" not in report([one], targets())
+    runs = [run(STOWPLAN, 900, nice_cores=0.2), run(KUBE, 300, nice_cores=1.76)]
+    noisy = Measured(one.setup, [result(each, one.setup) for each in runs])
+    assert "- Nice processes kept 0.2 to 1.8 cores busy meanwhile." in report([noisy], targets())
+
+
 def test_the_report_says_which_runs_were_disturbed() -> None:
     one = measured(stowplan=950, kube=300, raw=1000)
     noisy = [result(run(KUBE, 300, 4, others_cores=0.9), one.setup)]
