@@ -49,6 +49,8 @@ _INT64_DIGITS = 18
 _MAX_LENGTH = 4000
 # Numbers with a larger power of ten are all alike to us, and their digits would fill the memory.
 _NANOS_MAX_POWER = 100
+#: Texts whose number is remembered. Templates have few; what each pod spells anew is not worth it.
+_REMEMBERED = 1_024
 
 
 class Quantity(msgspec.Struct, frozen=True, gc=False):
@@ -105,7 +107,7 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):
         return f"{mantissa}{_SUFFIX_OF_TEN.get(exponent, '')}"
 
 
-@lru_cache(maxsize=4_096, typed=True)
+@lru_cache(maxsize=_REMEMBERED, typed=True)
 def parse_quantity(raw: RawQuantity) -> Quantity:
     """The exact quantity; the ValueError for anything else names it."""
     text = raw.strip(" ") if isinstance(raw, str) else str(raw)
@@ -133,19 +135,19 @@ def parse_quantity(raw: RawQuantity) -> Quantity:
     return quantity
 
 
-@lru_cache(maxsize=4_096, typed=True)
+@lru_cache(maxsize=_REMEMBERED, typed=True)
 def value(raw: RawQuantity) -> int:
     """Whole units, rounded up: the number that counts for everything but cpu."""
     return parse_quantity(raw).value()
 
 
-@lru_cache(maxsize=4_096, typed=True)
+@lru_cache(maxsize=_REMEMBERED, typed=True)
 def milli_value(raw: RawQuantity) -> int:
     """Thousandths, rounded up: the number that counts for cpu."""
     return parse_quantity(raw).milli_value()
 
 
-@lru_cache(maxsize=4_096, typed=True)
+@lru_cache(maxsize=_REMEMBERED, typed=True)
 def nanos(raw: RawQuantity) -> int:
     """Exact billionths, to be added up before rounding."""
     return parse_quantity(raw).nanos()

@@ -54,7 +54,7 @@ def required_nodes(pod: Pod) -> RequiredNodes:
     )
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def _required_nodes(
     labels: tuple[tuple[str, str], ...], required: NodeSelector | None
 ) -> RequiredNodes:

@@ -185,7 +185,7 @@ def _named_nodes(required: objects.NodeSelector) -> frozenset[str] | None:
     return nodes if required.node_selector_terms else None
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)
 def _compile_preferred(preferred: _PreferredTerms) -> Preferences:
     """Terms without weight are not even parsed; empty ones match nothing."""
     terms = [

@@ -44,7 +44,7 @@ _FIRST_RESOURCE_BIT = 4
 #: int32 has room for this many; further resources (nobody asks for so many) share the last bit.
 _RESOURCE_BITS = 28
 #: Of so many different requests it is remembered which bits stand for what.
-_KNOWN_WANTS = 4096
+_KNOWN_WANTS = 512
 _Wanted: TypeAlias = list[tuple[int, tuple[str, int]]]
 
 
