@@ -10,11 +10,12 @@ is marked in one of the journals before the next decision reads it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.api.objects import Node, Taint
+from stowplan.api.objects import Node, Quantities, Taint
 from stowplan.cluster.affinity_terms import AffinityTermIndex
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.domains import Domains
@@ -29,6 +30,7 @@ from stowplan.cluster.requests import (
     EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
+    Amounts,
     canonical,
     parse_amounts,
     whole_units,
@@ -41,6 +43,19 @@ BoolArray = NDArray[np.bool_]
 
 #: Rows 0 and 1 of `allocatable` and `requested`, and of `non_zero`.
 CPU_ROW, MEMORY_ROW = 0, 1
+
+
+class _Offer(NamedTuple):
+    """What a node has for pods: as it says, and in canonical units."""
+
+    quantities: Quantities | None
+    amounts: Amounts
+    pods: int
+
+    @classmethod
+    def of(cls, quantities: Quantities | None) -> _Offer:
+        amounts = parse_amounts(quantities)
+        return cls(quantities, canonical(amounts), whole_units(amounts.get(PODS, 0)))
 
 
 class NodeTable:
@@ -91,6 +106,8 @@ class NodeTable:
         self.nodeset_version = 0
         #: Counts what topology domains depend on: the nodes there are, their labels and taints.
         self.layout_version = 0
+        #: Most nodes are of the same kind as the one that came before.
+        self._last_offer = _Offer.of(None)
         self._tree = NodeTree()
         self._order: Rows | None = None
         self._live: Rows | None = None
@@ -192,13 +209,14 @@ class NodeTable:
         self._drop_if_empty(row)
 
     def _write_node(self, row: int, node: Node) -> None:
-        amounts = parse_amounts(node.status.allocatable)
-        wanted = canonical(amounts)
-        for name in wanted:
-            self.resource_row(name)
+        offer = self._last_offer
+        if offer.quantities != node.status.allocatable:
+            offer = self._last_offer = _Offer.of(node.status.allocatable)
+            for name in offer.amounts:
+                self.resource_row(name)
         for name, index in self.resources.items():
-            self.allocatable[index, row] = wanted.get(name, 0)
-        self.allowed_pods[row] = whole_units(amounts.get(PODS, 0))
+            self.allocatable[index, row] = offer.amounts.get(name, 0)
+        self.allowed_pods[row] = offer.pods
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_class[row] = self.taint_classes.id(node.spec.taints or ())
         self.feature_class[row] = self.feature_classes.id(node.status.declared_features or ())

@@ -166,6 +166,8 @@ class SchedulingQueue:
         pre_check: Callable[[Pod], bool] | None = None,
     ) -> None:
         """Something happened in the cluster: queue the pods that it may help."""
+        if not self._unschedulable and not self._in_flight:
+            return  # nobody waits, and no attempt is under way that it could concern
         audience = self._hints.audience(event)
         if audience.is_empty:
             return

@@ -21,6 +21,9 @@ class UnschedulablePods:
         self.gated: dict[str, QueuedPod] = {}
         self._by_rejector: dict[tuple[str, str], dict[str, QueuedPod]] = {}
 
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.gated)
+
     def get(self, key: str) -> QueuedPod | None:
         return self.waiting.get(key) or self.gated.get(key)
 
