@@ -50,7 +50,9 @@ RAW_BINDS = 3000
 PROGRESS_S = 30.0
 #: Events would fill etcd; nobody looks for them that late.
 _API_SERVER_FLAGS = ("--event-ttl=5m",)
-_PATIENCE_S = 60.0
+#: Nobody else wants the lease, and half an hour is too long to lose to a machine that is busy.
+_PATIENT_LEASE = ("--leader-elect-lease-duration=150s", "--leader-elect-renew-deadline=120s")
+_PATIENCE_S = 180.0
 
 
 def say(clock: float, text: str) -> None:
@@ -240,7 +242,7 @@ def _binding(pod: dict[str, Any], node: str) -> dict[str, Any]:
 
 
 def _command(servers: ControlPlane, port: int) -> list[str]:
-    flags = [f"--kubeconfig={scheduler_kubeconfig(servers)}", f"--port={port}"]
+    flags = [f"--kubeconfig={scheduler_kubeconfig(servers)}", f"--port={port}", *_PATIENT_LEASE]
     return [sys.executable, "-m", "stowplan", "run", *flags]
 
 
