@@ -154,6 +154,11 @@ class FaultProxy:
         assert self._session is not None
         await self._runner.cleanup()
         await self._session.close()
+        # Requests of a scheduler that was killed in the middle of them.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         if self._tls is not None:
             # They say goodbye; a loop that stopped at once would leave their sockets open.
             await asyncio.sleep(0.1)

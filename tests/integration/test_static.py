@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -94,7 +95,10 @@ def test_once_reads_two_lists_and_binds(stage: StaticStage) -> None:
 @pytest.mark.parametrize(
     ("spoiler", "problem"),
     [
-        (Spoiler("GET", "/api/v1/nodes$", status=403), "spoiled with 403"),
+        (
+            Spoiler("GET", "/api/v1/nodes$", status=403),
+            "spoiled with 403; deploy/static has the role that is needed",
+        ),
         (Spoiler("GET", "/api/v1/pods$", status=500), "spoiled with 500"),
         (Spoiler("GET", "/api/v1/pods$", refuse=True), "GET /api/v1/pods: "),
     ],
@@ -102,7 +106,7 @@ def test_once_reads_two_lists_and_binds(stage: StaticStage) -> None:
 def test_once_fails_in_one_line_where_the_cluster_cannot_be_read(
     stage: StaticStage, spoiler: Spoiler, problem: str
 ) -> None:
-    stage.target.proxy.spoil(spoiler)
+    stage.target.proxy.spoil(replace(spoiler, seen=0))
     code, lines = stage.once()
     assert (code, len(lines)) == (1, 1)
     assert lines[0].startswith("Error: ")
@@ -282,7 +286,7 @@ def test_a_failed_binding_is_counted_survived_and_made_up_for(
 ) -> None:
     stage.target.create_nodes("n1")
     stage.pin("n1", "web-0")
-    stage.target.proxy.spoil(spoiler)
+    stage.target.proxy.spoil(replace(spoiler, seen=0))
     daemon = stage.daemon()
     stage.pods("web-0")
     assert stage.target.wait_bound("web-0") == {"web-0": "n1"}
@@ -310,6 +314,25 @@ def test_a_binding_whose_answer_was_lost_is_not_sent_again(stage: StaticStage) -
     failures = [name for name in daemon.metrics() if "failure" in name]
     assert len(failures) == 1
     assert 'http_status="0"' in failures[0]
+
+
+@pytest.mark.slow
+def test_a_binding_that_arrives_after_it_was_given_up(stage: StaticStage) -> None:
+    """It timed out and had not taken effect when that was looked up; a second one had meanwhile."""
+    stage.target.create_nodes("n1", "n2")
+    stage.pin("n1", "web-0")
+    late = stage.target.proxy.spoil(Spoiler("POST", BINDING, delay_s=13.0))
+    daemon = stage.daemon()
+    stage.pods("web-0")
+    assert stage.target.wait_bound("web-0") == {"web-0": "n1"}
+    daemon.wait_line("Pod web-0 scheduled on node n1")
+    failures = [name for name in daemon.metrics() if "failure" in name]
+    assert len(failures) == 1
+    assert 'http_status="0"' in failures[0]
+    assert 'reason="Timeout"' in failures[0]
+    wait_for("the first one to arrive", lambda: late.answered)
+    assert stage.target.node_of("web-0") == "n1"
+    assert stage.bindings("web-0") == 2
 
 
 def test_one_pod_that_cannot_be_bound_holds_up_no_other(stage: StaticStage) -> None:

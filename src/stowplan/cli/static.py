@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from stowplan.errors import ConfigError
+from stowplan.errors import ConfigError, Forbidden
 
 _VARIABLES: Final = {
     "name": "SCHED_NAME",
@@ -151,10 +151,15 @@ def static(
         respect_node_state=respect_node_state,
     )
     log.debug("Arguments: %s", settings)
-    if daemon:
-        run_on_loop(run_daemon(settings))
-        return
-    summary = run_on_loop(run_one_shot(settings))
+    try:
+        if daemon:
+            run_on_loop(run_daemon(settings))
+            return
+        summary = run_on_loop(run_one_shot(settings))
+    except Forbidden as problem:
+        if respect_node_state:
+            raise
+        raise Forbidden(f"{problem}; deploy/static has the role that is needed") from None
     for line in summary.lines():
         click.echo(line)
     summary.check()

@@ -19,6 +19,7 @@ from stowplan.static.events_only import EventsOnly
 from stowplan.static.exporter import Exporter
 from stowplan.static.lines import log
 from stowplan.static.narrator import Narrator
+from stowplan.static.rights import check_rights
 from stowplan.static.settings import StaticSettings, make_engine
 
 USER_AGENT = f"static-scheduler/{__version__}"
@@ -43,7 +44,7 @@ async def run_daemon(settings: StaticSettings) -> None:
             await exporter.start(settings.prometheus_port, where=settings.where_port)
         rounds = asyncio.create_task(_try_again(engine.queue, process, settings), name="rounds")
         try:
-            await process.run(stop)
+            await process.run(stop, check=check_rights(client, engine))
         finally:
             rounds.cancel()
             await exporter.stop()

@@ -21,6 +21,7 @@ from stowplan.static.daemon import USER_AGENT, means
 from stowplan.static.events_only import EventsOnly
 from stowplan.static.lines import log
 from stowplan.static.narrator import Narrator, what_it_waits_for
+from stowplan.static.rights import check_rights
 from stowplan.static.settings import StaticSettings, make_engine
 
 #: For binds, and for finding out what became of those that got no answer.
@@ -74,6 +75,7 @@ async def run_one_shot(settings: StaticSettings) -> Summary:
         process = SchedulerProcess(
             engine, client, on_outcome=ledger.tried, reporter=EventsOnly, means=means(settings)
         )
+        await check_rights(client, engine)
         log.debug("Running scheduler")
         await process.run_once(patience_s)
     return ledger.summary()

@@ -19,7 +19,7 @@ from stowplan.api.resources import PODS
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
-from stowplan.errors import StowplanError
+from stowplan.errors import Forbidden, StowplanError
 from stowplan.static import binder, one_shot
 from stowplan.static.daemon import means, run_daemon
 from stowplan.static.one_shot import Summary, run_one_shot
@@ -137,6 +137,34 @@ async def test_each_pod_is_tried_once_however_many_fail(world: World) -> None:
     assert len(summary.failed) == 2
     assert len(summary.waiting) == 18
     assert wrong.hits == 2
+
+
+async def test_respect_names_all_rights_that_it_lacks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def can_i(self: ApiClient, verb: str, plural: str, **_: Any) -> bool:
+        asked.append(f"{verb} {plural}")
+        return plural not in ("csinodes", "persistentvolumeclaims")
+
+    monkeypatch.setattr(ApiClient, "can_i", can_i)
+    world.pods("web-0")
+    settings = replace(world.settings, respect_node_state=True)
+    expected = (
+        "the credentials may not: list persistentvolumeclaims in the whole cluster; "
+        "list csinodes.storage.k8s.io in the whole cluster; "
+        "patch persistentvolumeclaims in the whole cluster. The default plugins, which "
+        "--respect-node-state asks for, need that; deploy/scheduler/rbac.yaml has the rules"
+    )
+    for run in (run_one_shot, run_daemon):
+        with pytest.raises(Forbidden) as refused:
+            await run(settings)
+        assert str(refused.value) == expected
+    assert await world.node_of("web-0") == ""
+    asked.clear()
+    assert (await run_one_shot(world.settings)).placed == {"default/web-0": "on node n1"}
+    assert asked == [], "strict needs too little to ask"
 
 
 def test_what_is_missing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
