@@ -53,6 +53,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "stowplan.cli.pins:pins", "Show pins, where the pods are, and what has drifted."
     ),
     "move": LazyCommand("stowplan.cli.move:move", "Move a pod to another node."),
+    "extender": LazyCommand(
+        "stowplan.cli.extender:extender",
+        "Answer kube-scheduler's questions with an algorithm of your choice.",
+    ),
     "bench": LazyCommand(
         "stowplan.cli.bench:bench", "Measure pods per second beside kube-scheduler."
     ),

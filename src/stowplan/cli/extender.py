@@ -1,0 +1,187 @@
+"""`stowplan extender`: an algorithm of the user's choice, asked by kube-scheduler over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from stowplan.cli.options import PORT, duration, logging_options
+from stowplan.config.durations import Duration
+from stowplan.errors import ConfigError
+
+_DEFAULT_PORT: Final = 31800
+_SMALLEST_BODY: Final = 1024
+
+
+def _size(value: object) -> int:
+    """Bytes, as a quantity of Kubernetes: 1048576, 1Mi, 64M."""
+    from stowplan.api.quantity import parse_quantity
+
+    try:
+        size = value if isinstance(value, int) else parse_quantity(str(value)).value()
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if size < _SMALLEST_BODY:
+        raise click.BadParameter(f"{value} is less than {_SMALLEST_BODY} bytes")
+    return size
+
+
+def _mode(value: object) -> int:
+    """Permissions in octal digits."""
+    text = str(value)
+    if not text.isascii() or not text.isdigit() or set(text) - set("01234567") or len(text) > 4:
+        raise click.BadParameter(f"{text!r} are no permissions in octal, such as 660")
+    return int(text, 8) & 0o777
+
+
+_FILE: Final = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_file",
+    type=_FILE,
+    metavar="FILE",
+    required=True,
+    help="The algorithm, its data and the loggers, in YAML; see docs/extender.md.",
+)
+@click.option("--bind-address", default="0.0.0.0", show_default=True)  # noqa: S104 - as upstream
+@click.option(
+    "--port",
+    type=PORT,
+    default=_DEFAULT_PORT,
+    show_default=True,
+    help="Port to listen on; 0 takes any.",
+)
+@click.option(
+    "--socket",
+    "socket_path",
+    type=_FILE,
+    metavar="PATH",
+    help="Listen on this Unix socket, for a proxy in front; then on a port only if --port is "
+    "given.",
+)
+@click.option(
+    "--socket-mode",
+    type=_mode,
+    metavar="MODE",
+    default="660",
+    show_default=True,
+    help="Permissions of the socket.",
+)
+@click.option(
+    "--tls-cert-file",
+    type=_FILE,
+    metavar="FILE",
+    help="Serve HTTPS with this certificate (and those that lead to its CA). Read again when it "
+    "changes, as are the files below.",
+)
+@click.option(
+    "--tls-private-key-file", type=_FILE, metavar="FILE", help="The certificate's private key."
+)
+@click.option(
+    "--client-ca-file",
+    type=_FILE,
+    metavar="FILE",
+    help="Answer those who show a certificate of these CAs.",
+)
+@click.option(
+    "--token-file",
+    type=_FILE,
+    metavar="FILE",
+    help="Answer those who show a bearer token of this file, one a line. With --client-ca-file, "
+    "either is enough.",
+)
+@click.option(
+    "--max-body",
+    type=_size,
+    metavar="SIZE",
+    default="128Mi",
+    show_default=True,
+    help="Longest body of a request, which is 5,000 whole nodes of 26 KiB each.",
+)
+@click.option(
+    "--request-timeout",
+    type=duration,
+    default="30s",
+    show_default=True,
+    help="How long a client may take to send a request, or to read an answer.",
+)
+@click.option(
+    "--algorithm-timeout",
+    type=duration,
+    default="5s",
+    show_default=True,
+    help="How long an algorithm that runs in a thread may take.",
+)
+@click.option(
+    "--drain-timeout",
+    type=duration,
+    default="10s",
+    show_default=True,
+    help="How long requests under way may take after SIGTERM.",
+)
+@logging_options
+@click.pass_context
+def extender(
+    ctx: click.Context,
+    config_file: Path,
+    bind_address: str,
+    port: int,
+    socket_path: Path | None,
+    socket_mode: int,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    client_ca_file: Path | None,
+    token_file: Path | None,
+    max_body: int,
+    request_timeout: Duration,
+    algorithm_timeout: Duration,
+    drain_timeout: Duration,
+) -> None:
+    """Answer kube-scheduler's questions with an algorithm of your choice.
+
+    Serves /filter, /prioritize, /preempt and /bind (the first two also below /api/scheduler), and
+    /status, /healthz, /readyz and /metrics. Ends with exit code 0 on SIGTERM or Ctrl-C, after the
+    requests under way.
+    """
+    from stowplan.extender.configuration import apply_loggers, load
+    from stowplan.extender.credentials import TlsFiles
+    from stowplan.extender.serving import ExtenderOptions, run
+
+    for value, flag in (
+        (request_timeout, "--request-timeout"),
+        (algorithm_timeout, "--algorithm-timeout"),
+    ):
+        if value <= 0:
+            raise ConfigError("must be more than 0", where=flag)
+    tls = None
+    if tls_cert_file is not None and tls_private_key_file is not None:
+        tls = TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file)
+    elif tls_cert_file is not None or tls_private_key_file is not None:
+        raise ConfigError("each needs the other", where="--tls-cert-file, --tls-private-key-file")
+    elif client_ca_file is not None:
+        raise ConfigError("needs --tls-cert-file", where="--client-ca-file")
+    has_port = socket_path is None or (
+        ctx.get_parameter_source("port") is not click.core.ParameterSource.DEFAULT
+    )
+    configured = load(config_file)
+    apply_loggers(configured.loggers)
+    run(
+        configured,
+        ExtenderOptions(
+            bind_address=bind_address,
+            port=port if has_port else None,
+            socket=socket_path,
+            socket_mode=socket_mode,
+            tls=tls,
+            token_file=token_file,
+            max_body=max_body,
+            request_timeout_s=request_timeout,
+            algorithm_timeout_s=algorithm_timeout,
+            drain_timeout_s=drain_timeout,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The algorithms that come with Stowplan, one module each."""

@@ -1,0 +1,302 @@
+"""One client of the extender: bytes become requests, answers become bytes.
+
+Made by `http_server` for every connection. The states of a request are those of `_State`; the
+deadline is looked at by the server. What must stay true: nothing that a client sends raises here,
+and every request that was read completely is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+from stowplan.extender.http_head import (
+    END_OF_HEAD,
+    MAX_HEAD,
+    ChunkedBody,
+    Head,
+    Refused,
+    parse_head,
+)
+from stowplan.extender.http_messages import Answer, Request, problem_answer
+from stowplan.logs import get_logger
+
+if TYPE_CHECKING:
+    from stowplan.extender.http_server import HttpServer
+
+log = get_logger(__name__)
+
+#: Bodies under way, of all clients together, are at most so many times the largest one.
+_BODIES_AT_A_TIME: Final = 2
+_SMALL_BODY: Final = 1024 * 1024
+_MAX_CONNECTIONS: Final = 1000
+LINGER_S: Final = 5.0
+_MAX_UNREAD: Final = 64 * 1024
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class _State(Enum):
+    HEAD = auto()
+    BODY = auto()
+    ANSWERING = auto()
+    #: Answered before all was read: what still comes is thrown away, so that the answer arrives.
+    LINGERING = auto()
+
+
+class Connection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._received = bytearray()
+        self._state = _State.HEAD
+        self._head: Head | None = None
+        self._chunks: ChunkedBody | None = None
+        self._counted = 0
+        self._has_certificate = False
+        self._is_full = False
+        self._is_tls = False
+        self._is_ended = False
+        self._task: asyncio.Task[None] | None = None
+        self.deadline = math.inf
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if len(self._server.connections) >= _MAX_CONNECTIONS or self._server.is_stopping:
+            self._transport.abort()
+            return
+        self._server.connections.add(self)
+        tls = transport.get_extra_info("ssl_object")
+        self._is_tls = tls is not None
+        self._has_certificate = tls is not None and bool(tls.getpeercert())
+        self.deadline = time.monotonic() + self._limits.request_timeout_s
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._server.one_gone.set()
+        self._count(0)
+        self._received = bytearray()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._state is _State.LINGERING:
+            return
+        if not self._received and self._state is _State.HEAD:
+            self.deadline = time.monotonic() + self._limits.request_timeout_s
+        self._received += data
+        if self._state is _State.ANSWERING or self._is_full:
+            if len(self._received) > _MAX_UNREAD:
+                self._transport.pause_reading()
+            return
+        self._advance()
+
+    def eof_received(self) -> bool:
+        self._is_ended = True
+        if self._state is _State.BODY or self._received:
+            self._refuse(HTTPStatus.BAD_REQUEST, "the request ended early")
+        # A request under way is still answered to whoever has closed only its own direction; TLS
+        # has no such thing.
+        return self._state is _State.ANSWERING and not self._is_tls
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        self.deadline = time.monotonic() + self._limits.request_timeout_s
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        if self._state is _State.HEAD:
+            self._wait_for_next()
+            self._transport.resume_reading()
+            self._advance()
+
+    # What the server calls
+
+    def close_if_idle(self) -> None:
+        if self._state is _State.HEAD and not self._received and not self._is_full:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def on_deadline(self) -> None:
+        is_done = self._state is _State.LINGERING or self._transport.is_closing()
+        if is_done or self._is_full:
+            self._transport.abort()
+        elif self._state is _State.HEAD and not self._received:
+            self._transport.close()
+        elif self._state is not _State.ANSWERING:
+            limit = self._limits.request_timeout_s
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request took more than {limit:g} s")
+
+    # A request, from its first byte to its answer
+
+    def _advance(self) -> None:
+        """Go on with what is there: a client may send requests faster than they are answered."""
+        try:
+            while not self._is_full and not self._transport.is_closing():
+                if self._state is _State.HEAD and not self._read_head():
+                    return
+                if self._state is _State.BODY:
+                    body = self._read_body()
+                    if body is None:
+                        return
+                    self._answer(body)
+                if self._state in (_State.ANSWERING, _State.LINGERING):
+                    return
+        except Refused as refused:
+            self._refuse(refused.status, str(refused))
+
+    def _read_head(self) -> bool:
+        end = self._received.find(END_OF_HEAD, 0, MAX_HEAD)
+        if end < 0:
+            if len(self._received) >= MAX_HEAD:
+                raise Refused(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    f"the headers are longer than {MAX_HEAD} bytes",
+                )
+            return False
+        head = parse_head(bytes(self._received[:end]))
+        del self._received[: end + len(END_OF_HEAD)]
+        self._head = head
+        refusal = self._server.site.refuse(head, self._has_certificate)
+        if refusal is not None:
+            self._server.site.refused(refusal.status)
+            if head.length == 0 and head.keeps_alive:
+                self._send(refusal, is_last=False)
+                return bool(self._received)
+            self._send_and_linger(refusal)
+            return True
+        self._state = _State.BODY
+        self._chunks = None if head.length is not None else ChunkedBody()
+        self._count(head.length or 0)
+        if head.waits_for_consent and head.length != 0:
+            self._transport.write(_CONTINUE)
+        return True
+
+    def _read_body(self) -> bytes | bytearray | None:
+        assert self._head is not None
+        received, length = self._received, self._head.length
+        if self._chunks is not None:
+            is_complete = self._chunks.take(received)
+            self._count(len(self._chunks.content))
+            return self._chunks.content if is_complete else None
+        assert length is not None
+        if len(received) < length:
+            return None
+        if len(received) == length:
+            self._received = bytearray()
+            return received
+        body = bytes(received[:length])
+        del received[:length]
+        return body
+
+    def _count(self, length: int) -> None:
+        """Bodies have limits, each and all together; small ones do not count."""
+        if length > self._limits.max_body:
+            raise Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"the body is longer than {self._limits.max_body} bytes",
+            )
+        counted = length if length > _SMALL_BODY else 0
+        server = self._server
+        most = _BODIES_AT_A_TIME * self._limits.max_body
+        if counted > self._counted and server.body_bytes + counted - self._counted > most:
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests at a time; try again"
+            )
+        server.body_bytes += counted - self._counted
+        self._counted = counted
+
+    def _answer(self, body: bytes | bytearray) -> None:
+        assert self._head is not None
+        self._state = _State.ANSWERING
+        self.deadline = math.inf
+        self._chunks = None
+        try:
+            answer = self._server.site.answer(Request(self._head, body, self._has_certificate))
+        except Exception as error:
+            answer = _broken(error)
+        if isinstance(answer, Answer):
+            self._send(answer, is_last=not self._head.keeps_alive)
+        else:
+            self._task = asyncio.ensure_future(self._answer_later(answer))
+
+    async def _answer_later(self, coming: Awaitable[Answer]) -> None:
+        assert self._head is not None
+        try:
+            answer = await coming
+        except Exception as error:
+            answer = _broken(error)
+        self._task = None
+        self._send(answer, is_last=not self._head.keeps_alive)
+        self._transport.resume_reading()
+        self._advance()
+
+    # Answers
+
+    def _refuse(self, status: HTTPStatus, problem: str) -> None:
+        self._server.site.refused(status.value)
+        self._send_and_linger(problem_answer(status, problem))
+
+    def _send_and_linger(self, answer: Answer) -> None:
+        """Closing with bytes unread would reset the connection, and the answer might be lost."""
+        self._state = _State.LINGERING
+        self._received = bytearray()
+        self._chunks = None
+        self._count(0)
+        self._write(answer, is_last=True)
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
+        self.deadline = time.monotonic() + LINGER_S
+
+    def _send(self, answer: Answer, *, is_last: bool) -> None:
+        if self._transport.is_closing():
+            return
+        is_last = is_last or self._is_ended or self._server.is_stopping
+        self._count(0)
+        self._state = _State.HEAD
+        self._wait_for_next()
+        self._write(answer, is_last=is_last)
+        if is_last:
+            self._transport.close()
+
+    def _write(self, answer: Answer, *, is_last: bool) -> None:
+        body = answer.body
+        lines = [
+            f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(body)}",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
+            *(("Connection: close",) if is_last else ()),
+            "\r\n",
+        ]
+        head = "\r\n".join(lines).encode("latin-1")
+        if self._head is not None and self._head.method == "HEAD":
+            body = b""
+        if len(body) < _MAX_UNREAD:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+
+    def _wait_for_next(self) -> None:
+        if not self._is_full:
+            patience = self._limits
+            waits = patience.request_timeout_s if self._received else patience.idle_timeout_s
+            self.deadline = time.monotonic() + waits
+
+
+def _broken(error: Exception) -> Answer:
+    """For a bug of ours: what went wrong is in the log."""
+    log.error("A request could not be answered", exc_info=error)
+    return problem_answer(HTTPStatus.INTERNAL_SERVER_ERROR, "an internal error; see the log")

@@ -1,0 +1,233 @@
+"""Bodies of requests become the types of `wire`; whatever is wrong with one is a `BadBody`.
+
+Called by `service`. A body with 5,000 whole nodes is tens of megabytes, most of which no algorithm
+looks at: nodes and pod stay bytes until somebody asks for them. Go matches the keys of JSON in any
+case; that costs something only where the exact names are not found. What must stay true: no body,
+however odd, raises anything but `BadBody`, be it here or later when an algorithm looks into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from stowplan.extender.wire import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderPreemptionArgs,
+    MetaPod,
+    MetaVictims,
+    Object,
+    Victims,
+)
+
+T = TypeVar("T")
+Body: TypeAlias = bytes | bytearray
+_Encoded: TypeAlias = Body | Raw
+
+
+class BadBody(ValueError):
+    """The request's body is not what it should be; the text says where."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str | None = None
+    namespace: str | None = None
+
+
+class _Head(msgspec.Struct):
+    """Of a pod or node only what tells which one it is."""
+
+    metadata: _Metadata | None = None
+
+
+class _ExactNodes(msgspec.Struct):
+    items: list[Raw] | None
+
+
+class _ExactArgs(msgspec.Struct):
+    Pod: Raw
+    Nodes: _ExactNodes | None = None
+    NodeNames: list[str] | None = None
+
+
+_decode_exact: Final = msgspec.json.Decoder(_ExactArgs).decode
+_decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
+_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_text: Final = msgspec.json.Decoder(str).decode
+_decode_texts: Final = msgspec.json.Decoder(list[str]).decode
+_decode_number: Final = msgspec.json.Decoder(int).decode
+_decode_pieces: Final = msgspec.json.Decoder(list[Raw]).decode
+
+
+class ReceivedArgs(ExtenderArgs):
+    """ExtenderArgs whose parts are decoded when they are first looked at."""
+
+    def __init__(self, pod: Raw, nodes: list[Raw] | None, names: list[str] | None) -> None:
+        # No call of the dataclass's own __init__: an attribute that is not there is asked of
+        # __getattr__, once.
+        self._pod = pod
+        #: The bytes of each node, or None where names only were sent.
+        self.raw_nodes = nodes
+        self.sent_names = names
+        head = _decode("Pod", _decode_head, pod).metadata or _Metadata()
+        self.pod_name: str = head.name or ""
+        self.pod_namespace: str = head.namespace or ""
+
+    def __getattr__(self, name: str) -> Any:
+        value: Any
+        if name == "Pod":
+            value = _decode("Pod", _decode_object, self._pod)
+        elif name == "NodeNames":
+            value = self.sent_names if self.sent_names is not None else self._names_of_nodes()
+        elif name == "Nodes":
+            value = None if self.raw_nodes is None else list(self._whole_nodes(self.raw_nodes))
+        elif name == "asked":
+            value = tuple(self.NodeNames)
+        else:
+            raise AttributeError(name)
+        setattr(self, name, value)
+        return value
+
+    #: The names that were asked about, whatever an algorithm does to `NodeNames`.
+    asked: tuple[str, ...]
+
+    def _names_of_nodes(self) -> list[str]:
+        names = []
+        for place, raw in enumerate(self.raw_nodes or ()):
+            metadata = _decode(f"Nodes.items[{place}]", _decode_head, raw).metadata
+            if metadata is None or not metadata.name:
+                raise BadBody(f"Nodes.items[{place}].metadata.name is missing")
+            names.append(metadata.name)
+        return names
+
+    def _whole_nodes(self, raw_nodes: list[Raw]) -> Iterator[Object]:
+        for place, raw in enumerate(raw_nodes):
+            yield _decode(f"Nodes.items[{place}]", _decode_object, raw)
+
+
+def read_args(body: Body) -> ReceivedArgs:
+    """The body of filter and prioritize."""
+    try:
+        exact = _decode_exact(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _read_args_in_any_case(body)
+    names, nodes = exact.NodeNames, exact.Nodes
+    if names is None and nodes is None:
+        return _read_args_in_any_case(body)
+    return ReceivedArgs(exact.Pod, None if nodes is None else nodes.items or [], names)
+
+
+def _read_args_in_any_case(body: Body) -> ReceivedArgs:
+    fields = _fields("", body)
+    if "pod" not in fields:
+        raise BadBody("Pod is missing")
+    names = nodes = None
+    if "nodenames" in fields:
+        names = _decode("NodeNames", _decode_texts, fields["nodenames"])
+    if "nodes" in fields:
+        nodes = _read_nodes(fields["nodes"])
+    if names is None and nodes is None:
+        raise BadBody("Nodes and NodeNames are both missing")
+    return ReceivedArgs(fields["pod"], nodes, names)
+
+
+def _read_nodes(encoded: Raw) -> list[Raw]:
+    """A NodeList; or only its items, as the WCA scheduler's documents have it."""
+    if bytes(memoryview(encoded)[:1]) == b"[":
+        return _decode("Nodes", _decode_pieces, encoded)
+    items = _fields("Nodes", encoded).get("items")
+    return [] if items is None else _decode("Nodes.items", _decode_pieces, items)
+
+
+def read_preemption_args(body: Body) -> ExtenderPreemptionArgs:
+    """The body of preempt."""
+    fields = _fields("", body)
+    if "pod" not in fields:
+        raise BadBody("Pod is missing")
+    pod = _decode("Pod", _decode_object, fields["pod"])
+    whole: dict[str, Victims] | None = None
+    by_uid: dict[str, MetaVictims] = {}
+    if "nodenametovictims" in fields:
+        whole = _read_victims("NodeNameToVictims", fields["nodenametovictims"], _read_whole)
+        by_uid = {node: _by_uid(node, victims) for node, victims in whole.items()}
+    if "nodenametometavictims" in fields:
+        name = "NodeNameToMetaVictims"
+        by_uid = _read_victims(name, fields["nodenametometavictims"], _read_meta)
+    elif whole is None:
+        raise BadBody("NodeNameToVictims and NodeNameToMetaVictims are both missing")
+    return ExtenderPreemptionArgs(pod, whole, by_uid)
+
+
+def _read_victims(
+    name: str, encoded: Raw, read: Callable[[str, list[Raw], int], T]
+) -> dict[str, T]:
+    found = {}
+    for node, victims in _decode(name, _decode_fields, encoded).items():
+        where = f"{name}[{node!r}]"
+        fields = {} if _is_null(victims) else _fields(where, victims)
+        pods = _decode(f"{where}.Pods", _decode_pieces, fields.get("pods", Raw(b"[]")))
+        count = fields.get("numpdbviolations", Raw(b"0"))
+        found[node] = read(where, pods, _decode(where, _decode_number, count))
+    return found
+
+
+def _read_whole(where: str, pods: list[Raw], violations: int) -> Victims:
+    return Victims([_decode(f"{where}.Pods", _decode_object, pod) for pod in pods], violations)
+
+
+def _read_meta(where: str, pods: list[Raw], violations: int) -> MetaVictims:
+    uids = [_text(f"{where}.Pods", _fields(f"{where}.Pods", pod), "UID") for pod in pods]
+    return MetaVictims([MetaPod(uid) for uid in uids], violations)
+
+
+def _by_uid(node: str, victims: Victims) -> MetaVictims:
+    pods = []
+    for pod in victims.Pods:
+        metadata = pod.get("metadata")
+        uid = metadata.get("uid") if isinstance(metadata, dict) else None
+        if not isinstance(uid, str):
+            raise BadBody(f"NodeNameToVictims[{node!r}].Pods: a pod without metadata.uid")
+        pods.append(MetaPod(uid))
+    return MetaVictims(pods, victims.NumPDBViolations)
+
+
+def read_binding_args(body: Body) -> ExtenderBindingArgs:
+    """The body of bind."""
+    fields = _fields("", body)
+    names = ("PodName", "PodNamespace", "PodUID", "Node")
+    return ExtenderBindingArgs(*(_text("", fields, name) for name in names))
+
+
+def _text(where: str, fields: dict[str, Raw], name: str) -> str:
+    path = f"{where}.{name}" if where else name
+    if name.lower() not in fields:
+        raise BadBody(f"{path} is missing")
+    return _decode(path, _decode_text, fields[name.lower()])
+
+
+def _fields(where: str, encoded: _Encoded) -> dict[str, Raw]:
+    """The fields of an object by their names in lower case; those that are null are not there."""
+    fields = _decode(where, _decode_fields, encoded)
+    return {name.lower(): value for name, value in fields.items() if not _is_null(value)}
+
+
+def _is_null(encoded: Raw) -> bool:
+    return bytes(memoryview(encoded)[:5]) == b"null"
+
+
+def _decode(where: str, decode: Callable[[Any], T], encoded: _Encoded) -> T:
+    try:
+        return decode(encoded)
+    except RecursionError:
+        raise BadBody(_at(where, "nested too deeply")) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadBody(_at(where, str(error))) from None
+
+
+def _at(where: str, problem: str) -> str:
+    return f"{where}: {problem}" if where else problem

@@ -1,0 +1,335 @@
+"""What the extender serves: kube-scheduler's questions, health and metrics, by path.
+
+`serving` runs it behind an `HttpServer`. The answers of an algorithm that fails: filter and bind
+have a field for errors, which kube-scheduler shows in the pod's events; prioritize and preempt have
+none, so that an error status has to say it. What must stay true: whatever an algorithm does costs
+its own request at most.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from inspect import isawaitable
+from time import perf_counter
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from stowplan.extender import metrics as shown
+from stowplan.extender.algorithm import Algorithm
+from stowplan.extender.http_head import Head
+from stowplan.extender.http_messages import Answer, Request, problem_answer
+from stowplan.extender.metrics import ServiceMetrics
+from stowplan.extender.reading import (
+    BadBody,
+    ReceivedArgs,
+    read_args,
+    read_binding_args,
+    read_preemption_args,
+)
+from stowplan.extender.threads import Threads
+from stowplan.extender.wire import ExtenderPreemptionResult
+from stowplan.extender.writing import (
+    everything_fits,
+    failed_filter,
+    write_binding_result,
+    write_filter_result,
+    write_preemption_result,
+    write_priorities,
+)
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
+
+Handler: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
+#: None for well, else the reason.
+Check: TypeAlias = Callable[[], str | None]
+#: Whether a request may be asked; the second says that it came with a good certificate.
+Gate: TypeAlias = Callable[[Head, bool], bool]
+
+_TEXT: Final = "text/plain; charset=utf-8"
+#: Kinds of failures whose traceback was logged are remembered, but not for ever.
+_MOST_KINDS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    handler: Handler
+    #: Whether it is answered to whoever asks.
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One call of the algorithm: how it is asked, told, and told to have failed."""
+
+    verb: str
+    ask: Callable[[], Any]
+    write: Callable[[Any], bytes]
+    failed: Callable[[str], Answer]
+
+
+class Service:
+    """A site (see `http_messages.Site`) around one algorithm."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        monitored_namespaces: tuple[str, ...] = (),
+        gate: Gate | None = None,
+        algorithm_timeout_s: float = 5.0,
+    ) -> None:
+        self.metrics = ServiceMetrics()
+        #: Add to them before the first request. A check that fails makes /readyz fail; a note is
+        #: only shown.
+        self.ready_checks: dict[str, Check] = {}
+        self.ready_notes: dict[str, Check] = {}
+        self._algorithm = algorithm
+        self._name = type(algorithm).__name__
+        self._namespaces = frozenset(monitored_namespaces)
+        self._gate = gate
+        self._threads = Threads(algorithm_timeout_s)
+        self._told_kinds: set[tuple[str, ...]] = set()
+        self._routes: dict[str, dict[str, Route]] = {}
+        for prefix in ("", "/api/scheduler"):
+            self.add_route("POST", f"{prefix}/filter", self._filter)
+            self.add_route("POST", f"{prefix}/prioritize", self._prioritize)
+        self.add_route("POST", "/preempt", self._preempt)
+        self.add_route("POST", "/bind", self._bind)
+        self.add_route("GET", "/metrics", self._metrics)
+        self.add_route("GET", "/api/scheduler/test", _hello, is_open=True)
+        self.add_route("GET", "/status", lambda _: Answer(b"true"), is_open=True)
+        self.add_route("GET", "/healthz", lambda _: Answer(b"ok", 200, _TEXT), is_open=True)
+        self.add_route("GET", "/readyz", self._readyz, is_open=True)
+
+    def add_route(self, method: str, path: str, handler: Handler, *, is_open: bool = False) -> None:
+        """An open route is answered without credentials."""
+        self._routes.setdefault(path, {})[method] = Route(handler, is_open)
+
+    # What the server calls
+
+    def refuse(self, head: Head, has_certificate: bool) -> Answer | None:
+        methods = self._routes.get(head.path)
+        route = None if methods is None else _route(methods, head.method)
+        gate = None if route is not None and route.is_open else self._gate
+        if gate is not None and not gate(head, has_certificate):
+            # Nor do strangers learn which paths there are.
+            problem = "a client certificate or a bearer token is needed"
+            return problem_answer(
+                HTTPStatus.UNAUTHORIZED, problem, WWW_Authenticate='Bearer realm="stowplan"'
+            )
+        if methods is None:
+            return problem_answer(HTTPStatus.NOT_FOUND, f"there is no {head.path} here")
+        if route is None:
+            allowed = ", ".join(sorted(methods))
+            problem = f"{head.path} is not for {head.method}"
+            return problem_answer(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow=allowed)
+        if head.headers.get("content-encoding", "identity") != "identity":
+            problem = "bodies with a Content-Encoding are not read"
+            return problem_answer(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
+        return None
+
+    def refused(self, status: int) -> None:
+        self.metrics.count_refused(status)
+
+    def answer(self, request: Request) -> Answer | Awaitable[Answer]:
+        route = _route(self._routes[request.head.path], request.head.method)
+        assert route is not None, "refuse() was asked first"
+        try:
+            return route.handler(request)
+        except BadBody as bad:
+            return self._bad_body(bad)
+
+    # The questions of kube-scheduler
+
+    def _filter(self, request: Request) -> Answer | Awaitable[Answer]:
+        args = self._read_args("filter", request)
+        log.debug("[Filter] Trying to filter nodes for Pod %r", args.pod_name)
+        if self._ignores(args.pod_namespace):
+            log.debug("[Filter] Ignoring Pod %r : Different namespace!", args.pod_name)
+            self.metrics.ignored["filter"] += 1
+            return Answer(everything_fits(args))
+
+        def write(result: Any) -> bytes:
+            log.debug("[Filter] Result: %r", result)
+            return write_filter_result(args, result)
+
+        return self._answer_with(
+            _Question(
+                "filter",
+                lambda: self._algorithm.filter(args),
+                write,
+                lambda problem: Answer(failed_filter(problem)),
+            )
+        )
+
+    def _prioritize(self, request: Request) -> Answer | Awaitable[Answer]:
+        args = self._read_args("prioritize", request)
+        log.debug("[Prioritize-server] Trying to prioritize nodes for Pod %r", args.pod_name)
+        if self._ignores(args.pod_namespace):
+            log.debug("[Prioritize-server] Ignoring Pod %r : Different namespace!", args.pod_name)
+            self.metrics.ignored["prioritize"] += 1
+            return Answer(b"[]")
+
+        def write(result: Any) -> bytes:
+            log.debug("[Prioritize-server] Result: %r", result)
+            body, clamped = write_priorities(result)
+            self.metrics.clamped_scores += clamped
+            return body
+
+        return self._answer_with(
+            _Question("prioritize", lambda: self._algorithm.prioritize(args), write, _failed)
+        )
+
+    def _preempt(self, request: Request) -> Answer | Awaitable[Answer]:
+        self.metrics.requests["preempt"] += 1
+        args = read_preemption_args(request.body)
+        metadata = args.Pod.get("metadata")
+        namespace = metadata.get("namespace") if isinstance(metadata, dict) else ""
+        if self._ignores(str(namespace or "")):
+            self.metrics.ignored["preempt"] += 1
+            unchanged = ExtenderPreemptionResult(args.NodeNameToMetaVictims)
+            return Answer(write_preemption_result(unchanged))
+        return self._answer_with(
+            _Question(
+                "preempt",
+                lambda: self._algorithm.preempt(args),
+                write_preemption_result,
+                _failed,
+            )
+        )
+
+    def _bind(self, request: Request) -> Answer | Awaitable[Answer]:
+        self.metrics.requests["bind"] += 1
+        args = read_binding_args(request.body)
+        return self._answer_with(
+            _Question(
+                "bind",
+                lambda: self._algorithm.bind(args),
+                write_binding_result,
+                lambda problem: Answer(msgspec.json.encode({"Error": problem})),
+            )
+        )
+
+    def _read_args(self, verb: str, request: Request) -> ReceivedArgs:
+        self.metrics.requests[verb] += 1
+        return read_args(request.body)
+
+    def _ignores(self, namespace: str) -> bool:
+        return bool(self._namespaces) and namespace not in self._namespaces
+
+    # Asking the algorithm
+
+    def _answer_with(self, question: _Question) -> Answer | Awaitable[Answer]:
+        started = perf_counter()
+        if self._algorithm.runs_in_thread:
+            return self._await(question, self._threads.run(question.ask), started)
+        try:
+            result = question.ask()
+        except (Exception, SystemExit) as error:
+            return self._failure(question, error)
+        if isawaitable(result):
+            return self._await(question, self._threads.limit(result), started)
+        return self._success(question, result, started)
+
+    async def _await(self, question: _Question, coming: Awaitable[Any], started: float) -> Answer:
+        try:
+            result = await coming
+        except (Exception, SystemExit) as error:
+            return self._failure(question, error)
+        return self._success(question, result, started)
+
+    def _success(self, question: _Question, result: Any, started: float) -> Answer:
+        asked = perf_counter()
+        try:
+            answer = Answer(question.write(result))
+        except Exception as error:
+            return self._failure(question, error)
+        verb = question.verb
+        self.metrics.algorithm_seconds[verb].observe(asked - started)
+        self.metrics.request_seconds[verb].observe(perf_counter() - started)
+        return answer
+
+    def _failure(self, question: _Question, error: BaseException) -> Answer:
+        if isinstance(error, BadBody):
+            return self._bad_body(error)
+        self.metrics.errors[question.verb] += 1
+        problem = f"{self._name}.{question.verb}: {type(error).__name__}: {_text(error)}"
+        details = kv(algorithm=self._name, verb=question.verb, err=problem)
+        if self._is_new_kind(error):
+            log.error("The algorithm failed", exc_info=error, extra=details)
+        else:
+            log.error("The algorithm failed", extra=details)
+        return question.failed(problem.encode("utf-8", "replace").decode())
+
+    def _is_new_kind(self, error: BaseException) -> bool:
+        """Whether an error of this type has not been raised at this place before: what fails for
+        one pod fails for thousands, and one traceback is enough."""
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        kind = (type(error).__name__, *(f"{frame.filename}:{frame.lineno}" for frame in last))
+        if kind in self._told_kinds:
+            return False
+        if len(self._told_kinds) < _MOST_KINDS:
+            self._told_kinds.add(kind)
+        return True
+
+    def _bad_body(self, bad: BadBody) -> Answer:
+        self.metrics.count_refused(HTTPStatus.BAD_REQUEST.value)
+        return problem_answer(HTTPStatus.BAD_REQUEST, f"the body is not usable: {bad}")
+
+    # Health and metrics
+
+    def _metrics(self, _: Request) -> Answer:
+        try:
+            registry = self._algorithm.get_metrics_registry()
+        except Exception:
+            log.exception("The algorithm's metrics are not there")
+            registry = None
+        return Answer(shown.page(self.metrics, registry), 200, shown.CONTENT_TYPE)
+
+    def _readyz(self, request: Request) -> Answer:
+        failed = {name: _run(check) for name, check in self.ready_checks.items()}
+        notes = {name: _run(check) for name, check in self.ready_notes.items()}
+        is_ready = not any(failed.values())
+        if is_ready and not any(notes.values()) and "verbose" not in request.head.query:
+            return Answer(b"ok", 200, _TEXT)
+        lines = [
+            f"[-]{name} failed: {reason}" if reason else f"[+]{name} ok"
+            for name, reason in failed.items()
+        ]
+        lines += [f"[+]{name} ok" + (f": {note}" if note else "") for name, note in notes.items()]
+        lines.append(f"readyz check {'passed' if is_ready else 'failed'}\n")
+        text = "\n".join(lines).encode("utf-8", "replace")
+        return Answer(text, 200 if is_ready else HTTPStatus.SERVICE_UNAVAILABLE.value, _TEXT)
+
+
+def _route(methods: dict[str, Route], method: str) -> Route | None:
+    return methods.get("GET" if method == "HEAD" else method)
+
+
+def _hello(_: Request) -> Answer:
+    log.debug("['/api/scheduler/test'] -> passed")
+    return Answer(b"Hello World", 200, _TEXT)
+
+
+def _failed(problem: str) -> Answer:
+    return problem_answer(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
+
+
+def _run(check: Check) -> str | None:
+    try:
+        return check()
+    except Exception as error:
+        log.exception("A check of readiness raised")
+        return f"{type(error).__name__}: {error}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(it has no text)"

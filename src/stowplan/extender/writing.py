@@ -1,0 +1,201 @@
+"""What algorithms answer becomes bodies, in Go's field names; what they may not answer is refused.
+
+Called by `service`. kube-scheduler decodes an answer as a whole: one score that is no integer, or
+one node it did not ask about, would cost it all the others, so answers are checked here, where the
+algorithm can be named. The bytes of whole nodes are sent back as they came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from stowplan.extender.reading import ReceivedArgs
+from stowplan.extender.wire import (
+    MAX_SCORE,
+    MIN_SCORE,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionResult,
+    HostPriority,
+    MetaVictims,
+)
+
+_encode: Final = msgspec.json.encode
+
+
+class BadAnswer(Exception):
+    """An algorithm answered what its method may not answer."""
+
+
+def write_filter_result(args: ReceivedArgs, result: ExtenderFilterResult) -> bytes:
+    if not isinstance(result, ExtenderFilterResult):
+        raise BadAnswer(f"the answer is {_kind(result)}, not an ExtenderFilterResult")
+    nodes = names = b"null"
+    if not result.Error:
+        if args.raw_nodes is not None:
+            nodes = _kept_nodes(args, result)
+        if args.sent_names is not None:
+            names = _encode(_kept_names(args, result))
+    return b"".join(
+        (
+            b'{"Nodes":',
+            nodes,
+            b',"NodeNames":',
+            names,
+            b',"FailedNodes":',
+            _reasons("FailedNodes", result.FailedNodes),
+            b',"FailedAndUnresolvableNodes":',
+            _reasons("FailedAndUnresolvableNodes", result.FailedAndUnresolvableNodes),
+            b',"Error":',
+            _encode(_sendable(result.Error)),
+            b"}",
+        )
+    )
+
+
+def everything_fits(args: ReceivedArgs) -> bytes:
+    """The answer about a pod that is none of ours."""
+    return write_filter_result(args, ExtenderFilterResult(NodeNames=list(args.asked)))
+
+
+def failed_filter(problem: str) -> bytes:
+    """The answer that makes kube-scheduler tell `problem` in the pod's events."""
+    return _encode(
+        {
+            "Nodes": None,
+            "NodeNames": None,
+            "FailedNodes": {},
+            "FailedAndUnresolvableNodes": {},
+            "Error": _sendable(problem),
+        }
+    )
+
+
+def _kept_names(args: ReceivedArgs, result: ExtenderFilterResult) -> Sequence[str]:
+    names: Sequence[str] | None = result.NodeNames
+    if result.Nodes is not None and not names:
+        names = [_name_of(node) for node in _items(result.Nodes)]
+    if names is None:
+        return ()
+    asked = args.asked
+    if len(names) == len(asked) and tuple(names) == asked:
+        return names
+    try:
+        strangers = set(names).difference(asked)
+    except TypeError as error:
+        raise BadAnswer(f"NodeNames: {error}") from None
+    if strangers:
+        raise BadAnswer(f"NodeNames has {min(map(repr, strangers))}, which was not asked about")
+    return names
+
+
+def _kept_nodes(args: ReceivedArgs, result: ExtenderFilterResult) -> bytes:
+    """A NodeList. What an algorithm returns as `Nodes` it may have changed, so it is sent."""
+    raw_nodes = args.raw_nodes
+    assert raw_nodes is not None
+    if result.Nodes is not None:
+        return b'{"metadata":{},"items":' + _encode_answer("Nodes", _items(result.Nodes)) + b"}"
+    names = _kept_names(args, result)
+    if len(names) == len(raw_nodes) and tuple(names) == args.asked:
+        kept = raw_nodes
+    else:
+        by_name = dict(zip(args.asked, raw_nodes, strict=False))
+        kept = [by_name[name] for name in names if name in by_name]
+    return b'{"metadata":{},"items":[' + b",".join(kept) + b"]}"
+
+
+def _items(nodes: Any) -> list[Any]:
+    """A list of nodes, or a NodeList around it."""
+    items = nodes.get("items") if isinstance(nodes, dict) else nodes
+    if not isinstance(items, list | tuple):
+        raise BadAnswer(f"Nodes is {_kind(items)}, not a list of nodes")
+    return list(items)
+
+
+def _name_of(node: Any) -> str:
+    try:
+        name = node["metadata"]["name"]
+    except (TypeError, KeyError, IndexError):
+        raise BadAnswer("Nodes has one without metadata.name") from None
+    return str(name)
+
+
+def _reasons(field: str, reasons: dict[str, str] | None) -> bytes:
+    if not reasons:
+        return b"{}"
+    if not isinstance(reasons, dict):
+        raise BadAnswer(f"{field} is {_kind(reasons)}, not a dict of reasons by node")
+    return _encode_answer(field, {str(node): str(reason) for node, reason in reasons.items()})
+
+
+def write_priorities(result: list[HostPriority]) -> tuple[bytes, int]:
+    """The body, and how many scores were beyond 0 to 10."""
+    if not isinstance(result, list | tuple):
+        raise BadAnswer(f"the answer is {_kind(result)}, not a list of HostPriority")
+    if not result:
+        return b"[]", 0
+    try:
+        scores = [each.Score for each in result]
+    except AttributeError:
+        raise BadAnswer("the answer has something that is no HostPriority") from None
+    clamped = 0
+    if not set(map(type, scores)) <= {int} or min(scores) < MIN_SCORE or max(scores) > MAX_SCORE:
+        fitting = [_fitting(each) for each in result]
+        clamped = sum(int(is_clamped) for _, is_clamped in fitting)
+        result = [
+            HostPriority(each.Host, score) for each, (score, _) in zip(result, fitting, strict=True)
+        ]
+    if not set(map(type, (each.Host for each in result))) <= {str}:
+        raise BadAnswer("a Host is not text")
+    return _encode_answer("the answer", result), clamped
+
+
+def _fitting(priority: HostPriority) -> tuple[int, bool]:
+    """The score as an integer from 0 to 10, and whether that took more than rounding down."""
+    try:
+        score = float(priority.Score)
+    except (TypeError, ValueError, OverflowError):
+        # An integer too large for a float is a number all the same.
+        if isinstance(priority.Score, int):
+            return (MAX_SCORE if priority.Score > 0 else MIN_SCORE), True
+        raise BadAnswer(f"the Score of {priority.Host!r} is {_kind(priority.Score)}") from None
+    if math.isnan(score):
+        return MIN_SCORE, True
+    if MIN_SCORE <= score <= MAX_SCORE:
+        return int(score), False
+    return (MAX_SCORE if score > MAX_SCORE else MIN_SCORE), True
+
+
+def write_preemption_result(result: ExtenderPreemptionResult) -> bytes:
+    if not isinstance(result, ExtenderPreemptionResult):
+        raise BadAnswer(f"the answer is {_kind(result)}, not an ExtenderPreemptionResult")
+    nodes: Any = result.NodeNameToMetaVictims
+    if not isinstance(nodes, dict) or not set(map(type, nodes.values())) <= {MetaVictims}:
+        raise BadAnswer("NodeNameToMetaVictims is not a dict of MetaVictims by node")
+    return _encode_answer("the answer", result)
+
+
+def write_binding_result(result: ExtenderBindingResult) -> bytes:
+    if not isinstance(result, ExtenderBindingResult):
+        raise BadAnswer(f"the answer is {_kind(result)}, not an ExtenderBindingResult")
+    return _encode({"Error": _sendable(result.Error)})
+
+
+def _encode_answer(what: str, value: object) -> bytes:
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise BadAnswer(f"{what} cannot be JSON: {error}") from None
+
+
+def _sendable(text: object) -> str:
+    """Without lone surrogates, which JSON in UTF-8 cannot have."""
+    return str(text or "").encode("utf-8", "replace").decode()
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
