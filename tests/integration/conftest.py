@@ -16,6 +16,7 @@ from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
 from tests.integration.fault_proxy import FaultProxy
 from tests.integration.preempting import CLASSES, PRIORITIES
+from tests.integration.static_kit import StaticStage
 from tests.integration.target import Target, wait_for
 
 
@@ -44,6 +45,16 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             yield target
         finally:
             target.clean()
+
+
+@pytest.fixture
+def stage(target: Target, tmp_path: Path) -> Iterator[StaticStage]:
+    """For the static scheduler."""
+    running = StaticStage(target, tmp_path)
+    try:
+        yield running
+    finally:
+        running.clean()
 
 
 @pytest.fixture
