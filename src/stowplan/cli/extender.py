@@ -142,7 +142,7 @@ def extender(
     algorithm_timeout: Duration,
     drain_timeout: Duration,
 ) -> None:
-    """Answer kube-scheduler's questions with an algorithm of your choice.
+    """Answer kube-scheduler's questions by your algorithm.
 
     Serves /filter, /prioritize, /preempt and /bind (the first two also below /api/scheduler), and
     /status, /healthz, /readyz and /metrics. Ends with exit code 0 on SIGTERM or Ctrl-C, after the

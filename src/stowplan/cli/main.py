@@ -55,7 +55,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "move": LazyCommand("stowplan.cli.move:move", "Move a pod to another node."),
     "extender": LazyCommand(
         "stowplan.cli.extender:extender",
-        "Answer kube-scheduler's questions with an algorithm of your choice.",
+        "Answer kube-scheduler's questions by your algorithm.",
     ),
     "bench": LazyCommand(
         "stowplan.cli.bench:bench", "Measure pods per second beside kube-scheduler."
