@@ -6,7 +6,7 @@ import re
 import signal
 import time
 from dataclasses import replace
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -69,6 +69,8 @@ def test_once_reads_two_lists_and_binds(stage: StaticStage) -> None:
     assert lines[0] == "4 pods of scheduler test: 2 placed, 2 waiting, 0 failed"
     assert "  waiting  default/gated stays pending: it has scheduling gates" in lines
     asked = [(method, urlsplit(path).path) for method, path in stage.target.proxy.requests]
+    (listed,) = [path for _, path in stage.target.proxy.requests if "/api/v1/pods?" in path]
+    assert "spec.schedulerName=test" in unquote(listed), "pods of others are not even read"
     events = "/apis/events.k8s.io/v1/namespaces/default/events"
     assert sorted(asked) == [
         ("GET", "/api/v1/nodes"),
@@ -278,8 +280,9 @@ def test_respect_for_the_state_of_nodes(stage: StaticStage) -> None:
     assert stage.target.wait_bound("web-0") == {"web-0": "fine"}
     stage.target.api.patch("/api/v1/nodes/cordoned", {"spec": {"unschedulable": False}})
     assert stage.target.wait_bound("web-1") == {"web-1": "cordoned"}
-    # Not a word about the pods that would have to go: nobody is evicted.
-    assert not [path for method, path in stage.target.proxy.requests if method == "DELETE"]
+    asked = stage.target.proxy.requests
+    assert not [path for method, path in asked if method == "DELETE"], "nobody is evicted"
+    assert not [path for _, path in asked if "schedulerName" in path], "all pods take room"
     code, _ = stage.once("--respect-node-state")
     assert code == 0
 

@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["stowplan.cli.run", "stowplan.server.library", "uvloop"])
+_CONTEXT.set_forkserver_preload(
+    ["stowplan.cli.run", "stowplan.server.library", "stowplan.static.one_shot", "uvloop"]
+)
 
 
 class WarmProcess:

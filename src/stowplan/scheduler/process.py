@@ -61,8 +61,10 @@ class Election:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a scheduler is allowed to see and tell with; the default is what our own role allows."""
+    """What a scheduler sees and tells with; the default is all that our own role allows."""
 
+    #: A field selector of the only pods that matter, for who does not care what nodes hold.
+    pods: str = ""
     #: How often to list where watching is refused; None: keep asking for a watch.
     poll_s: float | None = None
     #: Events may be created, but not patched when they repeat.
@@ -106,7 +108,7 @@ class SchedulerProcess:
             client,
             PODS,
             namespace=namespace,
-            field_selector=_UNFINISHED,
+            field_selector=f"{_UNFINISHED},{means.pods}" if means.pods else _UNFINISHED,
             on_add=bridge.add_pod,
             on_update=bridge.update_pod,
             on_delete=bridge.delete_pod,

@@ -67,7 +67,13 @@ def means(settings: StaticSettings) -> Means:
             settings.round_s,
         )
 
-    return Means(poll_s=settings.round_s, creates_events_only=True, on_refused=on_refused)
+    return Means(
+        # What other pods use of a node matters only to who respects its state.
+        pods="" if settings.respect_node_state else f"spec.schedulerName={settings.name}",
+        poll_s=settings.round_s,
+        creates_events_only=True,
+        on_refused=on_refused,
+    )
 
 
 async def _try_again(
