@@ -190,9 +190,9 @@ class StaticProcess:
 
 @contextmanager
 def daemon(log: Path, env: Mapping[str, str], *flags: str) -> Iterator[StaticProcess]:
-    """`stowplan static --daemon` with a metrics port of its own."""
+    """`stowplan static` with these flags, one of them `--daemon`, and a port of its own."""
     port = free_port()
-    command = [*STATIC, "--daemon", f"--prometheus-port={port}", *flags]
+    command = [*STATIC, f"--prometheus-port={port}", *flags]
     with log.open("w") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream, env=env)
     try:

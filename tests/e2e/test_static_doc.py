@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -144,7 +145,7 @@ class Walk:
         if "--daemon" in command:
             self._start(command)
             return
-        answer = self._once(command)
+        answer = self._fetch(command) if command.startswith("curl") else self._once(command)
         expected = [comparable(line) for line in shown]
         if not expected:
             return
@@ -173,6 +174,13 @@ class Walk:
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+    def _fetch(self, command: str) -> str:
+        """Not every machine has curl."""
+        if shutil.which("curl"):
+            return self._once(command)
+        assert self._daemon is not None
+        return self._daemon.metrics()
 
     def _start(self, command: str) -> None:
         log = self._directory / "log"

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 Json = dict[str, Any]
 PODS, NODES = 500, 50
 BINDING, EVENT = ("", "pods/binding", "create"), ("events.k8s.io", "events", "create")
+FLAGS = ("--name=test", "--daemon")
 CREATED, CUT_OFF = 201, 504
 # To ask what is allowed, to list and to watch; a watch may end and be taken up again.
 OTHER_REQUESTS = 30
@@ -106,7 +107,7 @@ def test_all_go_to_their_nodes_with_hardly_more_than_a_bind_each(
     early, late = where(range(0, PODS, 2)), where(range(1, PODS, 2))
     since = stage.trail.mark()
     env = stage.account(tmp_path / "account")
-    with daemon(tmp_path / "log", env, "--name=test", "-vv") as scheduler:
+    with daemon(tmp_path / "log", env, *FLAGS, "-vv") as scheduler:
         pin(stage, namespace, early)
         create_pods(stage, namespace, PODS)
         wait_for("the first half", lambda: len(stage.placed(namespace)) == len(early))
@@ -156,18 +157,19 @@ def test_killed_in_the_middle_it_places_nothing_twice_or_wrongly(
         pin(stage, namespace, fresh)
         pinned |= fresh
         born = stage.trail.mark()
-        with daemon(tmp_path / f"log-{life}", env, "--name=test") as scheduler:
+        with daemon(tmp_path / f"log-{life}", env, *FLAGS) as scheduler:
             # Not with `wait_for`, which would come too late: a few milliseconds matter.
             deadline = time.monotonic() + PATIENCE_S
             while not is_at_work(born):
                 assert time.monotonic() < deadline, f"it places nothing: {scheduler.log}"
+                time.sleep(0.002)
             scheduler.kill()
         placed = stage.placed(namespace)
         assert placed.items() <= pinned.items()
         left_to_do.append(len(pinned) - len(placed))
     assert any(left_to_do), "it was killed with work before it"
 
-    with daemon(tmp_path / "log", env, "--name=test") as scheduler:
+    with daemon(tmp_path / "log", env, *FLAGS) as scheduler:
         wait_for("all to be placed", lambda: len(stage.placed(namespace)) == replicas)
         scheduler.stop()
     assert stage.placed(namespace) == pinned

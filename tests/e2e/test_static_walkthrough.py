@@ -58,6 +58,15 @@ def rights(role: Path) -> set[tuple[str, str, str]]:
     return {(grant.group, grant.resource, grant.verb) for grant in granted(role)}
 
 
+def deployed(stage: StaticStage) -> tuple[list[str], dict[str, str]]:
+    """Flags and variables of the Deployment, whose pod the pod security standard has let in."""
+    (pod,) = wait_for("the pod of the Deployment", lambda: [*stage.pods("rfscheduler").values()])
+    (container,) = pod["spec"]["containers"]
+    command, *flags = container["args"]
+    assert command == "static"
+    return flags, {each["name"]: each["value"] for each in container["env"]}
+
+
 def label(pod: str) -> str:
     return f"rf.scheduler.test.default/{pod}"
 
@@ -153,12 +162,13 @@ def walk(stage: StaticStage, scheduler: StaticProcess) -> None:
     told = [f"Pod {pod} scheduled on node {WORKER}" for pod in WEB]
     told += [f"Pod {pod} scheduled on node {CONTROL_PLANE}" for pod in ("bare", *WEB)]
     told += [f"Pod web-0 scheduled on node {WORKER}"]
-    wait_for("the last line", lambda: len(scheduler.lines) >= len(told))
+    wait_for("the last line", lambda: len(scheduled(scheduler.lines)) >= len(told))
     assert scheduled(scheduler.lines) == told
 
 
 def test_as_the_administrator(stage: StaticStage, tmp_path: Path) -> None:
-    with daemon(tmp_path / "log", stage.admin(), "--name=test", "-vv") as scheduler:
+    flags = ("--name=test", "--daemon", "-vv")
+    with daemon(tmp_path / "log", stage.admin(), *flags) as scheduler:
         walk(stage, scheduler)
         # Twice on the worker: before and after.
         page = scheduler.metrics()
@@ -172,8 +182,9 @@ def test_as_the_administrator(stage: StaticStage, tmp_path: Path) -> None:
 
 def test_as_the_service_account_with_the_shipped_role(stage: StaticStage, tmp_path: Path) -> None:
     since = stage.trail.mark()
-    env = stage.account(tmp_path / "account")
-    with daemon(tmp_path / "log", env, "--name=test", "-vv") as scheduler:
+    flags, variables = deployed(stage)
+    env = stage.account(tmp_path / "account") | variables | {"SCHED_NAME": "test"}
+    with daemon(tmp_path / "log", env, *flags) as scheduler:
         walk(stage, scheduler)
         scheduler.stop()
     requests = stage.trail.requests(ACCOUNT, since)
@@ -187,7 +198,7 @@ def test_with_the_role_of_the_original(stage: StaticStage, tmp_path: Path) -> No
     stage.install(DEPLOY / "list-only", may_watch=False)
     since = stage.trail.mark()
     env = stage.account(tmp_path / "account") | {"SCHED_DELAY": "1", "SCHED_NAME": "test"}
-    with daemon(tmp_path / "log", env, "-vv") as scheduler:
+    with daemon(tmp_path / "log", env, "--daemon", "-vv") as scheduler:
         stage.kubectl("apply", "-f", str(STATEFUL_SET))
         stage.wait_pending("web-0")
         assert stage.placed() == {}
