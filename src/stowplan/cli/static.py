@@ -120,8 +120,12 @@ def static(
     """Place pods on the nodes that are labelled for them.
 
     A pod whose schedulerName is NAME goes to a node with the label rf.scheduler.NAME.NAMESPACE/POD,
-    whatever the label's value, and nowhere else: not even if that node is cordoned, tainted or full
-    does it matter. Without such a node the pod stays Pending, and its events say what to type.
+    whatever the label's value, and nowhere else. The label alone decides: a cordoned, tainted or
+    full node takes its pods, too, and of several nodes one is taken at random. Without a label the
+    pod stays Pending, and its events say what to type. A pod that has its node is never moved.
+
+    The older label rf.scheduler.NAME/POD counts as well. A pod name of more than 63 characters fits
+    no label: list it in the node's annotation rf.scheduler.NAME.NAMESPACE/pods.
 
     Exit codes: 0 when all was looked at once, or ended by a signal; 1 when the API server failed or
     refused; 2 when a flag, a variable or the kubeconfig is wrong.
