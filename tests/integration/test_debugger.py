@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
@@ -29,6 +33,35 @@ def test_a_running_scheduler_is_asked(target: Target) -> None:
     assert "cpu 100m of 4000m" in scheduler.log
     target.create_pods("d")
     target.wait_bound("d")
+
+
+def test_signals_while_it_ends_change_nothing(target: Target, tmp_path: Path) -> None:
+    """Until the process is gone: the loop is closed long before the interpreter is."""
+    target.create_nodes("n1")
+    target.create_pods("a")
+    log = tmp_path / "log"
+    options = ["--kubeconfig", str(target.kubeconfig()), "--leader-elect=false", "--port=0"]
+    with log.open("wb") as output:
+        # One that ends as a scheduler does, which a forked one does not.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stowplan", "run", *options], stdout=output, stderr=output
+        )
+    try:
+        target.wait_bound("a")
+        process.send_signal(signal.SIGUSR2)
+        process.send_signal(signal.SIGTERM)
+        while process.poll() is None:
+            process.send_signal(signal.SIGUSR2)
+            time.sleep(0.0005)
+    finally:
+        process.kill()
+        process.wait()
+
+    text = log.read_text()
+    assert process.returncode == 0, text
+    assert '"Stopped"' in text
+    assert "Traceback" not in text
+    assert "never retrieved" not in text
 
 
 async def test_differences_that_stay_are_told(target: Target) -> None:

@@ -41,13 +41,15 @@ class CacheDebugger:
         self._namespace = namespace
         self._pause_s = pause_s
         self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def start(self) -> None:
-        """Begin in the background; nothing new while that is under way."""
-        if self._task is None or self._task.done():
+        """Begin in the background; nothing new while that is under way, and nothing at the end."""
+        if not self._is_stopped and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name="debugger")
 
     def stop(self) -> None:
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
 

@@ -10,6 +10,10 @@ from __future__ import annotations
 import ctypes
 import gc
 
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
+
 # From malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 64 << 20
@@ -22,7 +26,9 @@ def keep_freed_memory() -> bool:
     """Keep what is freed for the next decision; False where the C library is another."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
+    except (OSError, AttributeError) as problem:
+        # musl, for one: everything works, and takes more CPU time.
+        log.debug("The C library cannot be told to keep freed memory", extra=kv(err=problem))
         return False
     return bool(
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _FROM_THE_HEAP_BYTES)

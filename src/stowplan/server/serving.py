@@ -37,6 +37,9 @@ from stowplan.server.memory import (
 
 log = get_logger(__name__)
 
+#: uvloop may tell of one signal twice where another came at the same moment; nobody is so quick.
+_ONE_SIGNAL_S = 0.1
+
 T = TypeVar("T")
 
 
@@ -116,6 +119,7 @@ async def serve(options: ServeOptions) -> None:
             await process.run(stop, check=_check_rights(client, options, engine))
         finally:
             settling.cancel()
+            _ignore(signal.SIGUSR2)
             debugger.stop()
             await server.stop()
     log.info("Stopped")
@@ -148,14 +152,29 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
         )
 
 
+def _ignore(number: signal.Signals) -> None:
+    """From now until the process is gone: a loop that is closed leaves a signal to the system,
+    which would end the process with it.
+    """
+    # Held back meanwhile, because for a moment it is the system's.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    asyncio.get_running_loop().remove_signal_handler(number)
+    signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
 def stop_on_signals(stop: asyncio.Event) -> None:
     """The first signal ends in good order, the second at once."""
     loop = asyncio.get_running_loop()
+    stopped_at = 0.0
 
     def on_signal() -> None:
-        if stop.is_set():
+        nonlocal stopped_at
+        if not stop.is_set():
+            stopped_at = loop.time()
+            stop.set()
+        elif loop.time() - stopped_at > _ONE_SIGNAL_S:
             os._exit(1)
-        stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
