@@ -6,7 +6,9 @@ Whatever happens, a pod ends on a node that is labelled for it, once, or waits.
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,44 @@ def test_a_binding_whose_answer_was_lost_is_not_sent_again(stage: StaticStage) -
     failures = [name for name in daemon.metrics() if "failure" in name]
     assert len(failures) == 1
     assert 'http_status="0"' in failures[0]
+
+
+def test_a_crowd_with_every_kind_of_trouble_at_once(stage: StaticStage) -> None:
+    nodes = [f"n{number}" for number in range(5)]
+    stage.target.create_nodes(*nodes)
+    troubles: list[dict[str, Any]] = [
+        {},
+        *({"status": status} for status in (403, 404, 409, 500, 503)),
+        {"refuse": True},
+        {"lose_answer": True},
+        {"delay_s": 0.2},
+    ]
+    wanted = {f"web-{number}": nodes[number % 5] for number in range(36)}
+    for number, pod in enumerate(wanted):
+        trouble = troubles[number % len(troubles)]
+        if trouble:
+            stage.target.proxy.spoil(Spoiler("POST", rf"/{pod}/binding$", **trouble))
+    for node in nodes:
+        stage.pin(node, *(pod for pod, where in wanted.items() if where == node))
+    daemon = stage.daemon()
+    stage.pods(*wanted)
+
+    assert stage.target.wait_bound(*wanted) == wanted
+    for pod, node in wanted.items():
+        daemon.wait_line(f"Pod {pod} scheduled on node {node}")
+    counts: Counter[str] = Counter()
+    for series, value in daemon.metrics().items():
+        counts[series.partition("{")[0]] += int(value)
+        if "failure" in series:
+            counts[series.partition('http_status="')[2].partition('"')[0]] += int(value)
+    rounds = len(wanted) // len(troubles)
+    assert counts == {
+        "schedule_request_total": len(wanted) + 6 * rounds,
+        "schedule_request_success_total": len(wanted) - rounds,
+        "schedule_request_failure_total": 7 * rounds,
+        **dict.fromkeys(("403", "404", "409", "500", "503"), rounds),
+        "0": 2 * rounds,
+    }, "a lost answer is a failure, although the pod was bound and is not sent again"
 
 
 @pytest.mark.slow
