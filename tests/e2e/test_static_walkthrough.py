@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.static_stage import (
     ACCOUNT,
@@ -28,7 +29,7 @@ from tests.e2e.static_stage import (
     static_stage,
     wait_for,
 )
-from tests.unit.test_deploy import granted
+from tests.unit.test_deploy import documents, granted
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -194,8 +195,19 @@ def test_as_the_service_account_with_the_shipped_role(stage: StaticStage, tmp_pa
     assert used == rights(DEPLOY / "rbac.yaml"), "what is granted is what is used"
 
 
-def test_with_the_role_of_the_original(stage: StaticStage, tmp_path: Path) -> None:
+def apply_the_role_of_the_original(stage: StaticStage) -> None:
+    """Over ours: the same rights as in list-only, with the group that the original left empty."""
     stage.install(DEPLOY / "list-only", may_watch=False)
+    role, binding = documents(DEPLOY / "list-only" / "rbac.yaml")
+    for each in (role, binding):
+        del each["metadata"]["labels"]
+    binding["roleRef"]["apiGroup"] = ""
+    text = yaml.safe_dump_all([role, binding])
+    stage.plane.kubectl("apply", "-f", "-", input=text, check=True)
+
+
+def test_with_the_role_of_the_original(stage: StaticStage, tmp_path: Path) -> None:
+    apply_the_role_of_the_original(stage)
     since = stage.trail.mark()
     env = stage.account(tmp_path / "account") | {"SCHED_DELAY": "1", "SCHED_NAME": "test"}
     with daemon(tmp_path / "log", env, "--daemon", "-vv") as scheduler:
@@ -219,6 +231,26 @@ def test_with_the_role_of_the_original(stage: StaticStage, tmp_path: Path) -> No
     assert used - {ASKING} == rights(DEPLOY / "list-only" / "rbac.yaml")
     listed = [each.resource for each in requests if each.verb == "list"]
     assert min(listed.count("pods"), listed.count("nodes")) >= 3, "again and again"
+
+
+def test_with_respect_for_the_state_of_nodes(stage: StaticStage, tmp_path: Path) -> None:
+    stage.install(DEPLOY / "respect-node-state", may_watch=True)
+    since = stage.trail.mark()
+    env = stage.account(tmp_path / "account")
+    flags = ("--name=test", "--daemon", "--respect-node-state")
+    with daemon(tmp_path / "log", env, *flags) as scheduler:
+        create_bare_pod(stage, "bare")
+        stage.label(CONTROL_PLANE, {label("bare"): ""})
+        stage.wait_told("bare", "FailedScheduling", "untolerated taint")
+        stage.label(WORKER, {label("bare"): ""})
+        stage.wait_ready("bare", WORKER)
+        scheduler.stop()
+    requests = stage.trail.requests(ACCOUNT, since)
+    assert [each for each in requests if each.code not in (200, 201)] == []
+    used = {each.right for each in requests} - {ASKING}
+    unused = rights(DEPLOY / "respect-node-state" / "rbac.yaml") - used
+    # There are no volumes here to be promised to claims.
+    assert unused == {("", f"persistentvolume{end}", "patch") for end in ("s", "claims")}
 
 
 def test_one_shot_needs_several_runs(stage: StaticStage) -> None:

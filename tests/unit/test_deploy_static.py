@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.test_deploy import Grant, Json, documents, granted, one
+from stowplan.scheduler.access import rights_for
+from stowplan.static.settings import StaticSettings, make_engine
+from tests.unit.test_deploy import Grant, Json, documents, granted, one, wanted
 
 REPOSITORY = Path(__file__).parents[2]
 ROOT = REPOSITORY / "deploy" / "static"
 EXAMPLES = REPOSITORY / "examples" / "static"
+VARIANTS = [ROOT, ROOT / "base", ROOT / "list-only", ROOT / "respect-node-state"]
 LIST_ONLY = [
     Grant("", "", "nodes", "list"),
     Grant("", "", "pods", "list"),
@@ -24,6 +27,21 @@ ALL = [
     Grant("", "", "pods", "watch"),
     Grant("", "events.k8s.io", "events", "create"),
 ]
+
+
+def rights_of(settings: StaticSettings) -> list[Grant]:
+    """What such plugins need; it sets no conditions, and leaves events as they are."""
+    engine, _ = make_engine(settings)
+    asked = wanted(rights_for(engine.plugins()), "")
+    return [
+        each
+        for each in asked
+        if each.resource != "pods/status" and (each.resource, each.verb) != ("events", "patch")
+    ]
+
+
+def test_what_the_shipped_role_grants_is_what_the_plugins_ask_for() -> None:
+    assert sorted(rights_of(StaticSettings())) == sorted(ALL)
 
 
 @pytest.fixture
@@ -43,6 +61,11 @@ def container(shared: list[Json]) -> Json:
     [
         pytest.param(ROOT / "rbac.yaml", ALL, id="shipped"),
         pytest.param(ROOT / "list-only" / "rbac.yaml", LIST_ONLY, id="list-only"),
+        pytest.param(
+            ROOT / "respect-node-state" / "rbac.yaml",
+            rights_of(StaticSettings(respect_node_state=True)),
+            id="respect-node-state",
+        ),
     ],
 )
 def test_the_role_is_minimal_and_bound_to_the_service_account(
@@ -68,7 +91,7 @@ def test_the_readme_explains_every_right_and_no_other() -> None:
     assert sorted(explained) == sorted((right.group, right.resource, right.verb) for right in ALL)
 
 
-@pytest.mark.parametrize("directory", [ROOT, ROOT / "base", ROOT / "list-only"])
+@pytest.mark.parametrize("directory", VARIANTS)
 def test_no_manifest_is_forgotten(directory: Path) -> None:
     kustomization = directory / "kustomization.yaml"
     listed = yaml.safe_load(kustomization.read_text())["resources"]

@@ -21,5 +21,5 @@ async def check_rights(client: ApiClient, engine: Engine) -> None:
     if needed:
         raise Forbidden(
             "the credentials may not: " + "; ".join(needed) + ". The default plugins, which "
-            "--respect-node-state asks for, need that; deploy/scheduler/rbac.yaml has the rules"
+            "--respect-node-state asks for, need that; deploy/static/respect-node-state has a role"
         )

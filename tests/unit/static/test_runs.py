@@ -155,7 +155,7 @@ async def test_respect_names_all_rights_that_it_lacks(
         "the credentials may not: list persistentvolumeclaims in the whole cluster; "
         "list csinodes.storage.k8s.io in the whole cluster; "
         "patch persistentvolumeclaims in the whole cluster. The default plugins, which "
-        "--respect-node-state asks for, need that; deploy/scheduler/rbac.yaml has the rules"
+        "--respect-node-state asks for, need that; deploy/static/respect-node-state has a role"
     )
     for run in (run_one_shot, run_daemon):
         with pytest.raises(Forbidden) as refused:
