@@ -1,9 +1,10 @@
-// Command reference asks the real Kubernetes libraries what quantities, selectors, tolerations and
-// protobuf bodies mean, and prints the answers as JSON. Tests compare Stowplan with them.
+// Command reference asks the real Kubernetes libraries what quantities, selectors, tolerations,
+// protobuf and extender bodies mean, and prints the answers as JSON. Tests compare Stowplan with them.
 //
 //	go run . quantities > ../../tests/data/quantity_reference.json
 //	go run . selectors  > ../../tests/data/selector_reference.json
 //	go run . protobuf   > ../../tests/data/protobuf_reference.json
+//	go run . extender   > ../../tests/data/extender_reference.json
 //
 // The same program always prints the same bytes: its random cases come from a fixed seed.
 package main
@@ -17,7 +18,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: reference quantities|selectors|protobuf")
+		fail("usage: reference quantities|selectors|protobuf|extender")
 	}
 	switch os.Args[1] {
 	case "quantities":
@@ -26,8 +27,10 @@ func main() {
 		write(selectorSections())
 	case "protobuf":
 		write([]section{{"objects", protobufCases()}})
+	case "extender":
+		write([]section{{"bodies", extenderCases()}})
 	default:
-		fail(fmt.Sprintf("unknown table %q: use quantities, selectors or protobuf", os.Args[1]))
+		fail(fmt.Sprintf("unknown table %q: use quantities, selectors, protobuf or extender", os.Args[1]))
 	}
 }
 

@@ -84,10 +84,11 @@ class ReceivedArgs(ExtenderArgs):
             value = _decode("Pod", _decode_object, self._pod)
         elif name == "NodeNames":
             value = self.sent_names if self.sent_names is not None else self._names_of_nodes()
+            self.asked = tuple(value)
         elif name == "Nodes":
             value = None if self.raw_nodes is None else list(self._whole_nodes(self.raw_nodes))
         elif name == "asked":
-            value = tuple(self.NodeNames)
+            return tuple(self.NodeNames)
         else:
             raise AttributeError(name)
         setattr(self, name, value)

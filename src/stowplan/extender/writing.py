@@ -7,8 +7,8 @@ algorithm can be named. The bytes of whole nodes are sent back as they came.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Final
 
 import msgspec
@@ -156,17 +156,13 @@ def write_priorities(result: list[HostPriority]) -> tuple[bytes, int]:
 
 def _fitting(priority: HostPriority) -> tuple[int, bool]:
     """The score as an integer from 0 to 10, and whether that took more than rounding down."""
-    try:
-        score = float(priority.Score)
-    except (TypeError, ValueError, OverflowError):
-        # An integer too large for a float is a number all the same.
-        if isinstance(priority.Score, int):
-            return (MAX_SCORE if priority.Score > 0 else MIN_SCORE), True
-        raise BadAnswer(f"the Score of {priority.Host!r} is {_kind(priority.Score)}") from None
-    if math.isnan(score):
-        return MIN_SCORE, True
+    score: Any = priority.Score
+    is_number = isinstance(score, Real)
+    if not is_number:
+        raise BadAnswer(f"the Score of {priority.Host!r} is {_kind(score)}")
     if MIN_SCORE <= score <= MAX_SCORE:
         return int(score), False
+    # Nor is NaN more than the most.
     return (MAX_SCORE if score > MAX_SCORE else MIN_SCORE), True
 
 

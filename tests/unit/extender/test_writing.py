@@ -1,0 +1,255 @@
+"""Answers as kube-scheduler reads them, and answers that it must never get to see."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.extender import (
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionResult,
+    HostPriority,
+    MetaPod,
+    MetaVictims,
+)
+from stowplan.extender.reading import ReceivedArgs, read_args
+from stowplan.extender.writing import (
+    BadAnswer,
+    everything_fits,
+    failed_filter,
+    write_binding_result,
+    write_filter_result,
+    write_preemption_result,
+    write_priorities,
+)
+from tests.unit.extender.test_reading import BODIES, body, content
+
+
+def asked_by_name(*names: str) -> ReceivedArgs:
+    return read_args(json.dumps({"Pod": {}, "NodeNames": names}).encode())
+
+
+def asked_with_nodes() -> ReceivedArgs:
+    return read_args(body("args nodes"))
+
+
+def test_a_host_priority_shows_itself_as_in_the_original() -> None:
+    assert repr(HostPriority("n1", 3)) == "n1=3"
+    assert repr([HostPriority(Host="n1", Score=3)]) == "[n1=3]"
+    assert HostPriority("n1", 3) == HostPriority("n1", 3)
+
+
+def test_results_with_names_are_byte_for_byte_what_go_writes() -> None:
+    result = ExtenderFilterResult(
+        NodeNames=["n1", "n2"],
+        FailedNodes={"n3": "too small"},
+        FailedAndUnresolvableNodes={"n4": "of the wrong kind"},
+    )
+    written = write_filter_result(asked_by_name("n1", "n2", "n3", "n4"), result)
+    assert written.decode() == BODIES["filter result names"]
+
+
+def test_results_with_nodes_are_byte_for_byte_what_go_writes() -> None:
+    for result in (
+        ExtenderFilterResult(NodeNames=["n2"]),
+        ExtenderFilterResult(content("args nodes")["Nodes"]["items"][1:]),
+    ):
+        written = write_filter_result(asked_with_nodes(), result)
+        assert json.loads(written) == content("filter result nodes")
+    by_name = write_filter_result(asked_with_nodes(), ExtenderFilterResult(NodeNames=["n2"]))
+    assert by_name.decode() == BODIES["filter result nodes"]
+
+
+def test_errors_are_byte_for_byte_what_go_writes() -> None:
+    assert failed_filter("broken").decode() == BODIES["filter result error"]
+    result = ExtenderFilterResult(NodeNames=["n1"], Error="broken")
+    assert (
+        write_filter_result(asked_by_name("n1"), result).decode() == BODIES["filter result error"]
+    )
+
+
+def test_other_answers_are_byte_for_byte_what_go_writes() -> None:
+    priorities = [HostPriority("n1", 0), HostPriority("n2", 10)]
+    assert write_priorities(priorities) == (body("priorities"), 0)
+    victims = {"n1": MetaVictims([MetaPod("uid-b")], 2)}
+    assert write_preemption_result(ExtenderPreemptionResult(victims)) == body("preemption result")
+    assert write_binding_result(ExtenderBindingResult()) == body("binding result")
+    error = ExtenderBindingResult("no such node")
+    assert write_binding_result(error) == body("binding result error")
+
+
+def test_all_nodes_come_back_as_they_were_sent() -> None:
+    args = asked_with_nodes()
+    sent = BODIES["args nodes"]
+    items = sent[sent.index('"items":') : sent.rindex(',"NodeNames"')]
+    assert items.encode() in everything_fits(args)
+    _ = args.Nodes  # being looked at changes nothing
+    assert items.encode() in write_filter_result(args, ExtenderFilterResult(NodeNames=["n1", "n2"]))
+
+
+def test_nodes_come_in_the_order_of_the_answer() -> None:
+    result = ExtenderFilterResult(NodeNames=["n2", "n1"])
+    written = json.loads(write_filter_result(asked_with_nodes(), result))
+    assert [node["metadata"]["name"] for node in written["Nodes"]["items"]] == ["n2", "n1"]
+
+
+def test_a_node_that_an_algorithm_changed_is_sent_changed() -> None:
+    args = asked_with_nodes()
+    assert args.Nodes is not None
+    args.Nodes[0]["metadata"]["labels"]["seen"] = "yes"
+    written = json.loads(write_filter_result(args, ExtenderFilterResult(args.Nodes)))
+    assert written["Nodes"]["items"][0]["metadata"]["labels"]["seen"] == "yes"
+
+
+def test_nodes_may_be_a_node_list() -> None:
+    node_list: Any = content("args nodes")["Nodes"]
+    written = json.loads(write_filter_result(asked_with_nodes(), ExtenderFilterResult(node_list)))
+    assert written["Nodes"] == node_list
+
+
+def test_nodes_in_answer_to_names_become_names() -> None:
+    result = ExtenderFilterResult([{"metadata": {"name": "n2"}}])
+    written = json.loads(write_filter_result(asked_by_name("n1", "n2"), result))
+    assert (written["Nodes"], written["NodeNames"]) == (None, ["n2"])
+
+
+def test_the_list_of_the_request_may_be_made_shorter_in_place() -> None:
+    args = asked_by_name("n1", "n2")
+    args.NodeNames.remove("n1")
+    result = ExtenderFilterResult(NodeNames=args.NodeNames)
+    assert json.loads(write_filter_result(args, result))["NodeNames"] == ["n2"]
+    with_nodes = asked_with_nodes()
+    with_nodes.NodeNames.remove("n1")
+    written = write_filter_result(with_nodes, ExtenderFilterResult(NodeNames=with_nodes.NodeNames))
+    assert json.loads(written) == content("filter result nodes")
+
+
+def test_who_sends_both_gets_both() -> None:
+    sent = content("args nodes") | {"NodeNames": ["n1", "n2"]}
+    args = read_args(json.dumps(sent).encode())
+    written = json.loads(write_filter_result(args, ExtenderFilterResult(NodeNames=["n2"])))
+    assert written["NodeNames"] == ["n2"]
+    assert written["Nodes"] == content("filter result nodes")["Nodes"]
+
+
+@pytest.mark.parametrize(
+    ("score", "sent", "clamped"),
+    [
+        (0, 0, 0),
+        (10, 10, 0),
+        (11, 10, 1),
+        (-1, 0, 1),
+        (10**400, 10, 1),
+        (-(10**400), 0, 1),
+        (7.9, 7, 0),
+        (10.0, 10, 0),
+        (10.5, 10, 1),
+        (-0.5, 0, 1),
+        (math.inf, 10, 1),
+        (-math.inf, 0, 1),
+        (math.nan, 0, 1),
+        (True, 1, 0),
+        (np.int64(12), 10, 1),
+        (np.float64(3.5), 3, 0),
+    ],
+)
+def test_scores_are_whole_numbers_from_0_to_10(score: Any, sent: int, clamped: int) -> None:
+    written, count = write_priorities([HostPriority("n1", score), HostPriority("n2", 5)])
+    assert written.decode() == f'[{{"Host":"n1","Score":{sent}}},{{"Host":"n2","Score":5}}]'
+    assert count == clamped
+
+
+def test_no_priorities() -> None:
+    assert write_priorities([]) == (b"[]", 0)
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (None, "the answer is None, not an ExtenderFilterResult"),
+        ({"NodeNames": []}, "the answer is a dict, not an ExtenderFilterResult"),
+        (ExtenderFilterResult(NodeNames=["n9"]), "NodeNames has 'n9', which was not asked about"),
+        (
+            ExtenderFilterResult(NodeNames=[1]),  # type: ignore[list-item]
+            "NodeNames has 1, which was not asked about",
+        ),
+        (
+            ExtenderFilterResult(NodeNames=[["n1"]]),  # type: ignore[list-item]
+            "NodeNames: unhashable type: 'list'",
+        ),
+        (
+            ExtenderFilterResult(7),  # type: ignore[arg-type]
+            "Nodes is a int, not a list of nodes",
+        ),
+        (ExtenderFilterResult([{}]), "Nodes has one without metadata.name"),
+        (
+            ExtenderFilterResult(FailedNodes=["n1"]),  # type: ignore[arg-type]
+            "FailedNodes is a list, not a dict of reasons by node",
+        ),
+    ],
+)
+def test_a_filter_result_that_is_none(result: Any, problem: str) -> None:
+    with pytest.raises(BadAnswer) as bad:
+        write_filter_result(asked_by_name("n1"), result)
+    assert str(bad.value) == problem
+
+
+@pytest.mark.parametrize("nodes", [[{"a": object()}], [{1: LOOP}], LOOP])
+def test_nodes_that_cannot_be_json(nodes: Any) -> None:
+    with pytest.raises(BadAnswer, match=r"^Nodes cannot be JSON: "):
+        write_filter_result(asked_with_nodes(), ExtenderFilterResult(nodes))
+
+
+def test_odd_values_that_have_a_meaning() -> None:
+    result: Any = ExtenderFilterResult(
+        None,
+        None,  # type: ignore[arg-type]
+        {"n1": ValueError("too small")},  # type: ignore[dict-item]
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+    )
+    written = json.loads(write_filter_result(asked_by_name("n1"), result))
+    assert written == {
+        "Nodes": None,
+        "NodeNames": [],
+        "FailedNodes": {"n1": "too small"},
+        "FailedAndUnresolvableNodes": {},
+        "Error": "",
+    }
+    assert json.loads(failed_filter("a\ud800b"))["Error"] == "a?b"
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (None, "the answer is None, not a list of HostPriority"),
+        ([("n1", 1)], "the answer has something that is no HostPriority"),
+        ([HostPriority("n1", "3")], "the Score of 'n1' is a str"),  # type: ignore[arg-type]
+        ([HostPriority("n1", None)], "the Score of 'n1' is None"),  # type: ignore[arg-type]
+        ([HostPriority(1, 1)], "a Host is not text"),  # type: ignore[arg-type]
+    ],
+)
+def test_priorities_that_are_none(result: Any, problem: str) -> None:
+    with pytest.raises(BadAnswer) as bad:
+        write_priorities(result)
+    assert str(bad.value) == problem
+
+
+@pytest.mark.parametrize("result", [None, {}, ExtenderPreemptionResult({"n1": {}})])  # type: ignore[dict-item]
+def test_preemption_results_that_are_none(result: Any) -> None:
+    with pytest.raises(BadAnswer):
+        write_preemption_result(result)
+
+
+def test_binding_results_that_are_none() -> None:
+    with pytest.raises(BadAnswer):
+        write_binding_result(None)  # type: ignore[arg-type]
