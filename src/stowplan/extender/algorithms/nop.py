@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from stowplan.extender.algorithm import Algorithm
+from stowplan.extender.data import DataProvider
 from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult, HostPriority
 
 
 class NOPAlgorithm(Algorithm):
     """Says yes to everything, with score 0."""
+
+    def __init__(self, data_provider: DataProvider | None = None) -> None:
+        """The WCA scheduler's needed a provider; this one takes it and asks it nothing."""
+
+    def __str__(self) -> str:
+        return "NOP"
 
     def filter(self, extender_args: ExtenderArgs) -> ExtenderFilterResult:
         return ExtenderFilterResult(NodeNames=extender_args.NodeNames)
