@@ -1,0 +1,61 @@
+"""`!SSL`: how the extender proves who Prometheus is, and who it is itself.
+
+Read once, when the configuration is: a file that cannot be used is a mistake in it.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from stowplan.errors import ConfigError
+
+
+class SSL:
+    """`server_verify`: true for the system's CAs, false for none, or a file of CAs."""
+
+    def __init__(
+        self,
+        server_verify: bool | str = True,
+        client_cert_path: str | None = None,
+        client_key_path: str | None = None,
+    ) -> None:
+        """Without `client_key_path` the key is in the certificate's file."""
+        if client_key_path and not client_cert_path:
+            raise ConfigError("Provided client key without certificate!", where="client_key_path")
+        self.server_verify = server_verify
+        self.client_cert_path = client_cert_path
+        self.client_key_path = client_key_path
+        self._context = self._load()
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.server_verify is False:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif isinstance(self.server_verify, str):
+            context = _trusting(self.server_verify)
+        if self.client_cert_path:
+            try:
+                # An empty password keeps OpenSSL from asking on the terminal.
+                context.load_cert_chain(self.client_cert_path, self.client_key_path, password="")
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
+                raise ConfigError(
+                    f"{self.client_cert_path} is no certificate with its key: {reason or error}",
+                    where="client_cert_path",
+                ) from None
+        return context
+
+
+def _trusting(file: str) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=file)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise ConfigError(f"{file} cannot be used: {reason}", where="server_verify") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
