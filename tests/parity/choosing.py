@@ -73,6 +73,9 @@ class Chooser(Stream):
         order = [table.names[row] for row in table.order.tolist()]
         return {"choices": made + said["choices"], "order": order, "start": start}
 
+    def search_again_from(self, start: int) -> None:
+        self._cursor = start
+
     def _ask(self, line: Json) -> Json:
         said = self.answer(line)
         del said["id"]
@@ -102,6 +105,9 @@ class Chooser(Stream):
 
     def _judged(self, world: World, pod: Thing, profile: Profile, config: Configuration) -> Json:
         table, info = world.cache.table, world.asked(pod)
+        # A judge looks at all nodes, so the profiles of a stream do not know.
+        pattern = config.profile_for(pod.struct)
+        profile.percentage_of_nodes_to_score = pattern.percentage_of_nodes_to_score
         start = self._cursor
 
         def choose(asked: PodInfo) -> Decision:
@@ -109,9 +115,7 @@ class Chooser(Stream):
             return decide(table, asked, profile, cursor=start, nominated=nominated)
 
         first = choose(info)
-        if first.status.code is not Code.ERROR:
-            # The oracle is not asked to choose where a plugin breaks.
-            self._cursor = first.cursor
+        self._cursor = first.cursor
         choices = [_told(first), _told(choose(info))]
         twin = None if pod.key in world.things else _twin(info.pod)
         if self._is_tried and first.node and world.cache.node_of(info.uid) is None:

@@ -60,7 +60,11 @@ def _chosen(ours: Json, theirs: Json) -> Difference | None:
     if "choices" not in ours or not ("choice" in theirs or "error" in theirs):
         return None
     for number, choice in enumerate(ours["choices"], 1):
-        found = _places(_comparable(choice), _expected(choice, theirs, ours["start"]))
+        if "error" in theirs and 0 < choice.get("evaluated", 0) < len(ours["order"]):
+            # The search ended before it came to the node that breaks a plugin.
+            continue
+        expected = _expected(choice, theirs, ours["start"])
+        found = _places(_comparable(choice, expected), expected)
         if found:
             lines = [text for place, we, they in found for text in _texts(place, we, they)]
             kind = f"decide: {found[0][0][0]}"
@@ -68,21 +72,25 @@ def _chosen(ours: Json, theirs: Json) -> Difference | None:
     return None
 
 
-def _comparable(choice: Json) -> Json:
-    # Which of several nodes breaks a plugin first depends on where the search begins.
-    return {"error": True} if "error" in choice else choice
+def _comparable(choice: Json, expected: Json) -> Json:
+    if "error" in choice:
+        # Which of several nodes breaks a plugin first depends on where the search begins.
+        return {"error": True}
+    if "totals" not in expected and "node" in expected:
+        return {name: value for name, value in choice.items() if name not in ("totals", "scores")}
+    return choice
 
 
 def _expected(ours: Json, theirs: Json, start: int) -> Json:
     """What the oracle chose, in the form of our choices."""
     if "error" in theirs:
-        # Unless the search ends at a nominated node before it comes to the one that breaks.
-        return ours if ours.get("evaluated") == 1 else {"error": True}
+        return {"error": True}
     chosen = theirs["choice"]
     if not chosen["node"]:
         return {"message": chosen["message"], "plugins": chosen.get("plugins", [])}
     expected = {name: chosen[name] for name in ("node", "evaluated", "feasible")}
-    if chosen["feasible"] > 1:
+    if chosen["feasible"] == len(theirs["totals"]) > 1:
+        # Of some of the feasible nodes it is not known what they score among themselves.
         expected |= {name: theirs[name] for name in ("totals", "scores")}
         if "order" in theirs:
             expected["node"] = _winner(theirs["totals"], theirs["order"], start)

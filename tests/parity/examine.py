@@ -44,11 +44,13 @@ class Ourselves:
     def answer(self, step: Json) -> Json:
         """The judge's answer to a step, and the `choices` that were made."""
         line = wire(step)
-        said = self._stream.answer(line)
+        said = self._stream.answer(line) | self._chooser.choose(step)
         if "error" in said and "pod" in step:
             # A line that fails changes nothing; the oracle goes on nevertheless.
             self._stream.answer({name: line[name] for name in line if name != "pod"})
-        return said | self._chooser.choose(step)
+            # It does not choose where a plugin breaks.
+            self._chooser.search_again_from(said["start"])
+        return said
 
 
 @dataclass

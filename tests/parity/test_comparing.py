@@ -97,7 +97,7 @@ TIED: Json = {**CHOSEN, "totals": {"a": 300, "b": 300}, "best": ["a", "b"]}
 
 
 def chosen(*choices: Json, answer: Json = ANSWER, start: int = 0) -> Json:
-    return {**answer, "choices": list(choices), "start": start}
+    return {**answer, "choices": list(choices), "order": ["a", "b", "c"], "start": start}
 
 
 def test_every_choice_is_compared() -> None:
@@ -117,6 +117,15 @@ def test_every_choice_is_compared() -> None:
     found = difference(chosen({**UNFIT, "message": "0/3 nodes are available."}), FAILED)
     assert found is not None
     assert found.kind == "decide: message"
+
+
+def test_of_some_of_the_feasible_nodes_only_the_choice_is_compared() -> None:
+    theirs = {**CHOSEN, "totals": {"a": 304, "b": 300, "c": 299}}
+    ours = {**theirs, "best": ["a"]}
+    partly = {**CHOICE, "totals": {"a": 7, "c": 9}}
+    assert difference(chosen(partly, answer=ours), theirs) is None
+    assert difference(chosen({**partly, "node": "c"}, answer=ours), theirs) is not None
+    assert difference(chosen({**partly, "evaluated": 2}, answer=ours), theirs) is not None
 
 
 def test_the_first_in_the_order_wins_a_tie() -> None:
@@ -148,7 +157,7 @@ def test_where_a_plugin_breaks_nothing_is_chosen() -> None:
     broken: Json = {"error": "a"}
     assert difference(chosen({"error": "b"}, answer=broken), broken) is None
     assert difference(chosen(CHOICE, answer=broken), broken) is not None
-    # Except where the pod was nominated to: nobody looks any further.
+    # Except before the search comes to that node, as where the pod was nominated to.
     assert difference(chosen({"node": "a", "evaluated": 1}, answer=broken), broken) is None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tests.parity.generate.case import Key, Scene, key_of
 from tests.parity.generate.configurations import SECOND_SCHEDULER, random_configuration
-from tests.parity.generate.dice import NODES, Json, copied
+from tests.parity.generate.dice import NODES, Dice, Json, copied
 from tests.parity.generate.pods import ANOTHER_SCHEDULER, promised, requests, standing
 
 STEPS = 60
@@ -25,6 +25,11 @@ def sequence(seed: int | str, *, large: bool = False) -> Json:
     stream = _Stream(seed)
     if large:
         stream.names = [f"n{number}" for number in range(stream.dice.randint(60, 150))]
+        stream.percentage = Dice(f"{seed} percentage").choice([100, 100, 30, 0])
+        if stream.percentage < 100:
+            # It matters where more than 100 are feasible.
+            stream.names = [f"n{number}" for number in range(180)]
+            stream.easy = True
     return stream.story(STEPS, pods=200 if large else 0)
 
 
@@ -55,10 +60,12 @@ class _Stream(Scene):
         self.easy = self.dice.often(0.6)
         self.there: dict[Key, Json] = {}
         self.line: Json = {}
+        self.percentage = 100
 
     def story(self, steps: int, *, pods: int = 0) -> Json:
         dice = self.dice
         config = random_configuration(dice, self.themes)
+        config["percentageOfNodesToScore"] = self.percentage
         names = dice.sample(self.names, dice.randint(2, 6) if not pods else len(self.names) - 5)
         self.templates = [
             self.pod(easy=self.easy or dice.often(0.5), dressed=0.8) for _ in range(4)
@@ -218,6 +225,10 @@ class _Stream(Scene):
                 made = other
             case part:
                 made[part] = other[part]
+        if self.percentage < 100:
+            # A node that changes its zone is found in another place by the oracle, which looks
+            # anew each time, than by a scheduler. Here that would matter for all that comes.
+            made["metadata"] = copied(self.there["Node", "", name])["metadata"]
         self.put(made)
 
     def remove_node(self) -> None:
