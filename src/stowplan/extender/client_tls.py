@@ -31,31 +31,27 @@ class SSL:
         return self._context
 
     def _load(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
+        file = self.server_verify if isinstance(self.server_verify, str) else None
+        try:
+            context = ssl.create_default_context(cafile=file)
+        except (OSError, ValueError) as error:
+            raise _unusable(f"{file} cannot be used", error, "server_verify") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Many a cluster's CA lacks what OpenSSL calls strict; the flag is on from Python 3.13.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.server_verify is False:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        elif isinstance(self.server_verify, str):
-            context = _trusting(self.server_verify)
         if self.client_cert_path:
             try:
                 # An empty password keeps OpenSSL from asking on the terminal.
                 context.load_cert_chain(self.client_cert_path, self.client_key_path, password="")
             except (OSError, ValueError) as error:
-                reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
-                raise ConfigError(
-                    f"{self.client_cert_path} is no certificate with its key: {reason or error}",
-                    where="client_cert_path",
-                ) from None
+                what = f"{self.client_cert_path} is no certificate with its key"
+                raise _unusable(what, error, "client_cert_path") from None
         return context
 
 
-def _trusting(file: str) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=file)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise ConfigError(f"{file} cannot be used: {reason}", where="server_verify") from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+def _unusable(what: str, error: Exception, where: str) -> ConfigError:
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+    return ConfigError(f"{what}: {reason}", where=where)

@@ -17,6 +17,7 @@ from stowplan.extender.background import Runs, data_lines
 from stowplan.extender.client_tls import SSL
 from stowplan.extender.prometheus import Prometheus, PrometheusDataProviderException, Row
 from tests.unit.api.api_kit import until
+from tests.unit.api.tls_kit import Authority
 from tests.unit.extender.fake_prometheus import FakePrometheus, by, serving, started
 
 APPS = by("app", web=2, db=3.5)
@@ -312,6 +313,29 @@ def test_mistakes_name_the_field(arguments: dict[str, Any], problem: str) -> Non
     with pytest.raises(ConfigError) as raised:
         Prometheus(**arguments)
     assert str(raised.value).startswith(problem)
+
+
+async def test_https_with_certificates_of_both_sides(tmp_path: Path) -> None:
+    authority = Authority()
+    ca, mine = tmp_path / "ca.pem", tmp_path / "mine.pem"
+    ca.write_bytes(authority.cert)
+    pair = authority.client("extender")
+    mine.write_bytes(pair.cert + pair.key)
+    server = authority.server_context(tmp_path, clients=authority)
+    async with serving(FakePrometheus({QUERY: APPS}), tls=server) as fake:
+        for ssl_options in (
+            SSL(server_verify=str(ca), client_cert_path=str(mine)),
+            SSL(server_verify=False, client_cert_path=str(mine)),
+        ):
+            async with started(client(fake, ssl=ssl_options)) as prometheus:
+                await until(lambda: bool(prometheus.ask(QUERY).rows))
+        answered = len(fake.seen)
+        for ssl_options in (SSL(client_cert_path=str(mine)), SSL(server_verify=str(ca))):
+            async with started(client(fake, ssl=ssl_options)) as prometheus:
+                prometheus.require(QUERY)
+                await until(lambda: bool(prometheus._troubles.last))
+                assert prometheus.ask(QUERY).rows == ()
+        assert len(fake.seen) == answered
 
 
 def test_mistakes_of_certificates(tmp_path: Path) -> None:
