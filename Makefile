@@ -48,6 +48,10 @@ e2e: controlplane ## Only the tests against the real control plane
 parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=10000 SEQUENCES=200 SEED=1
 	@$(BIN)/python -m tests.parity $(if $(N),--cases $(N)) $(if $(SEQUENCES),--sequences $(SEQUENCES)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: fuzz-extender
+fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N=10000
+	@EXTENDER_BODIES=$(or $(N),10000) $(BIN)/python -m pytest -q tests/property/test_extender_bodies.py
+
 .PHONY: docs
 docs: $(READY) ## Write docs/parity.md anew from the code
 	@$(BIN)/python -m tools.parity_page

@@ -62,6 +62,8 @@ class Tls:
         if self._files.client_ca is not None:
             # Not CERT_REQUIRED: probes, and clients with a token, have none.
             context.verify_mode = ssl.CERT_OPTIONAL
+            # As Go has it: who is named in the file is trusted, self-signed or not.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             _load_client_ca(context, self._files.client_ca)
         self._newest = context
 

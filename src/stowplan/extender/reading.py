@@ -8,6 +8,7 @@ however odd, raises anything but `BadBody`, be it here or later when an algorith
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -25,6 +26,8 @@ from stowplan.extender.wire import (
 )
 
 T = TypeVar("T")
+_utf_8: Final = codecs.getincrementaldecoder("utf-8")
+_PIECE: Final = 1 << 20
 Body: TypeAlias = bytes | bytearray
 _Encoded: TypeAlias = Body | Raw
 
@@ -113,6 +116,7 @@ class ReceivedArgs(ExtenderArgs):
 
 def read_args(body: Body) -> ReceivedArgs:
     """The body of filter and prioritize."""
+    _check_text(body)
     try:
         exact = _decode_exact(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -147,6 +151,7 @@ def _read_nodes(encoded: Raw) -> list[Raw]:
 
 def read_preemption_args(body: Body) -> ExtenderPreemptionArgs:
     """The body of preempt."""
+    _check_text(body)
     fields = _fields("", body)
     if "pod" not in fields:
         raise BadBody("Pod is missing")
@@ -199,9 +204,24 @@ def _by_uid(node: str, victims: Victims) -> MetaVictims:
 
 def read_binding_args(body: Body) -> ExtenderBindingArgs:
     """The body of bind."""
+    _check_text(body)
     fields = _fields("", body)
     names = ("PodName", "PodNamespace", "PodUID", "Node")
     return ExtenderBindingArgs(*(_text("", fields, name) for name in names))
+
+
+def _check_text(body: Body) -> None:
+    """What is sent back unread must be text all the same."""
+    if body.isascii():
+        return
+    decoder = _utf_8()
+    try:
+        with memoryview(body) as whole:
+            for start in range(0, len(whole), _PIECE):
+                decoder.decode(whole[start : start + _PIECE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise BadBody(f"it is not UTF-8: {error.reason}") from None
 
 
 def _text(where: str, fields: dict[str, Raw], name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -120,25 +121,36 @@ class Stage:
         self.port = port
         self.clients: list[Client] = []
 
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+    async def connect(self, tls: ssl.SSLContext | None = None) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, ssl=tls))
         self.clients.append(client)
         return client
 
-    async def ask(self, path: str, body: bytes | None = None, **headers: str) -> Reply:
+    async def ask(
+        self,
+        path: str,
+        body: bytes | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        **headers: str,
+    ) -> Reply:
         """On a connection of its own."""
-        client = await self.connect()
+        client = await self.connect(tls)
         return await client.ask(path, body, **headers)
 
 
 @asynccontextmanager
 async def stage(
-    algorithm: Algorithm | None = None, *, limits: Limits = LIMITS, **options: Any
+    algorithm: Algorithm | None = None,
+    *,
+    limits: Limits = LIMITS,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
 ) -> AsyncIterator[Stage]:
     service = Service(algorithm or NOPAlgorithm(), **options)
     server = HttpServer(service, limits)
     loop = asyncio.get_running_loop()
-    listener = await server.listen(lambda make: loop.create_server(make, "127.0.0.1", 0))
+    listener = await server.listen(lambda make: loop.create_server(make, "127.0.0.1", 0, ssl=tls))
     running = Stage(service, server, listener.sockets[0].getsockname()[1])
     try:
         yield running

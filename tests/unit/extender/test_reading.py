@@ -178,12 +178,18 @@ def test_what_is_wrong_with_a_node_is_told_when_it_is_looked_at(item: str, probl
     assert str(bad.value) == problem
 
 
-def test_bytes_that_are_no_text_are_told_when_they_are_looked_at() -> None:
-    args = read_args(b'{"Pod":{"metadata":{"name":"a"},"spec":"\xff"},"NodeNames":["n1"]}')
-    with pytest.raises(BadBody, match=r"^Pod: 'utf-8' codec can't decode"):
-        _ = args.Pod
-    with pytest.raises(BadBody):
-        read_args(b'{"Pod":{},"NodeNames":["\xff"]}')
+@pytest.mark.parametrize("read", [read_args, read_preemption_args, read_binding_args])
+def test_bytes_that_are_no_text(read: Any) -> None:
+    for junk in (b"\xff", b"\xc3", b"\xed\xa0\x80", b" " * (1 << 20) + b"\xc3"):
+        with pytest.raises(BadBody, match=r"^it is not UTF-8: "):
+            read(b'{"Pod":{"metadata":{"name":"a"},"spec":"' + junk + b'"},"NodeNames":["n1"]}')
+
+
+def test_a_letter_on_the_border_of_two_pieces_is_text() -> None:
+    start = b'{"Pod":{"spec":"'
+    padding = b" " * ((1 << 20) - len(start) - 1)
+    args = read_args(start + padding + "ü".encode() + b'"},"NodeNames":["n1"]}')
+    assert args.Pod["spec"].endswith("ü")
 
 
 @pytest.mark.parametrize(
