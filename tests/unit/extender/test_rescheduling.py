@@ -1,0 +1,392 @@
+"""/reschedule on an embedded API server: who may ask, what goes, and what stays."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.resources import PODS
+from stowplan.errors import ConfigError
+from stowplan.extender.algorithm import Algorithm
+from stowplan.extender.algorithms.score import Score
+from stowplan.extender.background import Runs
+from stowplan.extender.cluster_data import ClusterScoreDataProvider
+from stowplan.extender.http_head import Head
+from stowplan.extender.http_messages import Request
+from stowplan.extender.kubeapi import Kubeapi
+from stowplan.extender.prometheus import Prometheus
+from stowplan.extender.rescheduling import NotNowError, Rescheduler
+from tests.unit.api.api_kit import until
+from tests.unit.extender import kit
+from tests.unit.extender.cluster_kit import Cluster, following, running_cluster
+from tests.unit.extender.fake_prometheus import FakePrometheus, by, serving, started
+
+TOKEN = "s3cret"
+BEARER = f"Bearer {TOKEN}"
+
+
+class Names(kit.Calls):
+    """Would have these pods elsewhere."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = list(names)
+        self.asked = 0
+
+    def reschedule(self) -> list[str]:
+        self.asked += 1
+        return self.names
+
+
+class SlowNames(Names):
+    runs_in_thread = True
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(*names)
+        self.may_go_on = threading.Event()
+
+    def reschedule(self) -> list[str]:
+        assert self.may_go_on.wait(30)
+        return super().reschedule()
+
+
+class Failing(Names):
+    def reschedule(self) -> list[str]:
+        super().reschedule()
+        raise ZeroDivisionError("no idea")
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> str:
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    return str(path)
+
+
+def measured(rescheduler: Rescheduler) -> dict[str, float]:
+    return {
+        f"{metric.name}.{metric.labels['result']}": metric.value
+        for metric in rescheduler.measures()
+        if metric.value
+    }
+
+
+class Scene:
+    def __init__(self, cluster: Cluster, kubeapi: Kubeapi, rescheduler: Rescheduler) -> None:
+        self.cluster = cluster
+        self.kubeapi = kubeapi
+        self.rescheduler = rescheduler
+
+    async def going(self) -> list[str]:
+        """Pods that are terminating, by all namespaces."""
+        async with ApiClient(ClusterConfig(self.cluster.server.url)) as client:
+            pods = (await client.list_all(PODS)).items
+        return sorted(pod.metadata.name for pod in pods if pod.is_terminating)
+
+
+@asynccontextmanager
+async def scene(
+    algorithm: Algorithm, *, pods: int = 3, namespaces: list[str] | None = None, **options: Any
+) -> AsyncIterator[Scene]:
+    async with running_cluster() as cluster:
+        cluster.node("n1")
+        for number in range(pods):
+            cluster.pod(f"web-{number}", node="n1")
+        for namespace in (namespaces or [])[1:]:
+            cluster.namespace(namespace)
+            cluster.pod("web-0", namespace=namespace, node="n1")
+        async with following(cluster.kubeapi(monitored_namespaces=namespaces)) as kubeapi:
+            yield Scene(cluster, kubeapi, Rescheduler(algorithm, kubeapi, **options))
+
+
+async def test_what_the_algorithm_names_is_deleted() -> None:
+    async with scene(Names("web-2", "web-0", "web-2")) as on:
+        done = await on.rescheduler.run_once()
+        assert done.deleted == ["web-2", "web-0"]
+        assert await on.going() == ["web-0", "web-2"]
+        assert measured(on.rescheduler) == {"reschedules.done": 1, "rescheduled_pods.deleted": 2}
+
+
+async def test_a_dry_run_only_tells() -> None:
+    async with scene(Names("web-0", "nobody"), limit=1) as on:
+        done = await on.rescheduler.run_once(dry_run=True)
+        assert done.deleted == ["web-0"]
+        assert list(done.skipped) == ["nobody"]
+        assert await on.going() == []
+        assert measured(on.rescheduler) == {"reschedules.done": 1}
+
+
+async def test_no_more_go_than_the_limit_says() -> None:
+    async with scene(Names("web-0", "gone", "web-1", "web-2", "web-3"), pods=4, limit=2) as on:
+        done = await on.rescheduler.run_once()
+        assert (done.deleted, done.left) == (["web-0", "web-1"], 2)
+        await until(lambda: on.kubeapi.view.pods_named("web-1")[0].is_terminating)
+        done = await on.rescheduler.run_once(limit=1)
+        assert (done.deleted, done.left) == (["web-2"], 1)
+        done = await on.rescheduler.run_once(limit=100)
+        assert len(done.deleted) <= 2, "a request can lower the limit, not raise it"
+
+
+async def test_some_pods_stay() -> None:
+    names = Names("bare", "done", "ending", "nobody", "web-0")
+    async with scene(names) as on:
+        on.cluster.pod("bare", node="n1", owner=None)
+        on.cluster.pod("done", node="n1")
+        on.cluster.pod("ending", node="n1")
+        async with ApiClient(ClusterConfig(on.cluster.server.url)) as client:
+            status = {"status": {"phase": "Failed"}}
+            await client.patch(PODS, "done", status, namespace="default", subresource="status")
+            await client.delete(PODS, "ending", namespace="default", grace_period_s=30)
+        view = on.kubeapi.view
+        await until(lambda: any(pod.is_finished for pod in view.pods_named("done")))
+        await until(lambda: any(pod.is_terminating for pod in view.pods_named("ending")))
+        done = await on.rescheduler.run_once()
+        assert done.deleted == ["web-0"]
+        assert done.skipped == {
+            "bare": "it has no controller that would replace it",
+            "done": "it is on its way out already",
+            "ending": "it is on its way out already",
+            "nobody": "there is no such pod in the monitored namespaces",
+        }
+        lenient = Rescheduler(Names("bare"), on.kubeapi, also_bare_pods=True)
+        assert (await lenient.run_once()).deleted == ["bare"]
+
+
+async def test_a_name_in_several_namespaces_needs_its_namespace() -> None:
+    async with scene(Names("web-0", "shop/web-0"), namespaces=["default", "shop"]) as on:
+        done = await on.rescheduler.run_once()
+        assert done.deleted == ["shop/web-0"]
+        assert done.skipped == {"web-0": "there are pods of that name in several namespaces"}
+
+
+async def test_a_pod_that_has_a_new_one_in_its_place_is_spared() -> None:
+    async with scene(Names("web-0", "web-1")) as on:
+        on.cluster.fault("/pods/web-0", method="DELETE", status=409)
+        on.cluster.fault("/pods/web-1", method="DELETE", status=404)
+        done = await on.rescheduler.run_once()
+        assert list(done.failed) == ["web-0"]
+        assert done.skipped == {"web-1": "it is gone"}
+        assert done.deleted == []
+        assert measured(on.rescheduler)["rescheduled_pods.failed"] == 1
+
+
+async def test_nothing_goes_while_the_cluster_is_not_known() -> None:
+    algorithm = Names("web-0")
+    rescheduler = Rescheduler(algorithm, Kubeapi("http://127.0.0.1", 1))
+    with pytest.raises(NotNowError, match="not known yet"):
+        await rescheduler.run_once()
+    with pytest.raises(NotNowError):
+        await Rescheduler(algorithm, None).run_once()
+    assert algorithm.asked == 0
+
+
+async def test_one_round_at_a_time() -> None:
+    algorithm = SlowNames("web-0")
+    async with scene(algorithm) as on:
+        first = asyncio.create_task(on.rescheduler.run_once())
+        await asyncio.sleep(0)
+        with pytest.raises(NotNowError, match="under way"):
+            await on.rescheduler.run_once()
+        algorithm.may_go_on.set()
+        assert (await first).deleted == ["web-0"]
+
+
+async def test_the_interval_works() -> None:
+    algorithm = Names("web-0")
+    async with scene(algorithm, interval=0.05) as on:
+        assert isinstance(on.rescheduler, Runs)
+        await on.rescheduler.start()
+        await until(lambda: algorithm.asked >= 3)
+        assert await on.going() == ["web-0"]
+        assert on.rescheduler.note() is None
+        await on.rescheduler.stop()
+        asked = algorithm.asked
+        await asyncio.sleep(0.2)
+        assert algorithm.asked == asked
+
+
+async def test_a_failing_round_does_not_end_the_interval(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    algorithm = Failing()
+    async with scene(algorithm, interval=0.02) as on:
+        await on.rescheduler.start()
+        await until(lambda: algorithm.asked >= 3)
+        assert on.rescheduler.note() == "the last round failed: ZeroDivisionError: no idea"
+        assert [record.message for record in caplog.records].count("Failing") == 1
+        assert measured(on.rescheduler)["reschedules.failed"] >= 2
+        await on.rescheduler.stop()
+
+
+async def test_without_an_interval_nothing_runs() -> None:
+    algorithm = Names("web-0")
+    async with scene(algorithm) as on:
+        await on.rescheduler.start()
+        await asyncio.sleep(0.1)
+        await on.rescheduler.stop()
+        assert algorithm.asked == 0
+
+
+# Over HTTP
+
+
+async def test_it_is_off_unless_there_is_a_token() -> None:
+    async with scene(Names("web-0")) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        reply = await served.ask("/reschedule", b"", Authorization=BEARER)
+        assert reply.status == 403
+        assert "set reschedule_token_file" in reply.problem
+        assert (await served.ask("/reschedule")).status == 405
+        assert await on.going() == []
+
+
+async def test_post_needs_the_token(token_file: str) -> None:
+    async with (
+        scene(Names("web-0", "web-1"), token_file=token_file, limit=1) as on,
+        kit.stage() as served,
+    ):
+        on.rescheduler.add_routes(served.service)
+        for wrong in ("", "Bearer", "Bearer no", f"Basic {TOKEN}", TOKEN):
+            reply = await served.ask("/reschedule", b"", Authorization=wrong)
+            assert reply.status == 401
+            assert reply.headers["www-authenticate"] == "Bearer"
+        assert await on.going() == []
+        dry = await served.ask("/reschedule?dryRun=true", b"", Authorization=BEARER)
+        assert dry.content == {
+            "DryRun": True, "WouldDelete": ["web-0"], "Skipped": {}, "Failed": {}, "Left": 1,
+        }  # fmt: skip
+        assert await on.going() == []
+        reply = await served.ask("/reschedule", b"", Authorization=f"bearer  {TOKEN}")
+        assert reply.content == {
+            "DryRun": False, "Deleted": ["web-0"], "Skipped": {}, "Failed": {}, "Left": 1,
+        }  # fmt: skip
+        assert await on.going() == ["web-0"]
+        assert (await served.ask("/reschedule", Authorization=BEARER)).status == 405
+
+
+async def test_a_new_token_holds_at_once(token_file: str) -> None:
+    async with scene(Names(), token_file=token_file) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        Path(token_file).write_text("newer")
+        assert (await served.ask("/reschedule", b"", Authorization=BEARER)).status == 401
+        assert (await served.ask("/reschedule", b"", Authorization="Bearer newer")).status == 200
+        Path(token_file).unlink()
+        assert (await served.ask("/reschedule", b"", Authorization="Bearer newer")).status == 403
+
+
+@pytest.mark.parametrize("query", ["dryRun=perhaps", "limit=0", "limit=x", "limit=-1", "limit=²"])
+async def test_odd_questions(token_file: str, query: str) -> None:
+    async with scene(Names("web-0"), token_file=token_file) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        reply = await served.ask(
+            f"/reschedule?{query}".encode().decode("latin-1"), b"", Authorization=BEARER
+        )
+        assert reply.status == 400
+        assert await on.going() == []
+
+
+async def test_a_limit_in_the_question(token_file: str) -> None:
+    async with scene(Names("web-0", "web-1"), token_file=token_file) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        reply = await served.ask("/reschedule?limit=1", b"", Authorization=BEARER)
+        assert reply.content["Deleted"] == ["web-0"]
+        assert reply.content["Left"] == 1
+
+
+async def test_the_original_s_get_behind_its_flag() -> None:
+    async with scene(Names("web-0"), by_get=True) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        client = await served.connect()
+        await client.send(b"HEAD /reschedule HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await client.reply(is_shown=False)).status == 405
+        assert await on.going() == []
+        reply = await served.ask("/reschedule")
+        assert (reply.status, reply.content) == (200, True)
+        assert await on.going() == ["web-0"]
+        assert (await served.ask("/reschedule", b"")).status == 403, "POST still needs a token"
+
+
+async def test_get_needs_the_token_if_there_is_one(token_file: str) -> None:
+    async with scene(Names("web-0"), by_get=True, token_file=token_file) as on, kit.stage() as at:
+        on.rescheduler.add_routes(at.service)
+        assert (await at.ask("/reschedule")).status == 401
+        assert await on.going() == []
+        assert (await at.ask("/reschedule", Authorization=BEARER)).content is True
+
+
+async def test_a_failing_algorithm_and_a_cluster_that_is_not_there(token_file: str) -> None:
+    async with scene(Failing(), token_file=token_file) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        reply = await served.ask("/reschedule", b"", Authorization=BEARER)
+        assert reply.status == 500
+        assert reply.problem == "ZeroDivisionError: no idea"
+        await on.kubeapi.stop()
+    rescheduler = Rescheduler(Names(), Kubeapi("http://127.0.0.1", 1), token_file=token_file)
+    head = Head("POST", "/reschedule", "", {"authorization": BEARER}, 0, keeps_alive=True)
+    answer = await rescheduler._post(Request(head, b""))
+    assert answer.status == 503
+    assert answer.headers == {"Retry-After": "5"}
+
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"interval": -1}, "reschedule_interval: -1 is no interval"),
+    ({"limit": 0}, "reschedule_limit: 0 is less than 1"),
+    ({"token_file": "/no/such/token"}, "reschedule_token_file: cannot read /no/such/token"),
+]
+
+
+@pytest.mark.parametrize(("options", "problem"), MISTAKES)
+def test_mistakes_name_the_field(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Rescheduler(Names(), Kubeapi("http://127.0.0.1", 1), **options)
+    assert str(raised.value).startswith(problem)
+
+
+@pytest.mark.parametrize("options", [{"interval": 5}, {"by_get": True}])
+def test_pods_cannot_be_deleted_without_a_cluster(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="needs `kubeapi: !Kubeapi`"):
+        Rescheduler(Names(), None, **options)
+
+
+def test_an_empty_token_is_none(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(ConfigError, match="token is empty"):
+        Rescheduler(Names(), Kubeapi("http://127.0.0.1", 1), token_file=str(tmp_path / "token"))
+
+
+async def test_score_moves_what_suits_persistent_memory() -> None:
+    """Apps a (0.5), b (2) and c (9), of which only a is at most the target 1: a-0 sits on DRAM and
+    would suit n1, b-0 sits on n1 and would not. n1 has 4 CPUs, b-0 needs 3 of them, a-0 needs 2:
+    there is room for a-0 once b-0 has gone."""
+    fake = FakePrometheus(
+        {
+            'app_req{dim="cpu"}': by("app", a=2, b=3, c=1),
+            'app_req{dim="mem"}': by("app", a=1, b=1, c=1),
+            "app_profile": by("app", a=0.5, b=2, c=9),
+            "node_type": [
+                ({"node": "n1", "nodetype": "pmem"}, 1),
+                ({"node": "n2", "nodetype": "dram"}, 1),
+            ],
+        }
+    )
+    async with running_cluster() as cluster, serving(fake):
+        cluster.node("n1", cpu="4")
+        cluster.node("n2", cpu="4")
+        for name, app, node in (("a-0", "a", "n2"), ("b-0", "b", "n1"), ("c-0", "c", "n2")):
+            cluster.pod(name, app, node=node)
+        prometheus = Prometheus("127.0.0.1", fake.port, timeout=5.0)
+        async with following(cluster.kubeapi()) as kubeapi:
+            provider = ClusterScoreDataProvider(kubeapi, prometheus)
+            algorithm = Score(provider, score_target=1.0)
+            async with started(prometheus):
+                await until(lambda: prometheus.note() is None)
+                done = await Rescheduler(algorithm, kubeapi).run_once()
+                assert done.deleted == ["b-0", "a-0"]
