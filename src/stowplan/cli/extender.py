@@ -158,6 +158,8 @@ def extender(
     ):
         if value <= 0:
             raise ConfigError("must be more than 0", where=flag)
+    if drain_timeout < 0:
+        raise ConfigError("must not be less than 0", where="--drain-timeout")
     tls = None
     if tls_cert_file is not None and tls_private_key_file is not None:
         tls = TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file)
@@ -168,6 +170,12 @@ def extender(
     has_port = socket_path is None or (
         ctx.get_parameter_source("port") is not click.core.ParameterSource.DEFAULT
     )
+    if client_ca_file is not None and not has_port:
+        raise ConfigError(
+            "has no meaning on a socket alone; give --port too, or let the proxy check "
+            "certificates",
+            where="--client-ca-file",
+        )
     configured = load(config_file)
     apply_loggers(configured.loggers)
     run(

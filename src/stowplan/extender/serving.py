@@ -88,11 +88,12 @@ async def serve(
     reloading = asyncio.create_task(
         keep_loaded([each.files for each in (tls, tokens) if each is not None]), name="credentials"
     )
+    ours: os.stat_result | None = None
     try:
         if options.port is not None:
             await _listen_on_port(server, options, tls)
         if options.socket is not None:
-            await _listen_on_socket(server, options.socket, options.socket_mode)
+            ours = await _listen_on_socket(server, options.socket, options.socket_mode)
         await stop.wait()
         log.info("Ending")
     finally:
@@ -100,8 +101,8 @@ async def serve(
         if cut_off:
             log.warning("Requests did not end in time", extra=kv(connections=cut_off))
         reloading.cancel()
-        if options.socket is not None:
-            _remove_socket(options.socket)
+        if options.socket is not None and ours is not None:
+            _remove_socket(options.socket, ours)
     log.info("Stopped")
 
 
@@ -127,7 +128,8 @@ async def _listen_on_port(server: HttpServer, options: ExtenderOptions, tls: Tls
     log.info("Serving", extra=kv(url=f"{scheme}://{shown}:{taken}"))
 
 
-async def _listen_on_socket(server: HttpServer, path: Path, mode: int) -> None:
+async def _listen_on_socket(server: HttpServer, path: Path, mode: int) -> os.stat_result:
+    """What was made there, to be known again."""
     loop = asyncio.get_running_loop()
     try:
         _make_way(path)
@@ -139,10 +141,12 @@ async def _listen_on_socket(server: HttpServer, path: Path, mode: int) -> None:
             )
         finally:
             os.umask(before)
+        made = os.lstat(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot listen on {path}: {reason}", where="--socket") from None
     log.info("Serving", extra=kv(socket=str(path)))
+    return made
 
 
 def _make_way(path: Path) -> None:
@@ -163,8 +167,9 @@ def _make_way(path: Path) -> None:
     raise ConfigError(f"{path} is served by another process", where="--socket")
 
 
-def _remove_socket(path: Path) -> None:
+def _remove_socket(path: Path, ours: os.stat_result) -> None:
     try:
-        path.unlink()
+        if os.path.samestat(path.lstat(), ours):
+            path.unlink()
     except OSError:
         """It is gone already, or its directory is no longer ours."""
