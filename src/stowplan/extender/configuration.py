@@ -1,30 +1,75 @@
-"""`config.yaml` of the extender: loggers, the algorithm, which namespaces it serves.
+"""`config.yaml` of the extender: loggers, the algorithm, its data, and settings of the service.
 
-`load` is called by `stowplan extender`. Only what is listed here can be built by a tag: a tag never
-imports or runs anything.
+    loggers:
+      scheduler.main: DEBUG
+    algorithms: [mine.algorithms:Odd]      # of the user's own; then there is a tag !Odd
+    algorithm: !Odd {remainder: 1}
+
+`load` is called by `stowplan extender`. The file is the WCA scheduler's; tags build only classes
+that are listed here, named under `algorithms:`, or installed with the entry point group
+`stowplan.extender_algorithms`.
 """
 
 from __future__ import annotations
 
-import logging
+import difflib
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Final
-
-import yaml
+from typing import Annotated, Any, Final
 
 from stowplan.errors import ConfigError
 from stowplan.extender.algorithm import Algorithm
-from stowplan.extender.algorithms.nop import NOPAlgorithm
+from stowplan.extender.arguments import MisfitError, Range, fitted, hints_of, shown
+from stowplan.extender.data import DataProvider
+from stowplan.extender.loggers import apply_loggers, read_loggers
+from stowplan.extender.tags import Document, Tags
+from stowplan.logs import get_logger, kv
 
-_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+__all__ = ["Configured", "Settings", "apply_loggers", "load"]
+
+log = get_logger(__name__)
+
+ENTRY_POINTS: Final = "stowplan.extender_algorithms"
+_HERE: Final = "stowplan.extender"
+#: What comes with Stowplan, by tag; imported when it is used.
+SHIPPED: Final[Mapping[str, str]] = {
+    "NOPAlgorithm": f"{_HERE}.algorithms.nop:NOPAlgorithm",
+    "Fit": f"{_HERE}.algorithms.fit:Fit",
+    "LeastUsed": f"{_HERE}.algorithms.least_used:LeastUsed",
+    "BAR": f"{_HERE}.algorithms.bar:BAR",
+    "LeastUsedBAR": f"{_HERE}.algorithms.least_used_bar:LeastUsedBAR",
+    "HierBAR": f"{_HERE}.algorithms.hier_bar:HierBAR",
+    "DramHitRatioProvision": f"{_HERE}.algorithms.dram_hit_ratio:DramHitRatioProvision",
+    "StaticAssigner": f"{_HERE}.algorithms.static_assigner:StaticAssigner",
+    "Score": f"{_HERE}.algorithms.score:Score",
+    "FitRisk": f"{_HERE}.algorithms.fit_risk:FitRisk",
+    "FitRiskAlgorithm": f"{_HERE}.algorithms.fit_risk:FitRisk",
+    "Kubeapi": f"{_HERE}.kubeapi:Kubeapi",
+    "Prometheus": f"{_HERE}.prometheus:Prometheus",
+    "SSL": f"{_HERE}.client_tls:SSL",
+    "Queries": f"{_HERE}.cluster_data:Queries",
+    "ClusterDataProvider": f"{_HERE}.cluster_data:ClusterDataProvider",
+    "ClusterScoreDataProvider": f"{_HERE}.cluster_data:ClusterScoreDataProvider",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """Fields of the file under their own names; each is checked by its annotation."""
+
     #: Pods of other namespaces are let through unseen; none means that all are served.
     monitored_namespaces: tuple[str, ...] = ()
+    #: Seconds; 0 is never.
+    reschedule_interval: Annotated[float, Range(0, 60)] = 0.0
+    #: Percent of an app's memory that its working set may be if it is to get persistent memory.
+    dram_threshold: Annotated[float, Range(0)] = 100.0
+    #: What the service itself asks, beside the algorithm.
+    data_provider: DataProvider | None = None
+    #: A `Kubeapi`; it is not imported here, because few configurations have one.
+    kubeapi: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,46 +77,112 @@ class Configured:
     algorithm: Algorithm
     loggers: Mapping[str, str] = field(default_factory=dict)
     settings: Settings = Settings()
-
-
-class _Loader(yaml.SafeLoader):
-    """Knows the tags of algorithms."""
-
-
-def _nop(loader: _Loader, node: yaml.Node) -> NOPAlgorithm:
-    return NOPAlgorithm()
-
-
-_Loader.add_constructor("!NOPAlgorithm", _nop)
+    #: Every object that a tag has built, those that others are made of first, and what those
+    #: name as their own `parts`.
+    parts: tuple[Any, ...] = ()
 
 
 def load(path: Path) -> Configured:
     """ConfigError says what is wrong, and where."""
-    where = str(path)
+    try:
+        return _load(path)
+    except ConfigError as error:
+        raise ConfigError(f"Cannot load config file! : {error}") from error.__cause__
+
+
+def _load(path: Path) -> Configured:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"Cannot find configuration file: {where!r}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", where=where) from None
+        raise ConfigError(f"Cannot find configuration file: {str(path)!r}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text: {error.reason}", where=str(path)) from None
+    tags = Tags(SHIPPED)
+    document = Document(text, str(path), tags)
+    for cls in _own_algorithms(document):
+        tags.register(cls)
+    content = document.build()
+    algorithm = content.pop("algorithm", None)
+    if not isinstance(algorithm, Algorithm):
+        found = "there is none" if algorithm is None else f"{shown(algorithm)} is none"
+        place = document.marks.get("algorithm", f" in {str(path)!r}")
+        raise ConfigError(f"algorithm: {found}{place}; write for example algorithm: !NOPAlgorithm")
+    loggers = read_loggers(content.pop("loggers", None), document.marks.get("loggers", ""))
+    content.pop("algorithms", None)
+    parts = [*document.built]
+    for built in document.built:
+        parts += getattr(built, "parts", ())
+    return Configured(algorithm, loggers, _settings(content, document), tuple(parts))
+
+
+def _settings(content: Mapping[str, Any], document: Document) -> Settings:
+    hints = dict(hints_of(Settings))
+    if content.get("kubeapi") is not None:
+        from stowplan.extender.kubeapi import Kubeapi
+
+        hints["kubeapi"] = Kubeapi
+    given = {}
+    for name, value in content.items():
+        if name not in hints:
+            near = difflib.get_close_matches(name, (*hints, "loggers", "algorithms"), 1)
+            hint = f"did you mean {near[0]}?" if near else "nothing reads it"
+            place = document.marks.get(name, "").strip()
+            log.warning("Unknown field", extra=kv(field=name, where=place, hint=hint))
+        elif value is not None:
+            try:
+                given[name] = fitted(value, hints[name])
+            except MisfitError as problem:
+                raise ConfigError(
+                    f"Invalid value {shown(value)}{document.marks.get(name, '')} "
+                    f"for field {name!r}: {problem}"
+                ) from None
+    return Settings(**given)
+
+
+def _own_algorithms(document: Document) -> list[type]:
+    found = [_installed(point) for point in entry_points(group=ENTRY_POINTS)]
+    where = document.marks.get("algorithms", "")
+    named = document.build_field("algorithms")
     try:
-        content: Any = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError(" ".join(str(error).split()), where=where) from None
-    if not isinstance(content, dict) or not isinstance(content.get("algorithm"), Algorithm):
-        raise ConfigError("there is no algorithm; write `algorithm: !NOPAlgorithm`", where=where)
-    loggers = content.get("loggers") or {}
-    for name, level in loggers.items():
-        if level not in _LEVELS:
-            raise ConfigError(
-                f"{level!r} is none of {', '.join(_LEVELS)}", where=f"{where}: loggers.{name}"
-            )
-    namespaces = content.get("monitored_namespaces") or []
-    settings = Settings(tuple(map(str, namespaces)))
-    return Configured(content["algorithm"], loggers, settings)
+        paths = fitted(named or [], list[str])
+    except MisfitError as problem:
+        raise ConfigError(
+            f"Invalid value {shown(named)}{where} for field 'algorithms': {problem}"
+        ) from None
+    return found + [_imported(path, where) for path in paths]
 
 
-def apply_loggers(loggers: Mapping[str, str]) -> None:
-    """The original's names are below `scheduler`; ours are below `stowplan.extender`."""
-    for level in loggers.values():
-        logging.getLogger("stowplan.extender").setLevel(level)
+def _installed(point: EntryPoint) -> type:
+    try:
+        return _algorithm_class(point.load(), f"entry point {point.value}")
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"entry point {point.value}: {_text(error)}") from error
+
+
+def _imported(path: str, where: str) -> type:
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise ConfigError(f"algorithms: {path!r} is not of the form module:Class{where}")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigError(f"algorithms: {path!r} cannot be imported{where}: {_text(error)}") from (
+            None if isinstance(error, ImportError | AttributeError) else error
+        )
+    return _algorithm_class(found, f"algorithms: {path!r}{where}")
+
+
+def _algorithm_class(found: Any, what: str) -> type:
+    if not isinstance(found, type):
+        raise ConfigError(f"{what} is no class")
+    return found
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -64,6 +64,10 @@ class DataMissingException(Exception):
 class DataProvider(ABC):
     """What is known of nodes and apps. What is not known is left out of the answers."""
 
+    def require(self, resources: Iterable[Resource]) -> None:  # noqa: B027 - most know all
+        """Told by an algorithm which resources it will ask for, when it is made; a ConfigError
+        says what can never be known."""
+
     @abstractmethod
     def get_nodes_capacities(self, resources: Iterable[Resource]) -> Mapping[NodeName, Resources]:
         """How much each node has of `resources`; CPU and memory come first."""

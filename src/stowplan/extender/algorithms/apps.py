@@ -89,6 +89,7 @@ class BaseAlgorithm(Algorithm):
         self.max_node_score = max_node_score
         self.alias = alias
         self.metrics = gauges.new_registry()
+        data_provider.require(self.dimensions)
 
     def __str__(self) -> str:
         return self.alias or f"{type(self).__name__}({len(self.dimensions)})"
