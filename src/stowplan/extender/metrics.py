@@ -139,9 +139,11 @@ class ServiceMetrics:
         )
 
 
-def page(service: ServiceMetrics, algorithm: MetricRegistry | None) -> bytes:
-    """What /metrics answers."""
-    lines = list(service.lines())
+def page(
+    service: ServiceMetrics, algorithm: MetricRegistry | None, more: Iterable[str] = ()
+) -> bytes:
+    """What /metrics answers; `more` are lines of what runs beside the service."""
+    lines = [*service.lines(), *more]
     if algorithm is not None:
         lines += algorithm.lines()
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace") + _process()

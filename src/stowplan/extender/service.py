@@ -9,7 +9,7 @@ its own request at most.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from inspect import isawaitable
@@ -88,6 +88,8 @@ class Service:
         #: only shown.
         self.ready_checks: dict[str, Check] = {}
         self.ready_notes: dict[str, Check] = {}
+        #: Lines for /metrics of whatever runs beside the service.
+        self.more_metrics: Callable[[], Iterable[str]] = tuple
         self._algorithm = algorithm
         self._name = type(algorithm).__name__
         self._namespaces = frozenset(monitored_namespaces)
@@ -289,7 +291,8 @@ class Service:
         except Exception:
             log.exception("The algorithm's metrics are not there")
             registry = None
-        return Answer(shown.page(self.metrics, registry), 200, shown.CONTENT_TYPE)
+        body = shown.page(self.metrics, registry, self.more_metrics())
+        return Answer(body, 200, shown.CONTENT_TYPE)
 
     def _readyz(self, request: Request) -> Answer:
         failed = {name: _run(check) for name, check in self.ready_checks.items()}
