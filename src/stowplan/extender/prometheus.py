@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -106,7 +107,7 @@ class Prometheus:
         port: int | str | None = None,
         timeout: float = 1.0,
         ssl: SSL | None = None,
-        time: str | float | None = None,
+        time: str | float | datetime | None = None,
         max_age: float = 10.0,
         max_stale: float = 300.0,
     ) -> None:
@@ -334,10 +335,12 @@ def _url(host: str, port: int | str | None, *, uses_tls: bool) -> str:
     return address
 
 
-def _moment(time: str | float | None) -> str:
-    """As Prometheus reads it; empty for now."""
+def _moment(time: str | float | datetime | None) -> str:
+    """As Prometheus reads it; empty for now. YAML makes moments of what looks like one."""
     if time is None or time == "":
         return ""
+    if isinstance(time, datetime):
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
     text = str(time)
     try:
         if math.isfinite(float(text)):

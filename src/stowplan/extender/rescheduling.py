@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qs
 
 import msgspec
@@ -26,9 +26,11 @@ from stowplan.extender import background
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.background import Troubles, end
 from stowplan.extender.http_messages import Answer, Request, problem_answer
-from stowplan.extender.kubeapi import Kubeapi
 from stowplan.extender.metrics import Metric
 from stowplan.logs import get_logger, kv
+
+if TYPE_CHECKING:
+    from stowplan.extender.kubeapi import Kubeapi
 
 log = get_logger(__name__)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stowplan.clock import VirtualClock
 from stowplan.errors import ConfigError
@@ -336,6 +337,13 @@ async def test_https_with_certificates_of_both_sides(tmp_path: Path) -> None:
                 await until(lambda: bool(prometheus._troubles.last))
                 assert prometheus.ask(QUERY).rows == ()
         assert len(fake.seen) == answered
+
+
+def test_yaml_may_have_made_a_moment_of_the_time() -> None:
+    moments = yaml.safe_load("[2020-06-01T10:00:00Z, 2020-06-01 10:00:00]")
+    assert [Prometheus("x", time=each)._time for each in moments] == [
+        "2020-06-01T10:00:00+00:00"
+    ] * 2
 
 
 def test_mistakes_of_certificates(tmp_path: Path) -> None:
