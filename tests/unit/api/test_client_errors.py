@@ -11,7 +11,9 @@ import pytest
 from aiohttp import web
 
 from stowplan.api.client import ApiClient, Lane
+from stowplan.api.connections import NotConnected
 from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.no_answer import unavailable
 from stowplan.api.resources import NODES, PODS
 from stowplan.errors import (
     AlreadyExists,
@@ -124,6 +126,29 @@ async def test_refused_connections_were_not_done() -> None:
             await client.bind("ns", "p", "u", "n")
     assert not caught.value.maybe_done
     assert str(caught.value).startswith(f"API server {url}: POST /api/v1/namespaces/ns/pods/p/")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), "
+            "[Errno 111] Connect call failed ('127.0.0.1', 1)",
+            "cannot connect: Connection refused",
+        ),
+        (
+            "Multiple exceptions: [Errno 101] Connect call failed ('::1', 1, 0, 0), "
+            "[Errno 111] Connect call failed ('127.0.0.1', 1)",
+            "cannot connect: Multiple exceptions: [Errno 101] Connect call failed ('::1', 1, 0, 0)",
+        ),
+    ],
+)
+def test_a_name_with_several_addresses(text: str, problem: str) -> None:
+    error = NotConnected()
+    error.__cause__ = OSError(text)
+    said = unavailable("https://api", "GET /x", error)
+    assert str(said).startswith(f"API server https://api: GET /x: {problem}")
+    assert not said.maybe_done
 
 
 @pytest.mark.parametrize("lane", [Lane.READ, Lane.BIND])

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from stowplan.api import transport
 from stowplan.api.client import ApiClient, Lane
+from stowplan.api.resources import PODS
 from stowplan.errors import (
     ApiUnavailable,
     Throttled,
@@ -17,6 +19,8 @@ from stowplan.errors import (
 from tests.unit.api.api_kit import (
     STATUS_OK,
     echo_empty,
+    pod,
+    pod_list,
     reply,
     scripted_server,
     status_body,
@@ -161,6 +165,40 @@ async def test_basic_auth_impersonation_and_compression_headers() -> None:
     assert headers["Impersonate-User"] == "joe"
     assert headers["User-Agent"] == "agent/1"
     assert headers["Accept-Encoding"] == "identity"
+
+
+async def test_lists_from_afar_come_packed_and_watches_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = reply(pod_list(*(pod(f"p{i}") for i in range(100)), version=7))
+        if "watch" in request.query:
+            return reply(b"")
+        answer.enable_compression(web.ContentCoding.gzip)
+        return answer
+
+    monkeypatch.setattr(transport, "_is_loopback", lambda server: False)
+    async with scripted_server(handler) as server, ApiClient(server.config) as client:
+        assert len((await client.list_all(PODS)).items) == 100
+        async with client.open_watch(PODS, resource_version="7") as stream:
+            assert [batch async for batch in stream.batches()] == []
+    assert [seen.headers["Accept-Encoding"] for seen in server.seen] == ["gzip", "identity"]
+
+
+async def test_a_watch_takes_over_the_connection_of_its_list() -> None:
+    peers: list[object] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        peers.append(request.transport.get_extra_info("peername"))
+        return reply(b"") if "watch" in request.query else reply(pod_list(version=7))
+
+    async with scripted_server(handler) as server, ApiClient(server.config) as client:
+        await client.list_all(PODS)
+        async with client.open_watch(PODS, resource_version="7") as stream:
+            assert [batch async for batch in stream.batches()] == []
+        await client.bind("ns", "p", "u", "n")
+    assert peers[0] == peers[1] != peers[2]
 
 
 async def test_headers_that_cannot_be_sent_are_an_error_of_ours() -> None:
