@@ -66,6 +66,16 @@ class Settings:
     reschedule_interval: Annotated[float, Range(0, 60)] = 0.0
     #: Percent of an app's memory that its working set may be if it is to get persistent memory.
     dram_threshold: Annotated[float, Range(0)] = 100.0
+    #: Seconds that pods with both kinds of memory begin on persistent memory; none: not at all.
+    cold_start_duration: Annotated[float | None, Range(0)] = None
+    #: Whether pods are annotated with their working set as limit of DRAM.
+    if_toptier_limit: bool = True
+    #: Whoever shows its token may ask for rescheduling by POST.
+    reschedule_token_file: str = ""
+    #: Whether GET /reschedule deletes pods, as the WCA scheduler's does.
+    reschedule_by_get: bool = False
+    #: Pods that go in one round.
+    reschedule_limit: Annotated[int, Range(1)] = 10
     #: What the service itself asks, beside the algorithm.
     data_provider: DataProvider | None = None
     #: A `Kubeapi`; it is not imported here, because few configurations have one.

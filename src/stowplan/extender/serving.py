@@ -20,6 +20,7 @@ from stowplan.extender.configuration import Configured
 from stowplan.extender.credentials import Access, Tls, TlsFiles, Tokens
 from stowplan.extender.http_messages import Limits
 from stowplan.extender.http_server import HttpServer
+from stowplan.extender.parts import Parts
 from stowplan.extender.service import Service
 from stowplan.extender.watched_files import keep_loaded
 from stowplan.logs import get_logger, kv
@@ -79,6 +80,8 @@ async def serve(
         gate=gate,
         algorithm_timeout_s=options.algorithm_timeout_s,
     )
+    parts = Parts(configured)
+    parts.attach(service)
     if prepare is not None:
         prepare(service)
     stop = asyncio.Event()
@@ -90,6 +93,7 @@ async def serve(
     )
     ours: os.stat_result | None = None
     try:
+        await parts.start()
         if options.port is not None:
             await _listen_on_port(server, options, tls)
         if options.socket is not None:
@@ -101,6 +105,7 @@ async def serve(
         if cut_off:
             log.warning("Requests did not end in time", extra=kv(connections=cut_off))
         reloading.cancel()
+        await parts.stop()
         if options.socket is not None and ours is not None:
             _remove_socket(options.socket, ours)
     log.info("Stopped")
