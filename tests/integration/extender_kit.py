@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ NOP = "algorithm: !NOPAlgorithm\n"
 
 @dataclass
 class ExtenderProcess:
-    process: WarmProcess
+    process: WarmProcess | subprocess.Popen[bytes]
     log_file: Path
 
     @property
@@ -70,15 +73,27 @@ def extender(
     *flags: str,
     port: int | None = 0,
     env: dict[str, str] | None = None,
+    is_cold: bool = False,
 ) -> Iterator[ExtenderProcess]:
-    """Waits until it serves."""
+    """Waits until it serves. A cold one is an interpreter of its own, with all its variables."""
     file, log = directory / "extender.yaml", directory / "extender.log"
     file.write_text(config)
     log.touch()
     words = ["-m", "stowplan", "extender", f"--config={file}", *flags]
     if port is not None:
         words += [f"--port={port}", "--bind-address=127.0.0.1"]
-    running = ExtenderProcess(WarmProcess(words, log, env), log)
+    process: WarmProcess | subprocess.Popen[bytes]
+    if is_cold:
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                [sys.executable, *words],
+                stdout=stream,
+                stderr=stream,
+                env={**os.environ, **(env or {})},
+            )
+    else:
+        process = WarmProcess(words, log, env)
+    running = ExtenderProcess(process, log)
 
     def is_serving() -> bool:
         assert running.process.poll() is None, f"the extender ended:\n{running.log}"
