@@ -9,7 +9,7 @@ import click
 
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.config.advice import advice
-from stowplan.config.load import default_config, load_config, parse_config
+from stowplan.config.load import default_config, load_config, parse_config, read_text
 from stowplan.config.merge import defaults_left_out
 from stowplan.config.written import written_config
 from stowplan.framework.registry import Registry
@@ -19,7 +19,7 @@ from stowplan.scheduler.assembly import plugin_errors
 
 @click.group()
 def config() -> None:
-    """Check a scheduler configuration, or print the default one."""
+    """Check a scheduler configuration, print the default one, or bring an old one up to date."""
 
 
 @config.command()
@@ -57,6 +57,25 @@ def check(file: str, output: OutputFormat | None) -> None:
 def defaults(output: OutputFormat) -> None:
     """Print what applies when no configuration file is given."""
     print_object(written_config(default_config(), _registry().names), output)
+
+
+@config.command()
+@click.argument("file")
+@output_option(default="yaml")
+def migrate(file: str, output: OutputFormat) -> None:
+    """Turn the Policy in FILE (- for standard input) into a KubeSchedulerConfiguration.
+
+    Policy files, in JSON or YAML, configured kube-scheduler up to 1.22. Extenders are carried over,
+    predicates and priorities become plugins. What has no counterpart, or means something else now,
+    is a warning on standard error.
+    """
+    from stowplan.config.migrate import migrate_policy
+
+    where, text = ("<stdin>", sys.stdin.read()) if file == "-" else (file, read_text(file))
+    migrated, notes = migrate_policy(text, where=where)
+    for note in notes:
+        click.echo(f"Warning: {where}: {note}", err=True)
+    print_object(migrated, output)
 
 
 def _registry() -> Registry:

@@ -104,6 +104,19 @@ def _members(
     return get_type_hints(wanted, include_extras=True), fields
 
 
+def members_of(wanted: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None]:
+    """A struct's fields by the names that files use, each with the struct it holds (a list of)."""
+    hints, fields = _members(wanted)
+    found: dict[str, type[msgspec.Struct] | None] = {}
+    for key, field in fields.items():
+        hint = _without_none(hints[field.name])
+        if get_origin(hint) is tuple:
+            hint = get_args(hint)[0]
+        is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+        found[key] = hint if is_struct else None
+    return found
+
+
 def _wrong_type(path: str, value: object, expected: str) -> FieldError:
     got = {dict: "a mapping", list: "a list", str: "a string", bool: "a boolean"}.get(
         type(value), "nothing" if value is None else "a number"

@@ -24,7 +24,15 @@ from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.config.validation import validate
 from stowplan.errors import ConfigError
 
-__all__ = ["default_config", "load_config", "parse_config", "parse_object", "to_object"]
+__all__ = [
+    "default_config",
+    "load_config",
+    "parse_config",
+    "parse_object",
+    "parse_tree",
+    "read_text",
+    "to_object",
+]
 
 #: Finds more mistakes in a configuration that could be decoded.
 Check: TypeAlias = Callable[[KubeSchedulerConfiguration], Iterable[FieldError]]
@@ -32,13 +40,17 @@ Check: TypeAlias = Callable[[KubeSchedulerConfiguration], Iterable[FieldError]]
 
 def load_config(path: str | Path, *, check: Check | None = None) -> KubeSchedulerConfiguration:
     """The configuration in a file; ConfigError names the file and every wrong field."""
+    return parse_config(read_text(path), where=str(path), check=check)
+
+
+def read_text(path: str | Path) -> str:
+    """What is in a file; ConfigError says why it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 text: {error.reason}", where=str(path)) from None
-    return parse_config(text, where=str(path), check=check)
 
 
 def parse_config(
@@ -46,7 +58,7 @@ def parse_config(
 ) -> KubeSchedulerConfiguration:
     """The configuration in YAML or JSON text; `where` is named in errors."""
     repeated: list[FieldError] = []
-    raw = _parse(text, where, repeated)
+    raw = parse_tree(text, where, repeated)
     return _build(raw, where, repeated, check)
 
 
@@ -116,7 +128,8 @@ def _is_ours(raw: dict[str, Any], errors: list[FieldError]) -> bool:
     return ours
 
 
-def _parse(text: str, where: str, errors: list[FieldError]) -> object:
+def parse_tree(text: str, where: str, errors: list[FieldError]) -> object:
+    """Plain data of YAML or JSON text; keys that are there twice are appended to `errors`."""
     if text.lstrip().startswith("{"):
         # JSON may hold tabs, which YAML refuses; flow-style YAML falls through.
         try:

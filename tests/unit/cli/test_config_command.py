@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,48 @@ def test_check_shows_what_applies(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert shown["percentageOfNodesToScore"] == 100
     names = [ref["name"] for ref in shown["profiles"][0]["plugins"]["multiPoint"]["enabled"]]
     assert names[0] == "SchedulingGates"
+
+
+def test_a_policy_becomes_a_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(
+        '{"priorities": [], "zebra": 1, "ExtenderConfigs": [{"URLPrefix": "http://x"}]}'
+    )
+    code, out, err = run(capsys, "config", "migrate", str(policy))
+    assert code == 0
+    assert err == f"Warning: {policy}: zebra: is no field of a Policy, and was left out\n"
+    config = parse_config(out)
+    assert [extender.url_prefix for extender in config.extenders] == ["http://x"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(policy.read_text()))
+    code, from_stdin, err = run(capsys, "config", "migrate", "-", "-o", "json")
+    assert err.startswith("Warning: <stdin>: zebra")
+    assert yaml.safe_load(out) == json.loads(from_stdin)
+
+
+def test_what_is_migrated_is_checked_as_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, migrated = tmp_path / "policy.yaml", tmp_path / "migrated.yaml"
+    policy.write_text("predicates: [{name: GeneralPredicates}]\npriorities: []\n")
+    code, out, err = run(capsys, "config", "migrate", str(policy))
+    assert (code, err) == (0, "")
+    migrated.write_text(out)
+    code, _, err = run(capsys, "config", "check", str(migrated))
+    assert (code, err) == (0, "")
+
+
+def test_a_policy_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.json"
+    assert run(capsys, "config", "migrate", str(policy)) == (
+        2,
+        "",
+        f"Error: {policy}: cannot be read: No such file or directory\n",
+    )
+    policy.write_text('{"kind": "Pod", "apiVersion": "v1"}')
+    assert run(capsys, "config", "migrate", str(policy)) == (
+        2,
+        "",
+        f"Error: {policy}: expected a Policy of v1, found v1 Pod\n",
+    )
