@@ -1,0 +1,69 @@
+"""docs/extender-data.md says what the code does."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from stowplan.extender import mutation
+from stowplan.extender.cluster_data import ClusterDataProvider, Queries
+from stowplan.extender.configuration import Settings, load
+from stowplan.extender.kubeapi import Kubeapi
+from stowplan.extender.prometheus import Prometheus
+
+PAGE = (Path(__file__).parents[3] / "docs" / "extender-data.md").read_text()
+
+
+def table(heading: str) -> dict[str, str]:
+    """The first two columns of a section's table, by each name of the first."""
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = {}
+    for line in section.splitlines():
+        cells = line.strip("|").split("|")
+        if line.startswith("| `"):
+            for name in re.findall(r"`([^`]+)`", cells[0]):
+                found[name] = cells[1].strip().strip("`")
+    return found
+
+
+def defaults(cls: type) -> dict[str, object]:
+    parameters = inspect.signature(cls).parameters.values()
+    return {each.name: each.default for each in parameters}
+
+
+def test_the_example_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "http://127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    path = tmp_path / "config.yaml"
+    path.write_text(example)
+    assert isinstance(load(path).settings.data_provider, ClusterDataProvider)
+
+
+@pytest.mark.parametrize(
+    ("heading", "cls"), [("!Kubeapi", Kubeapi), ("!Prometheus", Prometheus), ("!Queries", Queries)]
+)
+def test_all_arguments_are_there_with_their_defaults(heading: str, cls: type) -> None:
+    told, real = table(heading), defaults(cls)
+    assert list(told) == list(real)
+    for name, default in real.items():
+        if isinstance(default, float):
+            assert float(told[name]) == default
+        elif isinstance(default, str) and "serviceaccount" not in default:
+            assert told[name] == default
+
+
+def test_all_fields_of_rescheduling_are_there() -> None:
+    told, settings = table("Rescheduling"), Settings()
+    real = [name for name in Settings.__dataclass_fields__ if name.startswith("reschedule_")]
+    assert sorted(told) == sorted(real)
+    assert float(told["reschedule_interval"]) == settings.reschedule_interval
+    assert int(told["reschedule_limit"]) == settings.reschedule_limit
+
+
+def test_all_annotations_are_there() -> None:
+    told = table("The webhook")
+    assert list(told) == [mutation.TOP_TIER, mutation.MEMORY_TYPE, mutation.COLD_START]
