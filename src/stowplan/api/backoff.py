@@ -14,13 +14,14 @@ class Backoff:
         self._initial_s = initial_s
         self._limit_s = limit_s
         self._next_s = initial_s
-        self._rng = rng or random.Random()
+        # The process's own source, where none is given: to seed another takes as long as a request.
+        self._uniform = random.uniform if rng is None else rng.uniform
 
     def next_s(self) -> float:
         """How long to wait now: between half and all of the current step."""
         step = self._next_s
         self._next_s = min(step * 2, self._limit_s)
-        return step * self._rng.uniform(0.5, 1.0)
+        return step * self._uniform(0.5, 1.0)
 
     def reset(self) -> None:
         self._next_s = self._initial_s

@@ -7,7 +7,8 @@ a row sees only its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,8 @@ class Overlay:
     """Pods added to and removed from some rows, as deltas in columns.
 
     The arrays have one column for each of `rows` and a last one of zeros, which stands for every
-    row that is as the table has it; `places` finds the columns of any rows.
+    row that is as the table has it; `places` finds the columns of any rows. They are made when
+    somebody first looks: most pods are turned away from a row by its taints or labels.
     """
 
     def __init__(
@@ -35,62 +37,84 @@ class Overlay:
         touched = sorted({*added, *self.removed})
         #: The rows that differ from the table.
         self.rows: Rows = np.array(touched, dtype=np.intp)
-        self._capacity = table.capacity
+        self._table = table
         self._place = {row: place for place, row in enumerate(touched)}
-        self._compile(
-            table, (info for pods in (*added.values(), *self.removed.values()) for info in pods)
-        )
-        size, resources = len(touched) + 1, len(table.resources)
-        self._deltas: Int64Array = np.zeros((resources + 3, size), np.int64)
-        self.requested: Int64Array = self._deltas[:resources]
-        self.non_zero: Int64Array = self._deltas[resources : resources + 2]
-        self.pod_count: Int64Array = self._deltas[resources + 2]
-        for changes, sign in ((added, 1), (self.removed, -1)):
+        for info in self._pods():
+            for name, _ in info.held:
+                if table.resources.get(name) is None:
+                    table.resource_row(name)
+
+    @cached_property
+    def requested(self) -> Int64Array:
+        """By resource and place; see `requested_of`."""
+        return self._deltas[:-3]
+
+    @cached_property
+    def non_zero(self) -> Int64Array:
+        """cpu (0) and memory (1) by place, with defaults for containers that ask for none."""
+        return self._deltas[-3:-1]
+
+    @cached_property
+    def pod_count(self) -> Int64Array:
+        """By place."""
+        count: Int64Array = self._deltas[-1]
+        return count
+
+    @cached_property
+    def _deltas(self) -> Int64Array:
+        kind, takes = self._kinds
+        deltas = np.zeros((len(takes), len(self.rows) + 1), np.int64)
+        for changes, sign in ((self.added, 1), (self.removed, -1)):
             crowds = {row: pods for row, pods in changes.items() if pods}
             if crowds:
-                takes = self._takes[
-                    :, [self._kind[info] for pods in crowds.values() for info in pods]
-                ]
+                all_take = takes[:, [kind[info] for pods in crowds.values() for info in pods]]
                 ends = np.cumsum([len(pods) for pods in crowds.values()])
                 starts = np.concatenate([[0], ends[:-1]])
                 places = [self._place[row] for row in crowds]
-                self._deltas[:, places] += sign * np.add.reduceat(takes, starts, axis=1)
+                deltas[:, places] += sign * np.add.reduceat(all_take, starts, axis=1)
+        return deltas
 
-    def _compile(self, table: NodeTable, pods: Iterable[PodInfo]) -> None:
-        """Pods that ask for the same share a column of `_takes`, laid out as the deltas are."""
+    @cached_property
+    def _kinds(self) -> tuple[dict[PodInfo, int], Int64Array]:
+        """Pods that ask for the same are of one kind: a column of what they take, by resource,
+        cpu and memory with defaults, and as one pod."""
         kinds: dict[tuple[Request, tuple[int, int]], int] = {}
-        self._kind = {
-            info: kinds.setdefault((info.held, info.held_non_zero), len(kinds)) for info in pods
+        kind_of = {
+            info: kinds.setdefault((info.held, info.held_non_zero), len(kinds))
+            for info in self._pods()
         }
-        for held, _ in kinds:
-            for name, _ in held:
-                if table.resources.get(name) is None:
-                    table.resource_row(name)
+        table = self._table
         resources = len(table.resources)
-        self._takes: Int64Array = np.zeros((resources + 3, len(kinds)), np.int64)
+        takes: Int64Array = np.zeros((resources + 3, len(kinds)), np.int64)
         for (held, (cpu, memory)), kind in kinds.items():
             for name, amount in held:
-                self._takes[table.resources.get(name), kind] = amount
-            self._takes[resources + CPU_ROW, kind] = cpu
-            self._takes[resources + MEMORY_ROW, kind] = memory
-            self._takes[resources + 2, kind] = 1
+                takes[table.resources.get(name), kind] = amount
+            takes[resources + CPU_ROW, kind] = cpu
+            takes[resources + MEMORY_ROW, kind] = memory
+            takes[resources + 2, kind] = 1
+        return kind_of, takes
+
+    def _pods(self) -> Iterator[PodInfo]:
+        return (info for pods in (*self.added.values(), *self.removed.values()) for info in pods)
 
     def put_back(self, pods: Mapping[int, PodInfo]) -> None:
         """Removed pods, one a row, stay after all."""
+        self._shift(pods, 1)
         for row, info in pods.items():
             self.removed[row].remove(info)
-        self._shift(pods, 1)
 
     def take_away(self, pods: Mapping[int, PodInfo]) -> None:
         """Some that were put back have to go again."""
+        self._shift(pods, -1)
         for row, info in pods.items():
             self.removed[row].append(info)
-        self._shift(pods, -1)
 
     def _shift(self, pods: Mapping[int, PodInfo], sign: int) -> None:
+        """Before the lists change: the deltas may only now be made from them."""
+        deltas, (kind, takes) = self._deltas, self._kinds
         places = [self._place[row] for row in pods]
-        kinds = [self._kind[info] for info in pods.values()]
-        self._deltas[:, places] += sign * self._takes[:, kinds]
+        kinds = [kind[info] for info in pods.values()]
+        deltas[:, places] += sign * takes[:, kinds]
 
     def place(self, row: int) -> int:
         """The column of one row."""
@@ -99,7 +123,7 @@ class Overlay:
     def places(self, rows: Rows | slice) -> Rows:
         """The columns of many rows, for indexing the arrays."""
         if isinstance(rows, slice):
-            rows = np.arange(self._capacity)[rows]
+            rows = np.arange(self._table.capacity)[rows]
         if not len(self.rows):
             return np.full(len(rows), -1, np.intp)
         found = np.searchsorted(self.rows, rows)

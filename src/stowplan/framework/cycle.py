@@ -7,7 +7,7 @@ with it; everything else is shared and must not be changed afterwards.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import PodInfo
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from stowplan.framework.what_if import WhatIf
 
 T = TypeVar("T")
-
-
-@runtime_checkable
-class Clonable(Protocol):
-    def clone(self) -> Any: ...
 
 
 class Cycle:
@@ -59,12 +54,12 @@ class Cycle:
         return value
 
     def clone(self) -> Cycle:
-        """A copy for what-if questions."""
+        """A copy for what-if questions; of notes that have a `clone` method, too."""
         twin = Cycle(self.table, self.info, self.what_if)
         twin.skip_filter = set(self.skip_filter)
         twin.skip_score = set(self.skip_score)
         twin.notes = {
-            key: value.clone() if isinstance(value, Clonable) else value
+            key: value.clone() if hasattr(value, "clone") else value
             for key, value in self.notes.items()
         }
         return twin

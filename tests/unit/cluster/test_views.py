@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
+import pytest
 
 from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.cluster.table import CPU_ROW, NodeTable
@@ -58,6 +61,39 @@ def test_overlay_adds_and_removes_on_its_own_rows_only() -> None:
     assert NodeView(table, a).requested("cpu") == 3000, "the table itself is as before"
 
 
+def test_overlay_tells_the_table_of_resources_before_anybody_looks() -> None:
+    table, a, _ = two_nodes()
+    overlay = Overlay(table, {a: [standing("new", gpu=1)]})
+    assert NodeView(table, a, overlay).requested(GPU) == 1
+
+
+@pytest.mark.parametrize("has_been_looked_at", [False, True])
+def test_pods_that_stay_after_all_and_go_again(has_been_looked_at: bool) -> None:
+    table, a, _ = two_nodes()
+    p1, p2 = table.pods[a]["p1"], table.pods[a]["p2"]
+    overlay = Overlay(table, {}, {a: [p1, p2]})
+    view = NodeView(table, a, overlay)
+    if has_been_looked_at:
+        assert (view.requested("cpu"), view.pod_count) == (0, 0)
+    overlay.put_back({a: p2})
+    assert (view.requested("cpu"), view.pod_count, view.pod_infos) == (2000, 1, [p2])
+    overlay.take_away({a: p2})
+    overlay.put_back({a: p1})
+    assert (view.requested("cpu"), view.pod_count, view.pod_infos) == (1000, 1, [p1])
+
+
+def test_overlay_costs_no_arrays_until_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that the row's taints turn away need not know how full it would be."""
+    table, a, _ = two_nodes()
+    made = Mock(wraps=np.zeros)
+    monkeypatch.setattr(np, "zeros", made)
+    overlay = Overlay(table, {a: [standing("new")]}, {a: [table.pods[a]["p1"]]})
+    assert [info.uid for info in NodeView(table, a, overlay).pod_infos] == ["p2", "new"]
+    made.assert_not_called()
+    assert NodeView(table, a, overlay).requested("cpu") == 3000
+    made.assert_called()
+
+
 def test_overlay_columns_for_any_rows() -> None:
     table, a, b = two_nodes()
     overlay = Overlay(table, {b: [standing("new", cpu="2")]}, {a: [table.pods[a]["p1"]]})
@@ -73,6 +109,7 @@ def test_overlay_columns_for_any_rows() -> None:
 def test_overlay_knows_nothing_of_resources_that_came_later() -> None:
     table, a, _ = two_nodes()
     overlay = Overlay(table, {a: [standing("new")]})
+    assert overlay.requested_of(CPU_ROW)[overlay.place(a)] == 1000
     index = table.resource_row(GPU)
     assert overlay.requested_of(index)[overlay.place(a)] == 0
     assert NodeView(table, a, overlay).requested(GPU) == 0
