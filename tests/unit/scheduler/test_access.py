@@ -1,0 +1,57 @@
+"""Asking for rights: what is missing is named, and few questions are open at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from stowplan.api.client import ApiClient
+from stowplan.errors import ApiUnavailable
+from stowplan.scheduler.access import LEASE_RIGHTS, RIGHTS, missing_rights
+
+
+class Asked:
+    """An API server that refuses some verbs, and does not answer about others."""
+
+    def __init__(self, refused: str = "", unanswered: str = "") -> None:
+        self._refused = refused
+        self._unanswered = unanswered
+        self.questions: list[tuple[str, str, str]] = []
+        self.open = 0
+        self.most = 0
+
+    async def can_i(self, verb: str, plural: str, *, name: str, **_: Any) -> bool:
+        self.questions.append((verb, plural, name))
+        self.open += 1
+        self.most = max(self.most, self.open)
+        await asyncio.sleep(0)
+        self.open -= 1
+        if verb == self._unanswered:
+            raise ApiUnavailable("no answer")
+        return verb != self._refused
+
+
+async def asked(server: Asked) -> list[str]:
+    client = cast(ApiClient, server)
+    missing = await missing_rights(client, namespace="ns", lease=("kube-system", "mine"))
+    return [str(each) for each in missing]
+
+
+async def test_every_verb_is_asked_about_once_and_few_at_a_time() -> None:
+    server = Asked()
+    assert await asked(server) == []
+    verbs = sum(len(right.verbs) for right in (*RIGHTS, *LEASE_RIGHTS))
+    assert len(server.questions) == len(set(server.questions)) == verbs
+    assert server.most == 4
+
+
+async def test_what_is_missing_is_named_in_order() -> None:
+    assert await asked(Asked(refused="create")) == [
+        "create pods/binding in namespace ns",
+        "create events.events.k8s.io in namespace ns",
+        "create leases.coordination.k8s.io in namespace kube-system",
+    ]
+
+
+async def test_no_answer_is_no_refusal() -> None:
+    assert await asked(Asked(unanswered="watch")) == []
