@@ -2,8 +2,9 @@
 
 Every algorithm that is told apart by data gets a `DataProvider`; the method names are the WCA
 scheduler's, so that providers and algorithms written for it go on working. What must stay true:
-the answers are plain dicts that their receiver does not change, and asking is quick (an algorithm
-asks for every request), so a provider answers from what it has fetched before.
+the answers are plain dicts that neither side changes afterwards (nodes are known by them to be as
+they were), and asking is quick (an algorithm asks for every request): a provider answers from what
+it has fetched before.
 """
 
 from __future__ import annotations

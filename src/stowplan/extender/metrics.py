@@ -63,22 +63,28 @@ class MetricRegistry:
         for metric in metrics:
             self.add(metric)
 
+    def table(self, name: str) -> dict[Labels, float]:
+        """The values of one name, to be written by who has thousands of them; labels are sorted."""
+        if name not in self._metadata:
+            raise KeyError(name)
+        return self._values.setdefault(name, {})
+
     def clean(self) -> None:
         """Forget all values."""
         self._values.clear()
 
     def get_names(self) -> list[str]:
         """The names that have values."""
-        return list(self._values)
+        return [name for name, values in self._values.items() if values]
 
     def as_dict(self) -> dict[str, dict[Labels, float]]:
-        return {name: dict(values) for name, values in self._values.items()}
+        return {name: dict(self._values[name]) for name in self.get_names()}
 
     def lines(self) -> Iterator[str]:
         """As Prometheus reads them."""
-        for name, values in self._values.items():
+        for name in self.get_names():
             metadata = self._metadata[name]
-            yield from _lines(name, metadata.help, metadata.type, values)
+            yield from _lines(name, metadata.help, metadata.type, self._values[name])
 
 
 class Histogram:

@@ -88,7 +88,7 @@ class BaseAlgorithm(Algorithm):
         self.dimensions = [Resource(dimension) for dimension in dimensions]
         self.max_node_score = max_node_score
         self.alias = alias
-        self.metrics = gauges.new_registry()
+        self.shown = gauges.Shown()
         data_provider.require(self.dimensions)
 
     def __str__(self) -> str:
@@ -116,10 +116,15 @@ class BaseAlgorithm(Algorithm):
         """Why nothing can be said about the pod, if so; its app is empty if it has no label."""
         return "" if app_name else NO_APP_LABEL
 
+    def prepare(
+        self, app_name: AppName, node_names: Sequence[NodeName], data_provider_queried: QueriedData
+    ) -> None:
+        """Called once a request, before the others, if the pod can be judged."""
+
     def filter(self, extender_args: ExtenderArgs) -> ExtenderFilterResult:
         app, names = app_of(extender_args.Pod), node_names(extender_args)
         data = query_data_provider(self.data_provider, self.dimensions)
-        if self._leaves_alone(app, data):
+        if self._leaves_alone(app, names, data):
             return ExtenderFilterResult(NodeNames=list(names))
         failed: dict[str, str] = {}
         accepted: list[NodeName] = []
@@ -139,7 +144,7 @@ class BaseAlgorithm(Algorithm):
     def prioritize(self, extender_args: ExtenderArgs) -> list[HostPriority]:
         app, names = app_of(extender_args.Pod), sorted(node_names(extender_args))
         data = query_data_provider(self.data_provider, self.dimensions)
-        if self._leaves_alone(app, data):
+        if self._leaves_alone(app, names, data):
             return [HostPriority(name, 0) for name in names]
         scores = [
             HostPriority(name, self._scaled(self.priority_for_node(name, app, data)))
@@ -161,6 +166,10 @@ class BaseAlgorithm(Algorithm):
         """The pods that would be better off elsewhere: none, unless an algorithm knows better."""
         return [], []
 
+    @property
+    def metrics(self) -> MetricRegistry:
+        return self.shown.registry
+
     def get_metrics_registry(self) -> MetricRegistry:
         return self.metrics
 
@@ -171,19 +180,16 @@ class BaseAlgorithm(Algorithm):
         """Forget all values."""
         self.metrics.clean()
 
-    def show(self, name: str, value: float, **labels: str) -> None:
-        """Keep a value for /metrics."""
-        self.metrics.add(Metric(name, value, labels))
-
     def node_not_judged(self, reason: str) -> None:
         """Count that something unknown of a node was left out of account."""
-        self.show(gauges.NODES_NOT_JUDGED, 1, reason=reason)
+        self.shown.put(gauges.NODES_NOT_JUDGED, 1, reason=reason)
 
-    def _leaves_alone(self, app: AppName, data: QueriedData) -> bool:
+    def _leaves_alone(self, app: AppName, names: Sequence[NodeName], data: QueriedData) -> bool:
         reason = self.cannot_judge(app, data)
         if not reason:
+            self.prepare(app, names, data)
             return False
-        self.show(gauges.PODS_NOT_JUDGED, 1, reason=reason)
+        self.shown.put(gauges.PODS_NOT_JUDGED, 1, reason=reason)
         log.log(V4, "Left a pod to kube-scheduler", extra=kv(app=app, reason=reason))
         return True
 

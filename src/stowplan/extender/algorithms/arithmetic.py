@@ -28,10 +28,6 @@ class Balance(NamedTuple):
     #: How many times as fast as it writes the node can read; None where that plays no part.
     read_write_ratio: float | None
 
-    def free(self) -> Resources:
-        """What the pods that are there leave."""
-        return subtract(self.capacity, self.used, self.read_write_ratio)
-
     def free_after(self) -> Resources:
         """What would be left with one pod of the app more."""
         return subtract(self.capacity, self._with_pod(), self.read_write_ratio)
@@ -43,21 +39,6 @@ class Balance(NamedTuple):
 
     def _with_pod(self) -> Resources:
         return add(self.requested, self.used)
-
-
-def balance(
-    capacity: Resources, apps: Apps, app: AppName, needs: Mapping[AppName, Resources]
-) -> Balance:
-    """What is known of a node with `apps` on it and one pod more of `app`, which is in `needs`."""
-    requested = needs[app]
-    known = [r for r in capacity if _is_number(capacity[r]) and _is_number(requested.get(r))]
-    if (_READ in known) != (_WRITE in known):
-        # Half of what bandwidth is judged by says nothing.
-        known = [r for r in known if r not in (_READ, _WRITE)]
-    has = {r: capacity[r] for r in known}
-    return Balance(
-        has, used_by(apps, needs, known), {r: requested[r] for r in known}, read_write_ratio(has)
-    )
 
 
 def used_by(apps: Apps, needs: Mapping[AppName, Resources], known: Iterable[Resource]) -> Resources:

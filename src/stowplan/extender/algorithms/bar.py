@@ -35,9 +35,9 @@ class BAR(Fit):
         """From the used parts of the node's resources."""
         mean = sum(fractions.values()) / len(fractions)
         spread = self._spread(fractions, mean)
-        self.show(gauges.BAR_MEAN, mean, app=app, node=node)
-        self.show(gauges.BAR_VARIANCE, spread, app=app, node=node)
-        self.show(gauges.BAR_SCORE, 1.0 - spread, app=app, node=node)
+        self.shown.put_pair(gauges.BAR_MEAN, app, node, mean)
+        self.shown.put_pair(gauges.BAR_VARIANCE, app, node, spread)
+        self.shown.put_pair(gauges.BAR_SCORE, app, node, 1.0 - spread)
         return 1.0 - spread
 
     def _spread(self, fractions: Mapping[Resource, float], mean: float) -> float:

@@ -38,7 +38,7 @@ class DramHitRatioProvision(BaseAlgorithm):
             self.node_not_judged(UNKNOWN_RATIO)
             return True, ""
         reached = ratio >= self.threshold
-        self.show(gauges.DRAM_HIT_RATIO_OK, int(reached), node=node_name)
+        self.shown.put(gauges.DRAM_HIT_RATIO_OK, int(reached), node=node_name)
         if reached:
             return True, ""
         return False, "Could not fit node because of dram hit ratio violation."

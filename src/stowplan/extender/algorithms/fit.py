@@ -11,7 +11,8 @@ from typing import Final
 
 from stowplan.extender.algorithms import gauges
 from stowplan.extender.algorithms.apps import UNKNOWN_APP, BaseAlgorithm, QueriedData
-from stowplan.extender.algorithms.arithmetic import Balance, balance, flattened
+from stowplan.extender.algorithms.arithmetic import Balance
+from stowplan.extender.algorithms.ledger import Ledger
 from stowplan.extender.data import (
     DEFAULT_DIMENSIONS,
     AppName,
@@ -43,11 +44,23 @@ class Fit(BaseAlgorithm):
         super().__init__(data_provider, dimensions, max_node_score, alias)
         #: What a CPU of a node with persistent memory is worth.
         self.cpu_scale_factor = cpu_scale_factor
+        self._ledger = Ledger(self.shown)
 
     def cannot_judge(self, app_name: AppName, data_provider_queried: QueriedData) -> str:
         if reason := super().cannot_judge(app_name, data_provider_queried):
             return reason
         return "" if data_provider_queried.apps_spec.get(app_name) else UNKNOWN_APP
+
+    def prepare(
+        self, app_name: AppName, node_names: Sequence[NodeName], data_provider_queried: QueriedData
+    ) -> None:
+        self.shown.expect(app_name, node_names)
+        self._ledger.keep_only(data_provider_queried.nodes_capacities)
+
+    def reinit_metrics(self) -> None:
+        super().reinit_metrics()
+        # All that is shown of nodes is shown when they are worked out.
+        self._ledger = Ledger(self.shown)
 
     def app_fit_node(
         self, node_name: NodeName, app_name: AppName, data_provider_queried: QueriedData
@@ -89,31 +102,18 @@ class Fit(BaseAlgorithm):
         if not capacity or app not in data.apps_spec:
             self.node_not_judged(UNKNOWN_NODE)
             return None
-        apps = data.assigned_apps.get(node, {})
-        known = balance(capacity, apps, app, data.apps_spec)
+        known, has_unknown_apps = self._ledger.balance(node, app, data, capacity)
         if len(known.capacity) < len(self.dimensions):
             self.node_not_judged(UNKNOWN_DIMENSION)
-        if any(other not in data.apps_spec for other in apps):
+        if has_unknown_apps:
             self.node_not_judged(UNKNOWN_APP_ON_NODE)
-        self._show_balance(node, app, known)
         return known
 
     def fractions_of(self, node: NodeName, app: AppName, data: QueriedData) -> Resources | None:
         """Which part of each of the node's resources is used once the pod is there."""
         known = self.balance_of(node, app, data, data.nodes_capacities.get(node))
-        fractions = known.fractions() if known is not None else None
-        for resource, fraction in (fractions or {}).items():
-            self.show(gauges.REQUESTED_FRACTION, fraction, app=app, resource=resource)
-        return fractions or None
-
-    def _show_balance(self, node: NodeName, app: AppName, known: Balance) -> None:
-        free = known.free()
-        for resource, capacity in known.capacity.items():
-            self.show(gauges.NODE_CAPACITY, capacity, node=node, resource=resource)
-            self.show(gauges.NODE_USED, known.used[resource], node=node, resource=resource)
-            self.show(gauges.NODE_FREE, free[resource], node=node, resource=resource)
-            requested = known.requested[resource]
-            self.show(gauges.APP_REQUESTED, requested, app=app, resource=resource)
-        if known.read_write_ratio is not None:
-            flat = flattened(free, known.read_write_ratio)[Resource.MEMBW_FLAT]
-            self.show(gauges.PREDICTED_MEMBW_FLAT, flat, app=app, node=node)
+        if known is None or not known.capacity:
+            return None
+        fractions = known.fractions()
+        self.shown.put_app(gauges.REQUESTED_FRACTION, app, fractions)
+        return fractions

@@ -1,14 +1,18 @@
 """What algorithms show of their reasoning on /metrics, under the WCA scheduler's names.
 
-`BaseAlgorithm` makes a registry of these; every algorithm writes what it works out. Two counters
-are ours: they tell what could not be judged, because nothing was known of it.
+`BaseAlgorithm` has a `Shown`; every algorithm writes what it works out. Two counters are ours: they
+tell what could not be judged, because nothing was known of it. What must stay true: what is shown
+does not grow without end. Nodes that are gone are forgotten, and of the gauges by app and node only
+those of the apps that were asked about last are kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from stowplan.extender.metrics import MetricMetadata, MetricRegistry, MetricType
+from stowplan.extender.data import AppName, NodeName, Resources
+from stowplan.extender.metrics import Labels, Metric, MetricMetadata, MetricRegistry, MetricType
 
 APP_REQUESTED: Final = "app_requested_resource"
 NODE_CAPACITY: Final = "node_capacity_resource"
@@ -26,6 +30,15 @@ SHAPE_APP_VARIANCE: Final = "hierbar_node_shape_app_variance"
 SHAPE_NODES: Final = "hierbar_node_shape_numbers"
 PODS_NOT_JUDGED: Final = "pods_not_judged"
 NODES_NOT_JUDGED: Final = "nodes_not_judged"
+
+#: Shown by node and resource.
+_BY_NODE: Final = (NODE_CAPACITY, NODE_USED, NODE_FREE)
+#: Shown by app and node.
+_BY_PAIR: Final = (
+    PREDICTED_MEMBW_FLAT, LEAST_USED_SCORE, BAR_MEAN, BAR_VARIANCE, BAR_SCORE, BAR_RESULT,
+)  # fmt: skip
+#: Of an app and a node; each has up to five gauges of about 300 bytes.
+MOST_PAIRS: Final = 50_000
 
 _GAUGES: Final = {
     APP_REQUESTED: "What a pod of the app needs of the resource.",
@@ -55,3 +68,61 @@ def new_registry() -> MetricRegistry:
     for name, text in _COUNTERS.items():
         metadata[name] = MetricMetadata(text, MetricType.COUNTER)
     return MetricRegistry(metadata)
+
+
+class Shown:
+    """An algorithm's registry."""
+
+    def __init__(self) -> None:
+        self.registry = new_registry()
+        #: The nodes that something may be shown of together with an app; the app that was asked
+        #: about last is last.
+        self._nodes_of: dict[AppName, set[NodeName]] = {}
+
+    def put(self, name: str, value: float, **labels: str) -> None:
+        self.registry.add(Metric(name, value, labels))
+
+    def put_node(self, name: str, node: NodeName, values: Resources) -> None:
+        """One value a resource."""
+        table = self.registry.table(name)
+        for resource, value in values.items():
+            table[("node", node), ("resource", resource.value)] = value
+
+    def put_app(self, name: str, app: AppName, values: Resources) -> None:
+        """One value a resource."""
+        table = self.registry.table(name)
+        for resource, value in values.items():
+            table[("app", app), ("resource", resource.value)] = value
+
+    def put_pair(self, name: str, app: AppName, node: NodeName, value: float) -> None:
+        self.registry.table(name)[("app", app), ("node", node)] = value
+
+    def expect(self, app: AppName, nodes: Iterable[NodeName]) -> None:
+        """Something of the app and these nodes is going to be shown."""
+        expected = self._nodes_of.pop(app, set())
+        expected.update(nodes)
+        self._nodes_of[app] = expected
+        while len(self._nodes_of) > 1 and sum(map(len, self._nodes_of.values())) > MOST_PAIRS:
+            oldest = next(iter(self._nodes_of))
+            self._forget_pairs(oldest, self._nodes_of.pop(oldest))
+
+    def forget_nodes(self, nodes: Collection[NodeName]) -> None:
+        """They are gone."""
+        for app, expected in self._nodes_of.items():
+            self._forget_pairs(app, expected.intersection(nodes))
+            expected.difference_update(nodes)
+        gone = frozenset(("node", node) for node in nodes)
+        for name in (*_BY_NODE, DRAM_HIT_RATIO_OK):
+            _remove(self.registry.table(name), gone)
+
+    def _forget_pairs(self, app: AppName, nodes: Iterable[NodeName]) -> None:
+        gone = [(("app", app), ("node", node)) for node in nodes]
+        for name in _BY_PAIR:
+            table = self.registry.table(name)
+            for labels in gone:
+                table.pop(labels, None)
+
+
+def _remove(table: dict[Labels, float], gone: Collection[tuple[str, str]]) -> None:
+    for labels in [labels for labels in table if labels[0] in gone]:
+        del table[labels]

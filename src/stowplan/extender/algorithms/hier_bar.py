@@ -98,8 +98,8 @@ class HierBAR(LeastUsedBAR):
         needs = shape_text(sorted(requested.items()))
         for each in classes:
             shape = shape_text(each.shape)
-            self.show(gauges.SHAPE_NODES, len(each.nodes), shape=shape)
-            self.show(
+            self.shown.put(gauges.SHAPE_NODES, len(each.nodes), shape=shape)
+            self.shown.put(
                 gauges.SHAPE_APP_VARIANCE, each.variance, app=app, app_requested=needs, shape=shape
             )
 

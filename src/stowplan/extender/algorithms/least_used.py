@@ -53,5 +53,5 @@ class LeastUsed(Fit):
         weights = self.least_used_weights
         free = sum(weights.get(r, 0.0) * (1.0 - fraction) for r, fraction in fractions.items())
         score = free / sum(weights.values())
-        self.show(gauges.LEAST_USED_SCORE, score, app=app, node=node)
+        self.shown.put_pair(gauges.LEAST_USED_SCORE, app, node, score)
         return score

@@ -46,5 +46,5 @@ class LeastUsedBAR(LeastUsed, BAR):
         result = least_used * self.least_used_weight + self.bar_score(
             node_name, app_name, fractions
         )
-        self.show(gauges.BAR_RESULT, result, app=app_name, node=node_name)
+        self.shown.put_pair(gauges.BAR_RESULT, app_name, node_name, result)
         return result
