@@ -177,7 +177,7 @@ def extender(
             where="--client-ca-file",
         )
     configured = load(config_file)
-    apply_loggers(configured.loggers)
+    apply_loggers(configured.loggers, {type(part).__module__ for part in configured.parts})
     run(
         configured,
         ExtenderOptions(
