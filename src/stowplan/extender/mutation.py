@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from stowplan.extender.cluster_view import APP_LABEL
 from stowplan.extender.data import DataProvider, Resource
 from stowplan.extender.http_messages import Answer, Request
 from stowplan.extender.metrics import Metric
+from stowplan.extender.threads import Threads
 
 GROUP: Final = "admission.k8s.io"
 VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -41,6 +43,8 @@ FAILED: Final = "failed"
 _RESULTS: Final = (
     PATCHED, UNCHANGED, OTHER_NAMESPACE, NOT_A_POD, NO_APP_LABEL, UNKNOWN_APP, FAILED,
 )  # fmt: skip
+#: API servers wait for 10 s unless told otherwise; deploy/extender says 2.
+_PATIENCE_S: Final = 1.5
 #: A quantity has no more digits than that behind the point.
 _DIGITS: Final = 9
 
@@ -48,8 +52,15 @@ _DIGITS: Final = 9
 _encode = msgspec.json.Encoder().encode
 
 
-class _NothingToDoError(Exception):
-    """Carries the result that is counted."""
+@dataclass(slots=True)
+class _Review:
+    """What was asked; `result` says what became of it, once that is known."""
+
+    version: str = VERSIONS[0]
+    uid: str = ""
+    app: str = ""
+    present: Mapping[str, Any] = field(default_factory=dict)
+    result: str = ""
 
 
 class Mutator:
@@ -63,8 +74,10 @@ class Mutator:
         dram_threshold: float = 100.0,
         cold_start_duration: float | None = None,
         if_toptier_limit: bool = True,
+        in_thread: bool = False,
     ) -> None:
-        """`cold_start_duration`: seconds that an app with both kinds of memory begins on PMEM."""
+        """`cold_start_duration`: seconds that an app with both kinds of memory begins on PMEM.
+        `in_thread`: for a provider that waits for something; a pod does not wait long for it."""
         if not 0 <= dram_threshold < math.inf:
             raise ConfigError(f"{dram_threshold:g} is no percentage", where="dram_threshold")
         if cold_start_duration is not None and not 0 <= cold_start_duration < math.inf:
@@ -76,12 +89,14 @@ class Mutator:
         self._dram_threshold = dram_threshold
         self._cold_start_duration = cold_start_duration
         self._if_toptier_limit = if_toptier_limit
+        self._threads = Threads(_PATIENCE_S) if in_thread else None
         self._results = dict.fromkeys(_RESULTS, 0)
         self._troubles = Troubles("annotating pods")
 
-    def handle(self, request: Request) -> Answer:
+    def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         """Of the HTTP server; always 200."""
-        return Answer(self.answer(bytes(request.body)))
+        body = bytes(request.body)
+        return Answer(self.answer(body)) if self._threads is None else self._answer_slowly(body)
 
     def measures(self) -> Iterable[Metric]:
         for result, count in self._results.items():
@@ -89,55 +104,74 @@ class Mutator:
 
     def answer(self, body: bytes) -> bytes:
         """An AdmissionReview for an AdmissionReview, in the same version."""
-        version, uid, patch = VERSIONS[0], "", []
-        try:
-            review = _mapping(msgspec.json.decode(body), "the body")
-            asked = _mapping(review.get("request"), "the review's request")
-            # First of all, because without it no answer is taken.
-            uid = _text(asked, "uid")
-            version = _text(review, "apiVersion") or version
-            if version not in VERSIONS:
-                raise ValueError(f"apiVersion {version!r} is none of {', '.join(VERSIONS)}")
-            patch = self._patch(asked)
-            result = PATCHED if patch else UNCHANGED
-        except _NothingToDoError as nothing:
-            result = str(nothing)
-        except Exception as error:  # whatever a provider of a user's own may raise
-            result = FAILED
-            self._troubles.add(f"{type(error).__name__}: {error}")
-        self._results[result] += 1
-        response: dict[str, Any] = {"uid": uid, "allowed": True}
-        if patch:
-            response["status"] = {"message": "Patching pod"}
-            response["patchType"] = "JSONPatch"
-            response["patch"] = base64.b64encode(_encode(patch)).decode()
-        return _encode({"apiVersion": version, "kind": "AdmissionReview", "response": response})
+        review, wanted = self._read(body), {}
+        if not review.result:
+            try:
+                wanted = self.annotations(review.app)
+            except Exception as error:  # whatever a provider of a user's own may raise
+                self._fail(review, error)
+        return self._write(review, wanted)
 
-    def _patch(self, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """What has to change; _NothingToDoError where nothing can be said about the pod."""
+    async def _answer_slowly(self, body: bytes) -> Answer:
+        assert self._threads is not None
+        review, wanted = self._read(body), {}
+        if not review.result:
+            try:
+                wanted = await self._threads.run(lambda: self.annotations(review.app))
+            except Exception as error:
+                self._fail(review, error)
+        return Answer(self._write(review, wanted))
+
+    def _read(self, body: bytes) -> _Review:
+        review = _Review()
+        try:
+            content = _mapping(msgspec.json.decode(body), "the body")
+            asked = _mapping(content.get("request"), "the review's request")
+            # First of all, because without it no answer is taken.
+            review.uid = _text(asked, "uid")
+            review.version = _text(content, "apiVersion") or review.version
+            if review.version not in VERSIONS:
+                raise ValueError(f"apiVersion {review.version!r} is none of {', '.join(VERSIONS)}")
+            review.result = self._look_at(asked, review)
+        except Exception as error:
+            self._fail(review, error)
+        return review
+
+    def _look_at(self, asked: Mapping[str, Any], review: _Review) -> str:
+        """The result, where nothing can be said about the pod."""
         kind = _mapping(asked.get("kind") or {}, "its kind")
         if _text(asked, "subResource") or _text(kind, "kind") not in ("", "Pod"):
-            raise _NothingToDoError(NOT_A_POD)
+            return NOT_A_POD
         if _text(asked, "operation") not in ("", "CREATE", "UPDATE"):
-            raise _NothingToDoError(UNCHANGED)
+            return UNCHANGED
         if _text(asked, "namespace") not in self._namespaces:
-            raise _NothingToDoError(OTHER_NAMESPACE)
+            return OTHER_NAMESPACE
         pod = _mapping(asked.get("object"), "the pod")
         metadata = _mapping(pod.get("metadata"), "its metadata")
         app = _mapping(metadata.get("labels") or {}, "its labels").get(APP_LABEL)
         if not app or not isinstance(app, str):
-            raise _NothingToDoError(NO_APP_LABEL)
-        wanted = self.annotations(app)
-        if not wanted:
-            raise _NothingToDoError(UNKNOWN_APP)
-        present = _mapping(metadata.get("annotations") or {}, "its annotations")
-        if not present:
-            return [{"op": "add", "path": "/metadata/annotations", "value": wanted}]
-        return [
-            {"op": "add", "path": f"/metadata/annotations/{_escaped(name)}", "value": value}
-            for name, value in wanted.items()
-            if present.get(name) != value
-        ]
+            return NO_APP_LABEL
+        review.app = app
+        review.present = _mapping(metadata.get("annotations") or {}, "its annotations")
+        return ""
+
+    def _fail(self, review: _Review, error: Exception) -> None:
+        review.result = FAILED
+        self._troubles.add(f"{type(error).__name__}: {error}")
+
+    def _write(self, review: _Review, wanted: Mapping[str, str]) -> bytes:
+        patch = [] if review.result else _patch(review.present, wanted)
+        if not review.result:
+            review.result = (PATCHED if patch else UNCHANGED) if wanted else UNKNOWN_APP
+        self._results[review.result] += 1
+        response: dict[str, Any] = {"uid": review.uid, "allowed": True}
+        if patch:
+            response["status"] = {"message": "Patching pod"}
+            response["patchType"] = "JSONPatch"
+            response["patch"] = base64.b64encode(_encode(patch)).decode()
+        return _encode(
+            {"apiVersion": review.version, "kind": "AdmissionReview", "response": response}
+        )
 
     def annotations(self, app: str) -> dict[str, str]:
         """Of a pod of the app; none if nothing is known of it."""
@@ -165,6 +199,17 @@ class Mutator:
             return DRAM_AND_PMEM
         is_hot = working_set / memory * 100 > self._dram_threshold
         return DRAM if is_hot else DRAM_AND_PMEM
+
+
+def _patch(present: Mapping[str, Any], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A JSON patch of a pod's annotations."""
+    if wanted and not present:
+        return [{"op": "add", "path": "/metadata/annotations", "value": wanted}]
+    return [
+        {"op": "add", "path": f"/metadata/annotations/{_escaped(name)}", "value": value}
+        for name, value in wanted.items()
+        if present.get(name) != value
+    ]
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:

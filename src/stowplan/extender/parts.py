@@ -36,6 +36,7 @@ class Parts:
             dram_threshold=settings.dram_threshold,
             cold_start_duration=settings.cold_start_duration,
             if_toptier_limit=settings.if_toptier_limit,
+            in_thread=algorithm.runs_in_thread,
         )
         self.rescheduler = Rescheduler(
             algorithm,

@@ -267,8 +267,9 @@ class Prometheus:
             except TimeoutError:
                 self._troubles.add(f"{query}: no answer within {self._timeout_s:g} s")
                 return False
-            except (aiohttp.ClientError, OSError, ValueError, PrometheusDataProviderException) as e:
-                self._troubles.add(f"{query}: {str(e) or type(e).__name__}"[:_MAX_TOLD])
+            except Exception as error:  # whatever it is, the next query may be answered
+                problem = str(error) or type(error).__name__
+                self._troubles.add(f"{query}: {problem}"[:_MAX_TOLD])
                 return False
         if kept.at is None or rows != kept.result.rows:
             self._versions += 1

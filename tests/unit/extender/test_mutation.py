@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stowplan.apiserver.json_patch import apply_json_patch
@@ -17,7 +18,7 @@ from stowplan.errors import ConfigError
 from stowplan.extender import mutation
 from stowplan.extender.data import AppName, Resource, Resources
 from stowplan.extender.http_head import Head
-from stowplan.extender.http_messages import Request
+from stowplan.extender.http_messages import Answer, Request
 from stowplan.extender.mutation import COLD_START, MEMORY_TYPE, TOP_TIER, Mutator
 from tests.unit.extender.memory_provider import MemoryProvider
 
@@ -225,6 +226,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.fixed_dictionaries(
         {},
@@ -256,9 +258,46 @@ def test_whatever_is_asked_the_answer_admits_the_pod(asked: dict[str, Any]) -> N
         assert patched["metadata"]["annotations"][TOP_TIER] == "5G"
 
 
+def posted(body: bytes) -> Request:
+    return Request(Head("POST", "/mutate", "", {}, len(body), keeps_alive=True), bytearray(body))
+
+
 def test_the_handler_answers_200() -> None:
-    head = Head("POST", "/mutate", "", {}, 0, keeps_alive=True)
-    answer = Mutator(None).handle(Request(head, bytearray(b"junk")))
+    answer = Mutator(None).handle(posted(b"junk"))
+    assert isinstance(answer, Answer)
     assert answer.status == 200
     assert answer.content_type == "application/json"
     assert json.loads(answer.body)["response"]["allowed"] is True
+
+
+class Slow(MemoryProvider):
+    def __init__(self) -> None:
+        super().__init__(apps=APPS)
+        self.may_go_on = threading.Event()
+
+    def get_apps_requested_resources(
+        self, resources: Iterable[Resource]
+    ) -> dict[AppName, Resources]:
+        assert self.may_go_on.wait(30)
+        return super().get_apps_requested_resources(resources)
+
+
+async def test_no_pod_waits_long_for_a_slow_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation, "_PATIENCE_S", 0.1)
+    provider = Slow()
+    mutator = Mutator(provider, in_thread=True)
+
+    async def response() -> dict[str, Any]:
+        coming = mutator.handle(posted(review(pod_of("odd"))))
+        assert not isinstance(coming, Answer)
+        content: dict[str, Any] = json.loads((await coming).body)["response"]
+        return content
+
+    assert await response() == {"uid": "u1", "allowed": True}
+    assert counted(mutator) == {"failed": 1}
+    provider.may_go_on.set()
+    while "patch" not in await response():
+        pass
+    coming = mutator.handle(posted(b"junk"))
+    assert not isinstance(coming, Answer)
+    assert json.loads((await coming).body)["response"]["allowed"] is True
