@@ -519,7 +519,12 @@ async def test_while_others_are_busy_events_wait_until_they_are_old(
 ) -> None:
     under_way = 0
     enough = asyncio.Event()
-    async with stage(is_busy=lambda: True) as it:
+    is_busy = False
+    async with stage(is_busy=lambda: is_busy) as it:
+        for number in range(100):  # the lane itself begins with few, and lets in more as it goes
+            it.report(pod(f"earlier{number}"))
+        await it.settled()
+        is_busy = True
 
         async def handler(request: web.Request) -> web.Response:
             nonlocal under_way
