@@ -9,7 +9,7 @@ however odd, raises anything but `BadBody`, be it here or later when an algorith
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -47,17 +47,28 @@ class _Head(msgspec.Struct):
     metadata: _Metadata | None = None
 
 
-class _ExactNodes(msgspec.Struct):
-    items: list[Raw] | None
+class _NodeHeads(msgspec.Struct):
+    items: list[_Head] | None
 
 
 class _ExactArgs(msgspec.Struct):
+    """Of whole nodes only the names: prioritize needs no more, and they are most of the bytes."""
+
     Pod: Raw
-    Nodes: _ExactNodes | None = None
+    Nodes: _NodeHeads | None = None
     NodeNames: list[str] | None = None
 
 
+class _Pieces(msgspec.Struct):
+    items: list[Raw] | None
+
+
+class _ExactNodes(msgspec.Struct):
+    Nodes: _Pieces
+
+
 _decode_exact: Final = msgspec.json.Decoder(_ExactArgs).decode
+_decode_nodes: Final = msgspec.json.Decoder(_ExactNodes).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -70,12 +81,26 @@ _decode_pieces: Final = msgspec.json.Decoder(list[Raw]).decode
 class ReceivedArgs(ExtenderArgs):
     """ExtenderArgs whose parts are decoded when they are first looked at."""
 
-    def __init__(self, pod: Raw, nodes: list[Raw] | None, names: list[str] | None) -> None:
+    #: The names that were asked about, whatever an algorithm does to `NodeNames`.
+    asked: tuple[str, ...]
+    #: The bytes of each node; none where only names were sent.
+    raw_nodes: list[Raw]
+
+    def __init__(
+        self,
+        pod: Raw,
+        *,
+        names: list[str] | None,
+        heads: list[_Head] | None,
+        split: Callable[[], list[Raw]],
+    ) -> None:
+        """`heads` of the nodes (None where none were sent), and what gives their bytes."""
         # No call of the dataclass's own __init__: an attribute that is not there is asked of
         # __getattr__, once.
         self._pod = pod
-        #: The bytes of each node, or None where names only were sent.
-        self.raw_nodes = nodes
+        self._heads = heads
+        self._split = split
+        self.has_nodes = heads is not None
         self.sent_names = names
         head = _decode("Pod", _decode_head, pod).metadata or _Metadata()
         self.pod_name: str = head.name or ""
@@ -86,10 +111,16 @@ class ReceivedArgs(ExtenderArgs):
         if name == "Pod":
             value = _decode("Pod", _decode_object, self._pod)
         elif name == "NodeNames":
-            value = self.sent_names if self.sent_names is not None else self._names_of_nodes()
+            value = self.sent_names
+            if value is None:
+                value = [_name(head, place) for place, head in enumerate(self._heads or ())]
             self.asked = tuple(value)
         elif name == "Nodes":
-            value = None if self.raw_nodes is None else list(self._whole_nodes(self.raw_nodes))
+            value = None
+            if self.has_nodes:
+                value = [_whole(raw, place) for place, raw in enumerate(self.raw_nodes)]
+        elif name == "raw_nodes":
+            value = self._split() if self.has_nodes else []
         elif name == "asked":
             return tuple(self.NodeNames)
         else:
@@ -97,21 +128,15 @@ class ReceivedArgs(ExtenderArgs):
         setattr(self, name, value)
         return value
 
-    #: The names that were asked about, whatever an algorithm does to `NodeNames`.
-    asked: tuple[str, ...]
 
-    def _names_of_nodes(self) -> list[str]:
-        names = []
-        for place, raw in enumerate(self.raw_nodes or ()):
-            metadata = _decode(f"Nodes.items[{place}]", _decode_head, raw).metadata
-            if metadata is None or not metadata.name:
-                raise BadBody(f"Nodes.items[{place}].metadata.name is missing")
-            names.append(metadata.name)
-        return names
+def _name(head: _Head, place: int) -> str:
+    if head.metadata is None or not head.metadata.name:
+        raise BadBody(f"Nodes.items[{place}].metadata.name is missing")
+    return head.metadata.name
 
-    def _whole_nodes(self, raw_nodes: list[Raw]) -> Iterator[Object]:
-        for place, raw in enumerate(raw_nodes):
-            yield _decode(f"Nodes.items[{place}]", _decode_object, raw)
+
+def _whole(raw: Raw, place: int) -> Object:
+    return _decode(f"Nodes.items[{place}]", _decode_object, raw)
 
 
 def read_args(body: Body) -> ReceivedArgs:
@@ -119,26 +144,38 @@ def read_args(body: Body) -> ReceivedArgs:
     _check_text(body)
     try:
         exact = _decode_exact(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (msgspec.MsgspecError, RecursionError):
         return _read_args_in_any_case(body)
     names, nodes = exact.NodeNames, exact.Nodes
     if names is None and nodes is None:
         return _read_args_in_any_case(body)
-    return ReceivedArgs(exact.Pod, None if nodes is None else nodes.items or [], names)
+    heads = None if nodes is None else nodes.items or []
+    return ReceivedArgs(exact.Pod, names=names, heads=heads, split=lambda: _split(body))
+
+
+def _split(body: Body) -> list[Raw]:
+    """The nodes of a body that was read before."""
+    return _decode("", _decode_nodes, body).Nodes.items or []
 
 
 def _read_args_in_any_case(body: Body) -> ReceivedArgs:
     fields = _fields("", body)
     if "pod" not in fields:
         raise BadBody("Pod is missing")
-    names = nodes = None
+    names: list[str] | None = None
+    heads: list[_Head] | None = None
+    raw_nodes: list[Raw] = []
     if "nodenames" in fields:
         names = _decode("NodeNames", _decode_texts, fields["nodenames"])
     if "nodes" in fields:
-        nodes = _read_nodes(fields["nodes"])
-    if names is None and nodes is None:
+        raw_nodes = _read_nodes(fields["nodes"])
+        heads = [
+            _decode(f"Nodes.items[{place}]", _decode_head, raw)
+            for place, raw in enumerate(raw_nodes)
+        ]
+    if names is None and heads is None:
         raise BadBody("Nodes and NodeNames are both missing")
-    return ReceivedArgs(fields["pod"], nodes, names)
+    return ReceivedArgs(fields["pod"], names=names, heads=heads, split=lambda: raw_nodes)
 
 
 def _read_nodes(encoded: Raw) -> list[Raw]:

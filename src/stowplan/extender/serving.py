@@ -10,7 +10,6 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,7 @@ from stowplan.extender.service import Service
 from stowplan.extender.watched_files import keep_loaded
 from stowplan.logs import get_logger, kv
 from stowplan.server.listen import cannot_listen
+from stowplan.server.memory import keep_freed_memory, spare_the_collector
 from stowplan.server.serving import run_on_loop, stop_on_signals
 
 log = get_logger(__name__)
@@ -56,16 +56,12 @@ class ExtenderOptions:
 
 def run(configured: Configured, options: ExtenderOptions) -> None:
     """Serve until a signal; errors go to the command line."""
+    keep_freed_memory()
+    spare_the_collector()
     run_on_loop(serve(configured, options))
 
 
-async def serve(
-    configured: Configured,
-    options: ExtenderOptions,
-    *,
-    prepare: Callable[[Service], None] | None = None,
-) -> None:
-    """`prepare` may add routes and checks before the first request."""
+async def serve(configured: Configured, options: ExtenderOptions) -> None:
     log.warning(BANNER)
     log.debug("started PID=%d", os.getpid())
     tls = None if options.tls is None else Tls(options.tls)
@@ -82,8 +78,6 @@ async def serve(
     )
     parts = Parts(configured)
     parts.attach(service)
-    if prepare is not None:
-        prepare(service)
     stop = asyncio.Event()
     stop_on_signals(stop)
     server = HttpServer(service, Limits(options.max_body, options.request_timeout_s))

@@ -9,7 +9,9 @@ algorithm may have kept of a request (a pod, nodes) is plain dicts and lists.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
+
+import msgspec
 
 #: An object of the Kubernetes API as JSON has it.
 Object: TypeAlias = dict[str, Any]
@@ -47,9 +49,18 @@ class ExtenderFilterResult:
     FailedAndUnresolvableNodes: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(repr=False)
-class HostPriority:
+@dataclass
+class _HostPriorityFields:
+    Host: str
+    Score: int
+
+
+class HostPriority(msgspec.Struct, gc=False):
     """How well a node suits a pod, from 0 to 10."""
+
+    # There is one for every node in every answer, which makes it most of the work of a simple
+    # algorithm; a Struct is made in a third of a dataclass's time. To `dataclasses` it is one.
+    __dataclass_fields__: ClassVar = _HostPriorityFields.__dataclass_fields__
 
     Host: str
     Score: int

@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from stowplan.extender.reading import ReceivedArgs
 from stowplan.extender.wire import (
@@ -25,6 +26,7 @@ from stowplan.extender.wire import (
 )
 
 _encode: Final = msgspec.json.encode
+_GOOD_SCORES: Final = bytes(range(MIN_SCORE, MAX_SCORE + 1))
 
 
 class BadAnswer(Exception):
@@ -34,16 +36,18 @@ class BadAnswer(Exception):
 def write_filter_result(args: ReceivedArgs, result: ExtenderFilterResult) -> bytes:
     if not isinstance(result, ExtenderFilterResult):
         raise BadAnswer(f"the answer is {_kind(result)}, not an ExtenderFilterResult")
-    nodes = names = b"null"
+    nodes: list[bytes | Raw] = [b"null"]
+    names = b"null"
     if not result.Error:
-        if args.raw_nodes is not None:
+        if args.has_nodes:
             nodes = _kept_nodes(args, result)
         if args.sent_names is not None:
             names = _encode(_kept_names(args, result))
+    # Tens of megabytes, where they are nodes: put together only once.
     return b"".join(
         (
             b'{"Nodes":',
-            nodes,
+            *nodes,
             b',"NodeNames":',
             names,
             b',"FailedNodes":',
@@ -93,19 +97,19 @@ def _kept_names(args: ReceivedArgs, result: ExtenderFilterResult) -> Sequence[st
     return names
 
 
-def _kept_nodes(args: ReceivedArgs, result: ExtenderFilterResult) -> bytes:
-    """A NodeList. What an algorithm returns as `Nodes` it may have changed, so it is sent."""
-    raw_nodes = args.raw_nodes
-    assert raw_nodes is not None
+def _kept_nodes(args: ReceivedArgs, result: ExtenderFilterResult) -> list[bytes | Raw]:
+    """The pieces of a NodeList. `Nodes` of the answer may have been changed, so they are sent."""
     if result.Nodes is not None:
-        return b'{"metadata":{},"items":' + _encode_answer("Nodes", _items(result.Nodes)) + b"}"
+        items = _encode_answer("Nodes", _items(result.Nodes))
+        return [b'{"metadata":{},"items":', items, b"}"]
     names = _kept_names(args, result)
-    if len(names) == len(raw_nodes) and tuple(names) == args.asked:
-        kept = raw_nodes
-    else:
-        by_name = dict(zip(args.asked, raw_nodes, strict=False))
+    kept = args.raw_nodes
+    if len(names) != len(kept) or tuple(names) != args.asked:
+        by_name = dict(zip(args.asked, kept, strict=False))
         kept = [by_name[name] for name in names if name in by_name]
-    return b'{"metadata":{},"items":[' + b",".join(kept) + b"]}"
+    separated: list[bytes | Raw] = [b","] * max(0, 2 * len(kept) - 1)
+    separated[::2] = kept
+    return [b'{"metadata":{},"items":[', *separated, b"]}"]
 
 
 def _items(nodes: Any) -> list[Any]:
@@ -132,26 +136,36 @@ def _reasons(field: str, reasons: dict[str, str] | None) -> bytes:
     return _encode_answer(field, {str(node): str(reason) for node, reason in reasons.items()})
 
 
-def write_priorities(result: list[HostPriority]) -> tuple[bytes, int]:
+def write_priorities(args: ReceivedArgs, result: list[HostPriority]) -> tuple[bytes, int]:
     """The body, and how many scores were beyond 0 to 10."""
     if not isinstance(result, list | tuple):
         raise BadAnswer(f"the answer is {_kind(result)}, not a list of HostPriority")
     if not result:
         return b"[]", 0
     try:
+        hosts = tuple([each.Host for each in result])
         scores = [each.Score for each in result]
     except AttributeError:
         raise BadAnswer("the answer has something that is no HostPriority") from None
+    # Most answers are about all nodes, in the order of the question: those hosts are text.
+    if hosts != args.asked and set(map(type, hosts)) != {str}:
+        raise BadAnswer("a Host is not text")
     clamped = 0
-    if not set(map(type, scores)) <= {int} or min(scores) < MIN_SCORE or max(scores) > MAX_SCORE:
+    if set(map(type, scores)) != {int} or not _are_within_bounds(scores):
         fitting = [_fitting(each) for each in result]
         clamped = sum(int(is_clamped) for _, is_clamped in fitting)
         result = [
             HostPriority(each.Host, score) for each, (score, _) in zip(result, fitting, strict=True)
         ]
-    if not set(map(type, (each.Host for each in result))) <= {str}:
-        raise BadAnswer("a Host is not text")
     return _encode_answer("the answer", result), clamped
+
+
+def _are_within_bounds(scores: list[int]) -> bool:
+    """Quick also for thousands: as bytes, of which none is left without those from 0 to 10."""
+    try:
+        return not bytes(scores).translate(None, _GOOD_SCORES)
+    except ValueError:  # less than 0, or more than 255
+        return False
 
 
 def _fitting(priority: HostPriority) -> tuple[int, bool]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -44,6 +47,16 @@ def test_a_host_priority_shows_itself_as_in_the_original() -> None:
     assert HostPriority("n1", 3) == HostPriority("n1", 3)
 
 
+def test_a_host_priority_is_a_dataclass_to_whoever_asks() -> None:
+    priority = HostPriority("n1", 3)
+    assert dataclasses.is_dataclass(priority)
+    assert [field.name for field in dataclasses.fields(HostPriority)] == ["Host", "Score"]
+    assert dataclasses.asdict(priority) == {"Host": "n1", "Score": 3}
+    assert dataclasses.replace(priority, Score=4) == HostPriority("n1", 4)
+    priority.Score += 1
+    assert (copy.deepcopy(priority), pickle.loads(pickle.dumps(priority))) == (priority, priority)
+
+
 def test_results_with_names_are_byte_for_byte_what_go_writes() -> None:
     result = ExtenderFilterResult(
         NodeNames=["n1", "n2"],
@@ -75,7 +88,7 @@ def test_errors_are_byte_for_byte_what_go_writes() -> None:
 
 def test_other_answers_are_byte_for_byte_what_go_writes() -> None:
     priorities = [HostPriority("n1", 0), HostPriority("n2", 10)]
-    assert write_priorities(priorities) == (body("priorities"), 0)
+    assert write_priorities(asked_by_name(), priorities) == (body("priorities"), 0)
     victims = {"n1": MetaVictims([MetaPod("uid-b")], 2)}
     assert write_preemption_result(ExtenderPreemptionResult(victims)) == body("preemption result")
     assert write_binding_result(ExtenderBindingResult()) == body("binding result")
@@ -159,13 +172,15 @@ def test_who_sends_both_gets_both() -> None:
     ],
 )
 def test_scores_are_whole_numbers_from_0_to_10(score: Any, sent: int, clamped: int) -> None:
-    written, count = write_priorities([HostPriority("n1", score), HostPriority("n2", 5)])
+    written, count = write_priorities(
+        asked_by_name("n1", "n2"), [HostPriority("n1", score), HostPriority("n2", 5)]
+    )
     assert written.decode() == f'[{{"Host":"n1","Score":{sent}}},{{"Host":"n2","Score":5}}]'
     assert count == clamped
 
 
 def test_no_priorities() -> None:
-    assert write_priorities([]) == (b"[]", 0)
+    assert write_priorities(asked_by_name("n1"), []) == (b"[]", 0)
 
 
 LOOP: list[Any] = []
@@ -240,7 +255,7 @@ def test_odd_values_that_have_a_meaning() -> None:
 )
 def test_priorities_that_are_none(result: Any, problem: str) -> None:
     with pytest.raises(BadAnswer) as bad:
-        write_priorities(result)
+        write_priorities(asked_by_name("n1"), result)
     assert str(bad.value) == problem
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.data import DataProvider
 from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult, HostPriority
@@ -20,4 +22,4 @@ class NOPAlgorithm(Algorithm):
         return ExtenderFilterResult(NodeNames=extender_args.NodeNames)
 
     def prioritize(self, extender_args: ExtenderArgs) -> list[HostPriority]:
-        return [HostPriority(name, 0) for name in extender_args.NodeNames]
+        return list(map(HostPriority, extender_args.NodeNames, repeat(0)))
