@@ -226,6 +226,15 @@ async def test_a_failing_round_does_not_end_the_interval(
         await on.rescheduler.stop()
 
 
+async def test_the_interval_waits_for_the_cluster() -> None:
+    algorithm = Names("web-0")
+    rescheduler = Rescheduler(algorithm, Kubeapi("http://127.0.0.1", 1), interval=0.02)
+    await rescheduler.start()
+    await until(lambda: "not known yet" in str(rescheduler.note()))
+    await rescheduler.stop()
+    assert algorithm.asked == 0
+
+
 async def test_without_an_interval_nothing_runs() -> None:
     algorithm = Names("web-0")
     async with scene(algorithm) as on:
