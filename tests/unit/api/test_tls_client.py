@@ -6,6 +6,7 @@ import asyncio
 import gc
 import ssl
 import weakref
+from asyncio.sslproto import SSLProtocol
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stowplan.api.http1 import Pool
 from stowplan.api.tls_client import TlsClient
 from tests.unit.api.tls_kit import Authority
 
@@ -120,7 +122,7 @@ class Maker:
 
     def __init__(self, folder: Path) -> None:
         authority = Authority()
-        self._server = authority.server_context(folder)
+        self.serving = authority.server_context(folder)
         self.trusting = ssl.create_default_context(cadata=authority.cert.decode())
         self.trusting.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self.distrusting = ssl.create_default_context(cadata=Authority().cert.decode())
@@ -134,7 +136,7 @@ class Maker:
         finally:
             loop.close()
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        server = self._server.wrap_bio(incoming, outgoing, server_side=True)
+        server = self.serving.wrap_bio(incoming, outgoing, server_side=True)
         return Wire(client, above, incoming, outgoing, server)
 
 
@@ -274,3 +276,32 @@ def test_nothing_waits_for_the_garbage_collector(maker: Maker) -> None:
         assert [each() for each in left] == [None, None]
     finally:
         gc.enable()
+
+
+async def test_connections_do_without_the_event_loops_tls(tmp_path: Path) -> None:
+    """Its buffers of 256 KiB each were most of a scheduler's heap."""
+    maker = Maker(tmp_path)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    everybody = asyncio.Barrier(5)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await everybody.wait()
+        writer.write(answer)
+
+    def tls_of_the_loop() -> int:
+        gc.collect()
+        return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+
+    before = tls_of_the_loop()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=maker.serving)
+    pool = Pool("127.0.0.1", server.sockets[0].getsockname()[1])
+    try:
+        request = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+        answers = await asyncio.gather(*(pool.ask(request, maker.trusting) for _ in range(5)))
+        assert [each.body for each in answers] == [b"ok"] * 5
+        assert tls_of_the_loop() - before == 5, "the server's, and none of ours"
+    finally:
+        pool.close()
+        server.close()
+        await server.wait_closed()
