@@ -19,7 +19,7 @@ from stowplan.scheduler.assembly import plugin_errors
 
 @click.group()
 def config() -> None:
-    """Check a scheduler configuration, print the default one, or bring an old one up to date."""
+    """Check scheduler configurations, print or migrate them."""
 
 
 @config.command()

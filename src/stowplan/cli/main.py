@@ -61,7 +61,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "stowplan.cli.bench:bench", "Measure pods per second beside kube-scheduler."
     ),
     "config": LazyCommand(
-        "stowplan.cli.config:config", "Check a scheduler configuration, or print the default one."
+        "stowplan.cli.config:config", "Check scheduler configurations, print or migrate them."
     ),
 }
 
