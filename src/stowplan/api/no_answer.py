@@ -47,6 +47,9 @@ def _problem(error: BaseException, *, not_sent: bool) -> str:
         error = error.__cause__
     if isinstance(error, ssl.CertificateError):
         return f"its certificate is not accepted: {error}"
+    if isinstance(error, ssl.SSLError):
+        # Its number is OpenSSL's, and means something else to the system.
+        return f"TLS failed: {error.strerror or error}"
     if isinstance(error, TimeoutError):
         return "cannot connect in time" if not_sent else "no answer in time"
     if is_connecting and isinstance(error, OSError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stowplan.api.client import ApiClient
+from stowplan.api.client import ApiClient, Lane
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.tls import build_context
 from stowplan.errors import ApiUnavailable, KubeconfigError
@@ -176,6 +176,7 @@ async def test_plain_text_where_tls_is_expected() -> None:
     async with scripted_server(who) as server:
         config = ClusterConfig(server=server.url.replace("http://", "https://"))
         async with ApiClient(config) as client:
-            with pytest.raises(ApiUnavailable) as caught:
-                await client.request("POST", "/x", body=b"{}")
-    assert not caught.value.maybe_done
+            for lane in (Lane.READ, Lane.BIND):
+                with pytest.raises(ApiUnavailable, match="TLS failed: ") as caught:
+                    await client.request("POST", "/x", body=b"{}", lane=lane)
+                assert not caught.value.maybe_done
