@@ -144,9 +144,9 @@ def extender(
 ) -> None:
     """Answer kube-scheduler's questions by your algorithm.
 
-    Serves /filter, /prioritize, /preempt and /bind (the first two also below /api/scheduler), and
-    /status, /healthz, /readyz and /metrics. Ends with exit code 0 on SIGTERM or Ctrl-C, after the
-    requests under way.
+    Serves /filter, /prioritize, /preempt and /bind (the first two also below /api/scheduler),
+    /mutate, /reschedule, /status, /healthz, /readyz and /metrics. Ends with exit code 0 on SIGTERM
+    or Ctrl-C, after the requests under way.
     """
     from stowplan.extender.configuration import apply_loggers, load
     from stowplan.extender.credentials import TlsFiles

@@ -96,7 +96,8 @@ class Service:
         self._gate = gate
         self._threads = Threads(algorithm_timeout_s)
         self._told_kinds: set[tuple[str, ...]] = set()
-        self._routes: dict[str, dict[str, Route]] = {}
+        #: By path and method; `add_route` adds to them.
+        self.routes: dict[str, dict[str, Route]] = {}
         for prefix in ("", "/api/scheduler"):
             self.add_route("POST", f"{prefix}/filter", self._filter)
             self.add_route("POST", f"{prefix}/prioritize", self._prioritize)
@@ -110,12 +111,12 @@ class Service:
 
     def add_route(self, method: str, path: str, handler: Handler, *, is_open: bool = False) -> None:
         """An open route is answered without credentials."""
-        self._routes.setdefault(path, {})[method] = Route(handler, is_open)
+        self.routes.setdefault(path, {})[method] = Route(handler, is_open)
 
     # What the server calls
 
     def refuse(self, head: Head, has_certificate: bool) -> Answer | None:
-        methods = self._routes.get(head.path)
+        methods = self.routes.get(head.path)
         route = None if methods is None else _route(methods, head.method)
         gate = None if route is not None and route.is_open else self._gate
         if gate is not None and not gate(head, has_certificate):
@@ -139,7 +140,7 @@ class Service:
         self.metrics.count_refused(status)
 
     def answer(self, request: Request) -> Answer | Awaitable[Answer]:
-        route = _route(self._routes[request.head.path], request.head.method)
+        route = _route(self.routes[request.head.path], request.head.method)
         assert route is not None, "refuse() was asked first"
         try:
             return route.handler(request)
