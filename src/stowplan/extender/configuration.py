@@ -47,6 +47,7 @@ SHIPPED: Final[Mapping[str, str]] = {
     "Score": f"{_HERE}.algorithms.score:Score",
     "FitRisk": f"{_HERE}.algorithms.fit_risk:FitRisk",
     "FitRiskAlgorithm": f"{_HERE}.algorithms.fit_risk:FitRisk",
+    "Plugins": f"{_HERE}.algorithms.plugins:Plugins",
     "Kubeapi": f"{_HERE}.kubeapi:Kubeapi",
     "Prometheus": f"{_HERE}.prometheus:Prometheus",
     "SSL": f"{_HERE}.client_tls:SSL",

@@ -128,6 +128,11 @@ class Kubeapi:
         yield Metric(background.KUBEAPI_ERRORS, self._troubles.count + self._failed_deletions)
 
     @property
+    def cluster_config(self) -> ClusterConfig:
+        """Address and credentials, for who follows more of the cluster."""
+        return self._config
+
+    @property
     def is_synced(self) -> bool:
         """Whether the view holds all that there is."""
         return bool(self._informers) and not self._unlisted()
