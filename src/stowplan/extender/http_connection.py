@@ -276,6 +276,7 @@ class Connection(asyncio.Protocol):
             f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
             f"Content-Type: {answer.content_type}",
             f"Content-Length: {len(body)}",
+            f"Date: {self._server.date}",
             *(f"{name}: {value}" for name, value in answer.headers.items()),
             *(("Connection: close",) if is_last else ()),
             "\r\n",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from typing import TypeAlias
 
 from stowplan.extender.http_connection import LINGER_S, Connection
@@ -30,6 +31,8 @@ class HttpServer:
         self.is_stopping = False
         #: Of large bodies under way.
         self.body_bytes = 0
+        #: For the header of answers; written anew when slow clients are looked for.
+        self.date = formatdate(usegmt=True)
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -73,6 +76,7 @@ class HttpServer:
         shortest = min(self.limits.request_timeout_s, self.limits.idle_timeout_s)
         while True:
             await asyncio.sleep(min(0.5, shortest / 4))
+            self.date = formatdate(usegmt=True)
             now = time.monotonic()
             for connection in list(self.connections):
                 if connection.deadline < now:

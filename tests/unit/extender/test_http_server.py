@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -22,6 +24,8 @@ async def test_many_requests_on_one_connection() -> None:
             reply = await client.ask("/filter", ARGS_TEXT)
             assert (reply.status, reply.content["NodeNames"]) == (200, ["n1", "n2"])
             assert "connection" not in reply.headers
+            sent = parsedate_to_datetime(reply.headers["date"])
+            assert abs(datetime.now(UTC) - sent) < timedelta(minutes=5)
         assert len(served.server.connections) == 1
 
 
