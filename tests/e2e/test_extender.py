@@ -16,6 +16,7 @@ from tests.controlplane_fixtures import require_binaries
 from tests.e2e.schedulers import kube_scheduler
 from tests.integration.extender_kit import ExtenderProcess, extender
 from tests.integration.target import wait_for
+from tests.unit.api.tls_kit import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -197,6 +198,47 @@ def test_an_extender_that_is_gone(stage: Stage, tmp_path: Path, ignorable: bool)
         else:
             assert f'Post "{url}/filter": dial tcp' in stage.waits_for("after")
             assert "nodeName" not in stage.pod("after")["spec"]
+
+
+def test_https_with_a_client_certificate_and_files_that_change(
+    stage: Stage, tmp_path: Path
+) -> None:
+    server, clients = Authority("server"), Authority("clients")
+    pairs = {"server": server.server(), "client": clients.client("kube-scheduler")}
+    for name, pair in pairs.items():
+        (tmp_path / f"{name}.crt").write_bytes(pair.cert)
+        (tmp_path / f"{name}.key").write_bytes(pair.key)
+    (tmp_path / "server-ca.crt").write_bytes(server.cert)
+    (tmp_path / "client-ca.crt").write_bytes(clients.cert)
+    flags = (
+        f"--tls-cert-file={tmp_path}/server.crt",
+        f"--tls-private-key-file={tmp_path}/server.key",
+        f"--client-ca-file={tmp_path}/client-ca.crt",
+    )
+    tls = f"""\
+  enableHTTPS: true
+  tlsConfig:
+    caFile: {tmp_path}/server-ca.crt
+    certFile: {tmp_path}/client.crt
+    keyFile: {tmp_path}/client.key
+"""
+    with extender(tmp_path, LABELS, *flags) as running:
+        url = f"https://127.0.0.1:{running.port}"
+        config = CONFIG.format(url=url, cached="false", ignorable="false") + tls
+        with kube_scheduler(stage.plane, config):
+            stage.create("before", only="a-1")
+            assert stage.node_of("before") == "a-1"
+        renewed = server.server()
+        (tmp_path / "server.crt").write_bytes(renewed.cert)
+        (tmp_path / "server.key").write_bytes(renewed.key)
+        wait_for("the new certificate", lambda: "Changed files are in use" in running.log)
+        with kube_scheduler(stage.plane, config):
+            stage.create("after", only="a-2")
+            assert stage.node_of("after") == "a-2"
+        without = config.replace("    certFile", "    #").replace("    keyFile", "    #")
+        with kube_scheduler(stage.plane, without):
+            stage.create("stranger")
+            assert "code 401" in stage.waits_for("stranger")
 
 
 def test_the_example(stage: Stage, tmp_path: Path) -> None:
