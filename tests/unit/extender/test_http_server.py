@@ -10,7 +10,9 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
+from stowplan.extender import http_connection
 from stowplan.extender.http_head import MAX_HEAD
+from stowplan.extender.http_messages import Answer
 from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult
 from tests.unit.extender.kit import ARGS_TEXT, LIMITS, Calls, ThreadedCalls, request, stage
 
@@ -323,6 +325,38 @@ async def test_a_client_that_does_not_read_is_dropped() -> None:
         client.writer.transport.abort()
 
 
+async def test_a_client_that_reads_late_gets_everything() -> None:
+    names = [f"node-{number}" for number in range(50_000)]
+    text = json.dumps({"Pod": {}, "NodeNames": names}).encode()
+    async with stage() as served:
+        client = await served.connect()
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(20):
+            client.writer.write(request("/filter", text))
+        while served.service.metrics.requests["filter"] < 3:  # noqa: ASYNC110 - a counter
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        # Answers that nobody reads are not worked out in advance.
+        assert served.service.metrics.requests["filter"] < 20
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for _ in range(20):
+            assert len((await client.reply()).content["NodeNames"]) == 50_000
+
+
+async def test_connections_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "_MAX_CONNECTIONS", 2)
+    async with stage() as served:
+        first, second, third = [await served.connect() for _ in range(3)]
+        assert (await first.ask("/status")).status == 200
+        assert (await second.ask("/status")).status == 200
+        with pytest.raises((OSError, EOFError)):
+            await third.ask("/status")
+        await first.close()
+        while len(served.server.connections) > 1:  # noqa: ASYNC110 - the server's doing
+            await asyncio.sleep(0.001)
+        assert (await served.ask("/status")).status == 200
+
+
 async def test_the_end_waits_for_requests_under_way_and_closes_idle_connections() -> None:
     release = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -367,8 +401,13 @@ async def test_a_bug_of_ours_is_an_answer_without_traceback() -> None:
         def broken(_: object) -> None:
             raise ZeroDivisionError("secret")
 
+        async def broken_later(_: object) -> Answer:
+            raise ZeroDivisionError("secret")
+
         served.service.add_route("GET", "/broken", broken)  # type: ignore[arg-type]
+        served.service.add_route("GET", "/later", broken_later)
         client = await served.connect()
-        reply = await client.ask("/broken")
-        assert (reply.status, reply.problem) == (500, "an internal error; see the log")
+        for path in ("/broken", "/later"):
+            reply = await client.ask(path)
+            assert (reply.status, reply.problem) == (500, "an internal error; see the log")
         assert (await client.ask("/status")).status == 200
