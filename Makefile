@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 ARGS ?= demo
 E2E ?= 1
 PYTEST_ARGS ?=
+DIST ?= dist
 export E2E
 
 .PHONY: help
@@ -91,6 +92,15 @@ soak: controlplane ## Half an hour of churn on 2,000 nodes: memory flat, cache t
 .PHONY: live-parity
 live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1 LIVE_ARGS=--preemption
 	@$(BIN)/python -m tests.e2e.live_parity $(if $(N),--pods $(N)) $(if $(SEED),--seed $(SEED)) $(LIVE_ARGS)
+
+.PHONY: package
+package: $(READY) ## dist/stowplan.pex, all in one file; PYTHONS="3.11 3.12" for fewer versions of Python
+	@$(BIN)/python -m tools.package $(DIST)/stowplan.pex $(if $(PYTHONS),--pythons "$(PYTHONS)")
+
+# The WCA scheduler's name for it: the file runs `stowplan extender`.
+.PHONY: wca_scheduler_package
+wca_scheduler_package: $(READY)
+	@$(BIN)/python -m tools.package $(DIST)/wca-scheduler.pex $(if $(PYTHONS),--pythons "$(PYTHONS)")
 
 .PHONY: requirements
 requirements: $(READY) ## Pin the dependencies anew

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -193,3 +194,10 @@ def extender(
             drain_timeout_s=drain_timeout,
         ),
     )
+
+
+def main() -> None:
+    """The entry point of dist/wca-scheduler.pex."""
+    from stowplan.cli.main import main
+
+    main(command=extender, prog_name=Path(sys.argv[0]).name)
