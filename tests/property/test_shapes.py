@@ -332,3 +332,16 @@ def test_scores_are_good_until_the_next_decision() -> None:
     assert second.scores is not None
     with pytest.raises(LookupError, match="until the next"):
         assert first.scores
+
+
+def test_a_shape_that_is_made_anew_leaves_nothing_behind() -> None:
+    cache = ClusterCache()
+    _populate(cache)
+    profile = _default_profile(cache, 1 << 24)
+    kept: list[int] = []
+    for cpu in (8, 9) * 6:  # a node changes again and again
+        cache.set_node(_big_node(0, cpu=cpu))
+        for template in TEMPLATES * 3:
+            decide(cache.table, compile_pod(template), profile)
+        kept.append(len(profile.columns.recent))
+    assert kept[-1] == kept[2]

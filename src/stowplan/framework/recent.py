@@ -41,6 +41,9 @@ class Recent:
         #: Whether anything is ever kept.
         self.is_used = limit_bytes > 0
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def get(self, key: Hashable) -> Any | None:
         """The value of a key, if it is kept."""
         kept = self._values.get(key)

@@ -86,7 +86,7 @@ class Steady(Follower):
 class Accepted(Follower):
     """The rows that some filters accept."""
 
-    __slots__ = ("_by_row", "_moving", "_steady", "alive", "memo", "number", "version")
+    __slots__ = ("_by_row", "_moving", "_steady", "alive", "memo", "number", "rated", "version")
 
     def __init__(
         self,
@@ -110,6 +110,8 @@ class Accepted(Follower):
         self.number = 0
         #: Whatever the reader derived from `alive`.
         self.memo: Any = None
+        #: Where scores of these rows are kept; nobody finds them when it is gone.
+        self.rated: list[Hashable] = []
 
     def follow(self, cycle: Cycle) -> bool:
         """Judge the rows again whose pods changed; False: make it anew."""
@@ -264,6 +266,7 @@ class Shapes:
             rows = self._steady(steady_key, steady, cycle)
             accepted = Accepted(rows, moving, self._columns, cycle)
             if self._recent.is_wanted(key):
+                self._forget_scores(key)
                 self._number += 1
                 accepted.number = self._number
                 accepted.is_kept = True
@@ -296,9 +299,16 @@ class Shapes:
             sums = np.zeros(capacity, np.int64) if is_kept else self._passing_sums(capacity)
             scored = Scored(kept, self._columns, cycle, sums, is_kept=is_kept)
             if is_kept:
+                accepted.rated.append(key)
                 # With what is ranked by it.
                 self._recent.keep(key, scored, (8 * (3 + len(kept)) + 4) * capacity)
         return scored, others
+
+    def _forget_scores(self, key: Hashable) -> None:
+        """Before what is accepted is made anew: scores of the old one are of no use."""
+        old: Accepted | None = self._recent.get(key)
+        for rated in old.rated if old is not None else ():
+            self._recent.drop(rated)
 
     def _passing_sums(self, capacity: int) -> Int64Array:
         """An array for sums that are not kept; the next to ask writes over it."""
