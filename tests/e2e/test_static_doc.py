@@ -65,7 +65,7 @@ class Row:
     shown: list[str] = field(default_factory=list)
 
 
-def read_rows(text: str) -> list[Row]:
+def read_rows(text: str, heading: list[str] = HEADING) -> list[Row]:
     rows: list[Row] = []
     in_table = in_block = False
     for line in text.splitlines():
@@ -76,7 +76,7 @@ def read_rows(text: str) -> list[Row]:
             rows[-1].shown.append(line)
         elif not line.startswith("|"):
             in_table = False
-        elif cells == HEADING:
+        elif cells == heading:
             in_table = True
         elif in_table and not set(line) <= set("|-"):
             original, ours, checked = cells
