@@ -180,7 +180,7 @@ class Service:
 
         def write(result: Any) -> bytes:
             log.debug("[Prioritize-server] Result: %r", result)
-            body, clamped = write_priorities(args, result)
+            body, clamped = write_priorities(result)
             self.metrics.clamped_scores += clamped
             return body
 

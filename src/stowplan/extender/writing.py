@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -26,7 +26,8 @@ from stowplan.extender.wire import (
 )
 
 _encode: Final = msgspec.json.encode
-_GOOD_SCORES: Final = bytes(range(MIN_SCORE, MAX_SCORE + 1))
+_Hosts: TypeAlias = list[str]
+_Scores: TypeAlias = list[Annotated[int, msgspec.Meta(ge=MIN_SCORE, le=MAX_SCORE)]]
 
 
 class BadAnswer(Exception):
@@ -136,36 +137,34 @@ def _reasons(field: str, reasons: dict[str, str] | None) -> bytes:
     return _encode_answer(field, {str(node): str(reason) for node, reason in reasons.items()})
 
 
-def write_priorities(args: ReceivedArgs, result: list[HostPriority]) -> tuple[bytes, int]:
+def write_priorities(result: list[HostPriority]) -> tuple[bytes, int]:
     """The body, and how many scores were beyond 0 to 10."""
     if not isinstance(result, list | tuple):
         raise BadAnswer(f"the answer is {_kind(result)}, not a list of HostPriority")
     if not result:
         return b"[]", 0
     try:
-        hosts = tuple([each.Host for each in result])
+        hosts = [each.Host for each in result]
         scores = [each.Score for each in result]
     except AttributeError:
         raise BadAnswer("the answer has something that is no HostPriority") from None
-    # Most answers are about all nodes, in the order of the question: those hosts are text.
-    if hosts != args.asked and set(map(type, hosts)) != {str}:
+    if not _are(_Hosts, hosts):
         raise BadAnswer("a Host is not text")
     clamped = 0
-    if set(map(type, scores)) != {int} or not _are_within_bounds(scores):
+    if not _are(_Scores, scores) or type(result[0]) is not HostPriority:
         fitting = [_fitting(each) for each in result]
         clamped = sum(int(is_clamped) for _, is_clamped in fitting)
-        result = [
-            HostPriority(each.Host, score) for each, (score, _) in zip(result, fitting, strict=True)
-        ]
+        result = list(map(HostPriority, hosts, (score for score, _ in fitting)))
     return _encode_answer("the answer", result), clamped
 
 
-def _are_within_bounds(scores: list[int]) -> bool:
-    """Quick also for thousands: as bytes, of which none is left without those from 0 to 10."""
+def _are(kind: Any, values: list[Any]) -> bool:
+    """Whether a list is of a type; many times quicker than a loop over thousands of nodes."""
     try:
-        return not bytes(scores).translate(None, _GOOD_SCORES)
-    except ValueError:  # less than 0, or more than 255
+        msgspec.convert(values, kind)
+    except msgspec.ValidationError:
         return False
+    return True
 
 
 def _fitting(priority: HostPriority) -> tuple[int, bool]:

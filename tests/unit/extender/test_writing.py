@@ -88,7 +88,7 @@ def test_errors_are_byte_for_byte_what_go_writes() -> None:
 
 def test_other_answers_are_byte_for_byte_what_go_writes() -> None:
     priorities = [HostPriority("n1", 0), HostPriority("n2", 10)]
-    assert write_priorities(asked_by_name(), priorities) == (body("priorities"), 0)
+    assert write_priorities(priorities) == (body("priorities"), 0)
     victims = {"n1": MetaVictims([MetaPod("uid-b")], 2)}
     assert write_preemption_result(ExtenderPreemptionResult(victims)) == body("preemption result")
     assert write_binding_result(ExtenderBindingResult()) == body("binding result")
@@ -172,15 +172,25 @@ def test_who_sends_both_gets_both() -> None:
     ],
 )
 def test_scores_are_whole_numbers_from_0_to_10(score: Any, sent: int, clamped: int) -> None:
-    written, count = write_priorities(
-        asked_by_name("n1", "n2"), [HostPriority("n1", score), HostPriority("n2", 5)]
-    )
+    written, count = write_priorities([HostPriority("n1", score), HostPriority("n2", 5)])
     assert written.decode() == f'[{{"Host":"n1","Score":{sent}}},{{"Host":"n2","Score":5}}]'
     assert count == clamped
 
 
+def test_what_looks_like_a_host_priority_will_do() -> None:
+    @dataclasses.dataclass
+    class Own:
+        Score: float
+        Host: str
+        why: str
+
+    written, clamped = write_priorities([Own(3.5, "n1", "because"), Own(12, "n2", "")])  # type: ignore[list-item]
+    assert written == b'[{"Host":"n1","Score":3},{"Host":"n2","Score":10}]'
+    assert clamped == 1
+
+
 def test_no_priorities() -> None:
-    assert write_priorities(asked_by_name("n1"), []) == (b"[]", 0)
+    assert write_priorities([]) == (b"[]", 0)
 
 
 LOOP: list[Any] = []
@@ -255,7 +265,7 @@ def test_odd_values_that_have_a_meaning() -> None:
 )
 def test_priorities_that_are_none(result: Any, problem: str) -> None:
     with pytest.raises(BadAnswer) as bad:
-        write_priorities(asked_by_name("n1"), result)
+        write_priorities(result)
     assert str(bad.value) == problem
 
 
