@@ -117,6 +117,15 @@ class _Loader(yaml.SafeLoader):
         self._tags = tags
         self._built = built
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            # YAML's own types let them through: `!!int x`, the 99th of a month.
+            kind = node.tag.rpartition(":")[2]
+            problem = f"{shown(node.value)} is no {kind}"
+            raise ConstructorError(None, None, problem, node.start_mark) from None
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():

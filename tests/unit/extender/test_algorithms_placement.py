@@ -189,7 +189,7 @@ def test_as_many_move_as_there_is_room_for(caplog: pytest.LogCaptureFixture) -> 
         "warm-dram-1",
     ]
     [left] = caplog.records
-    assert left.__dict__["kv"] == {"pod": "warm-dram-2", "app": "warm"}
+    assert left.__dict__["kv"] == {"count": 1, "pods": ["warm-dram-2"]}
 
 
 def test_room_is_reckoned_with_the_coupled_bandwidth_and_scaled_cpus() -> None:

@@ -8,12 +8,14 @@ a dimension that is unknown of the node or of the app (or is no number) is left 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from stowplan.extender.data import AppName, Apps, Resource, Resources
 
+#: More bytes than a cluster has, and less than any part of a resource.
+_LARGEST: Final = 1e18
+_SMALLEST: Final = 1e-12
 _READ, _WRITE, _FLAT = Resource.MEMBW_READ, Resource.MEMBW_WRITE, Resource.MEMBW_FLAT
 
 
@@ -50,7 +52,7 @@ def used_by(apps: Apps, needs: Mapping[AppName, Resources], known: Iterable[Reso
             continue
         for resource in used:
             amount = need.get(resource)
-            if _is_number(amount):
+            if is_number(amount):
                 used[resource] += amount * len(tasks)
     return used
 
@@ -98,8 +100,11 @@ def read_write_ratio(capacity: Resources) -> float | None:
 
 def numbers(resources: Resources) -> Resources:
     """Only what is a number."""
-    return {resource: amount for resource, amount in resources.items() if _is_number(amount)}
+    return {resource: amount for resource, amount in resources.items() if is_number(amount)}
 
 
-def _is_number(amount: float | None) -> TypeGuard[float]:
-    return isinstance(amount, int | float) and math.isfinite(amount)
+def is_number(amount: float | None) -> TypeGuard[float]:
+    """What is beyond all measure is a mistake of whoever measured, and would break sums."""
+    if not isinstance(amount, int | float):
+        return False
+    return amount == 0 or _SMALLEST <= abs(amount) <= _LARGEST

@@ -7,13 +7,13 @@ is (the app's first pod, Prometheus away) every node is accepted and none is rat
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final, Protocol, runtime_checkable
 
 from stowplan.errors import ConfigError
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.algorithms import gauges
 from stowplan.extender.algorithms.apps import NO_APP_LABEL, app_of, node_names
+from stowplan.extender.algorithms.arithmetic import is_number
 from stowplan.extender.data import AppName, NodeName
 from stowplan.extender.metrics import Metric, MetricRegistry
 from stowplan.extender.prometheus import Prometheus, Result
@@ -130,7 +130,7 @@ class FitRisk(Algorithm):
         return {
             row.labels["node"]: row.value
             for row in result.rows
-            if "node" in row.labels and math.isfinite(row.value)
+            if "node" in row.labels and is_number(row.value)
         }
 
     def _count(self, reason: str) -> None:

@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from stowplan.extender.algorithms.apps import QueriedData, RescheduleResult
-from stowplan.extender.algorithms.arithmetic import add, read_write_ratio, subtract, used_by
+from stowplan.extender.algorithms.arithmetic import (
+    add,
+    numbers,
+    read_write_ratio,
+    subtract,
+    used_by,
+)
 from stowplan.extender.algorithms.dram_hit_ratio import DramHitRatioProvision
 from stowplan.extender.algorithms.fit import Fit
 from stowplan.extender.data import (
@@ -32,6 +38,9 @@ log = get_logger(__name__)
 
 #: With as few profiles as this no app can be said to suit persistent memory better than others.
 MIN_APP_PROFILES: Final = 2
+
+#: In a line of the log.
+_MOST_NAMED: Final = 10
 
 
 class Score(Fit, DramHitRatioProvision):
@@ -140,15 +149,15 @@ class _Rescheduling:
         waiting: dict[AppName, list[TaskName]] = {}
         for _, app, tasks in suited:
             waiting.setdefault(app, []).extend(tasks)
+        left: list[TaskName] = []
         for app in sorted(waiting, key=lambda name: self._profiles[name]):
             for task in sorted(waiting[app]):
-                if self._takes(app):
-                    leaving.append(task)
-                else:
-                    log.warning(
-                        "A pod cannot move to persistent memory: there is no more space",
-                        extra=kv(pod=task, app=app),
-                    )
+                (leaving if self._takes(app) else left).append(task)
+        if left:
+            log.warning(
+                "Pods cannot move to persistent memory: there is no more space",
+                extra=kv(count=len(left), pods=left[:_MOST_NAMED]),
+            )
         return leaving
 
     def _misplaced(self, kind: NodeType) -> list[tuple[NodeName, AppName, list[TaskName]]]:
@@ -179,8 +188,8 @@ class _Rescheduling:
     def _takes(self, app: AppName) -> bool:
         """Whether a node with persistent memory has room for a pod more; then it is taken."""
         for node, used in self._used.items():
-            capacity = self._algorithm.capacity_for_fit(node, self._data) or {}
-            with_pod = add(used, self._needs[app])
+            capacity = numbers(self._algorithm.capacity_for_fit(node, self._data) or {})
+            with_pod = add(used, numbers(self._needs[app]))
             free = subtract(capacity, with_pod, read_write_ratio(capacity))
             if all(amount >= 0 for amount in free.values()):
                 self._used[node] = with_pod
