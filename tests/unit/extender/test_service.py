@@ -172,14 +172,7 @@ class Mute(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [
-        SystemExit(3),
-        RecursionError("deep"),
-        MemoryError(),
-        Mute(),
-        StopIteration(),
-        OSError(2, "\ud800"),
-    ],
+    [SystemExit(3), RecursionError("deep"), MemoryError(), Mute(), StopIteration()],
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("kind", [Calls, ThreadedCalls])
@@ -192,6 +185,15 @@ async def test_nothing_that_an_algorithm_raises_ends_the_service(
         assert reply.status == 200
         assert reply.content["Error"].startswith(f"{kind.__name__}.filter: ")
         assert (await client.ask("/status")).body == b"true"
+
+
+async def test_an_error_whose_text_is_no_text(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "stowplan.extender")  # nor could pytest pass it on
+    broken = raising(ValueError("a\ud800b"))
+    async with stage(Calls(broken, broken)) as served:
+        reply = await served.ask("/filter", ARGS_TEXT)
+        assert reply.content["Error"] == "Calls.filter: ValueError: a?b"
+        assert (await served.ask("/prioritize", ARGS_TEXT)).problem.endswith(": a?b")
 
 
 async def test_an_answer_of_the_wrong_kind_is_the_algorithms_error() -> None:
