@@ -7,6 +7,7 @@ algorithm of the user's own. Others are set, too, but warned about: nothing of o
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -93,10 +94,9 @@ def apply_loggers(loggers: Mapping[str, str], modules: Iterable[str] = ()) -> No
             # Below our own logger is where get_logger puts the loggers of other packages.
             targets = (name, get_logger(name).name)
             if name.partition(".")[0] not in own:
-                log.warning(
-                    "There is no such logger",
-                    extra=kv(logger=name, known=", ".join(sorted(_NAMES))),
-                )
+                near = difflib.get_close_matches(name.removeprefix("wca."), _NAMES, 1)
+                hint = f"did you mean {(near or ['scheduler.main'])[0]}?"
+                log.warning("There is no such logger", extra=kv(logger=name, hint=hint))
         for target in targets:
             logging.getLogger(target).setLevel(LEVELS[level])
 

@@ -632,8 +632,11 @@ def test_an_unknown_logger_is_set_and_warned_about(
     apply_loggers({"my.algorithms": "TRACE", "other": "INFO"}, modules=["my.algorithms.odd"])
     # get_logger puts the loggers of other packages below ours.
     assert levels("my.algorithms") == levels("stowplan.my.algorithms") == 9
-    [warning] = caplog.records
-    assert warning.__dict__["kv"]["logger"] == "other"
+    apply_loggers({"wca.scheduler.algorithm": "INFO"})
+    assert [record.__dict__["kv"] for record in caplog.records] == [
+        {"logger": "other", "hint": "did you mean scheduler.main?"},
+        {"logger": "wca.scheduler.algorithm", "hint": "did you mean scheduler.algorithms?"},
+    ]
 
 
 def test_levels(levels: Callable[[str], int], load_text: Load) -> None:
