@@ -103,7 +103,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticStage]:
     directory = tmp_path_factory.mktemp("pins")
     with (
         static_stage(directory) as running,
-        daemon(directory / "log", running.admin(), "--name=test", "-vv"),
+        daemon(directory / "log", running.admin(), "--name=test", "--daemon", "-vv"),
     ):
         running.kubectl("apply", "-f", str(STATEFUL_SET))
         yield running
