@@ -9,6 +9,7 @@ ARGS ?= demo
 E2E ?= 1
 PYTEST_ARGS ?=
 DIST ?= dist
+IMAGE ?= stowplan:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 export E2E
 
 .PHONY: help
@@ -101,6 +102,14 @@ package: $(READY) ## dist/stowplan.pex, all in one file; PYTHONS="3.11 3.12" for
 .PHONY: wca_scheduler_package
 wca_scheduler_package: $(READY)
 	@$(BIN)/python -m tools.package $(DIST)/wca-scheduler.pex $(if $(PYTHONS),--pythons "$(PYTHONS)")
+
+.PHONY: image
+image: package ## An OCI image of the package, by docker or buildah; IMAGE=stowplan:0.1.0 BASE=python:3.13-slim
+	@tools/image.sh $(DIST) $(IMAGE) $(BASE)
+
+.PHONY: wca_scheduler_docker_image
+wca_scheduler_docker_image: package
+	@tools/image.sh $(DIST) wca-scheduler:latest $(BASE)
 
 .PHONY: requirements
 requirements: $(READY) ## Pin the dependencies anew

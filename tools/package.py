@@ -81,7 +81,7 @@ def pack(output: Path, pythons: Sequence[Version], machine: str, folder: Path) -
          "--pre-resolved-dists", folder / "wheels", *targets,
          "--entry-point", ENTRY_POINTS[output.stem], "--preamble-file", preamble,
          "--python-shebang", "/usr/bin/env python3", "--pex-root", folder / "root",
-         "--output-file", output],
+         "--include-tools", "--output-file", output],
         PYTHONPATH=str(folder / "pex"),
     )  # fmt: skip
 

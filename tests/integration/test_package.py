@@ -1,11 +1,15 @@
-"""The package of `make package`: built for this Python, started and used, without the checkout.
+"""The package and the image that `make` builds: started, and used without the checkout.
 
-Needs the package index, as setting up the checkout does.
+Needs the package index, as setting up the checkout does, and for the image Debian's packages.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +22,7 @@ from tests.integration.target import wait_for
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def package_environment(tmp_path: Path) -> dict[str, str]:
@@ -27,54 +31,142 @@ def package_environment(tmp_path: Path) -> dict[str, str]:
     return kept | {"PEX_ROOT": str(tmp_path / "pex-root"), "HOME": str(tmp_path)}
 
 
-def run(package: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    package: Path, tmp_path: Path, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, package, *arguments],
-        cwd=package.parent,
-        env=package_environment(package.parent) | variables,
+        cwd=tmp_path,
+        env=package_environment(tmp_path) | variables,
         capture_output=True,
         text=True,
         timeout=120,
     )
 
 
-def test_one_file_that_runs_everything(tmp_path: Path) -> None:
-    package = tmp_path / "stowplan.pex"
-    built = subprocess.run(
-        [sys.executable, "-m", "tools.package", package, "--pythons", PYTHON],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert built.returncode == 0, built.stderr
-    assert f"serves CPython {PYTHON} on Linux for " in built.stdout
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built once, whichever process of the tests comes first."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder = folder / "package"
+    folder.mkdir(exist_ok=True)
+    built = folder / "dist" / "stowplan.pex"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            done = subprocess.run(
+                [sys.executable, "-m", "tools.package", built, "--pythons", PYTHON],
+                cwd=REPOSITORY, capture_output=True, text=True, timeout=240,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert f"serves CPython {PYTHON} on Linux for " in done.stdout
+    return built
 
-    version = run(package, "--version")
+
+def test_one_file_that_runs_everything(package: Path, tmp_path: Path) -> None:
+    version = run(package, tmp_path, "--version")
     assert (version.returncode, version.stderr) == (0, "")
     assert version.stdout.startswith("stowplan, version ")
-    origin = run(package, "-c", "import stowplan; print(stowplan.__file__)", PEX_INTERPRETER="1")
+    where = "import stowplan; print(stowplan.__file__)"
+    origin = run(package, tmp_path, "-c", where, PEX_INTERPRETER="1")
     assert Path(origin.stdout).is_relative_to(tmp_path), "not this checkout"
     # What a package of the other name starts with.
-    help_text = run(package, "--help", PEX_MODULE="stowplan.cli.extender:main").stdout
+    help_text = run(package, tmp_path, "--help", PEX_MODULE="stowplan.cli.extender:main").stdout
     assert help_text.startswith("Usage: stowplan.pex [OPTIONS]")
     assert "--socket PATH" in help_text
 
-    config, log = tmp_path / "config.yaml", tmp_path / "log"
+    config = tmp_path / "config.yaml"
     config.write_text("algorithm: !NOPAlgorithm\n")
-    flags = ["--config", str(config), "--port", "0", "--bind-address", "127.0.0.1"]
+    command: list[str | Path] = [sys.executable, package, "extender", "--config", config]
+    answers_and_ends(command, package_environment(tmp_path), tmp_path / "log")
+
+
+def answers_and_ends(command: list[str | Path], environment: dict[str, str], log: Path) -> None:
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, package, "extender", *flags],
-            cwd=tmp_path,
-            env=package_environment(tmp_path),
+            [*command, "--port=0", "--bind-address=127.0.0.1"],
+            cwd=log.parent,
+            env=environment,
             stdout=stream,
             stderr=stream,
         )
     try:
         extender = ExtenderProcess(process, log)
-        wait_for("it to serve", lambda: '"Serving"' in extender.log, timeout_s=60)
+        wait_for(
+            "it to serve",
+            lambda: '"Serving"' in extender.log or process.poll() is not None,
+            timeout_s=60,
+        )
+        started = re.search(r"^[IW]\d{4} \S+ +(\d+) ", extender.log, re.MULTILINE)
+        assert started is not None, extender.log
         question = {"Pod": {"metadata": {"name": "a"}}, "NodeNames": ["x", "y"]}
         assert extender.ask("/filter", question)["NodeNames"] == ["x", "y"]
-        process.terminate()
+        # Not to buildah, which would kill what it runs.
+        os.kill(int(started[1]), signal.SIGTERM)
         assert process.wait(timeout=30) == 0, extender.log
     finally:
-        process.kill()
+        process.terminate()
         process.wait()
+
+
+def require_image_tools() -> None:
+    """They are Debian's; .ci/run installs them."""
+    missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
+    if missing:
+        message = f"no image can be built here: apt install {' '.join(missing)}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+    if os.geteuid() != 0:
+        pytest.skip("only root builds an image without a container engine")
+
+
+def test_an_image_for_any_user(package: Path, tmp_path: Path) -> None:
+    require_image_tools()
+    storage = tmp_path / "storage.conf"
+    storage.write_text(
+        f'[storage]\ndriver = "vfs"\nrunroot = "{tmp_path}/run"\ngraphroot = "{tmp_path}/store"\n'
+    )
+    environment = os.environ | {
+        "CONTAINERS_STORAGE_CONF": str(storage),
+        "BUILDAH_ISOLATION": "chroot",
+        "DOCKER_HOST": "unix:///nowhere",  # so that it is buildah in any case
+    }
+
+    def do(*command: str | Path) -> str:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    root = tmp_path / "root.tar"
+    do(
+        "mmdebstrap",
+        "--quiet",
+        "--variant=essential",
+        "--include=python3,libstdc++6",
+        "bookworm",
+        root,
+    )
+    base = do("buildah", "from", "scratch")
+    do("buildah", "add", "--quiet", base, root, "/")
+    do("buildah", "commit", "--quiet", "--rm", base, "base")
+    do(REPOSITORY / "tools" / "image.sh", package.parent, "stowplan:test", "localhost/base")
+
+    container = do("buildah", "from", "localhost/stowplan:test")
+    inside: list[str | Path] = ["buildah", "run"]
+    user = do("buildah", "inspect", "--format", "{{.OCIv1.Config.User}}", container)
+    entry = do("buildah", "inspect", "--format", "{{.OCIv1.Config.Entrypoint}}", container)
+    assert (user, entry) == ("65532:0", "[stowplan]")
+    # As OpenShift would: a user that nobody knows.
+    unknown = ["--user", "1000680000:0", container, "--"]
+    assert do(*inside, *unknown, "stowplan", "--version").startswith("stowplan, version ")
+    assert do(*inside, *unknown, "sh", "-c", "test -w /opt/stowplan/lib || echo kept") == "kept"
+
+    config = tmp_path / "config.yaml"
+    config.write_text("algorithm: !NOPAlgorithm\n")
+    do("buildah", "copy", "--quiet", container, config, "/etc/wca-scheduler/config.yaml")
+    command = [*inside, container, "--", "stowplan", "extender"]
+    command.append("--config=/etc/wca-scheduler/config.yaml")
+    answers_and_ends(command, environment, tmp_path / "log")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from stowplan import __version__
 from tools import pex_preamble
 from tools.package import (
     REQUIREMENTS,
@@ -138,3 +139,26 @@ def test_make_builds_both_packages() -> None:
         'out/stowplan.pex --pythons "3.11"',
         'out/wca-scheduler.pex --pythons "3.11"',
     ]
+
+
+def test_make_builds_both_images_from_the_package() -> None:
+    done = subprocess.run(
+        ["make", "-n", "image", "wca_scheduler_docker_image", "DIST=out", "BASE=mine:1"],
+        cwd=REQUIREMENTS.parent, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert re.findall(r"tools[./](?:package|image\.sh) (\S+.*)", done.stdout) == [
+        "out/stowplan.pex ",
+        f"out stowplan:{__version__} mine:1",
+        "out wca-scheduler:latest mine:1",
+    ]
+
+
+def test_no_engine_is_one_line(tmp_path: Path) -> None:
+    script = REQUIREMENTS.parent / "tools" / "image.sh"
+    done = subprocess.run(
+        ["/bin/sh", script, tmp_path, "stowplan:test"],
+        env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: an image is built by docker")
+    assert done.stderr.count("\n") == 1
