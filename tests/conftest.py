@@ -1,5 +1,6 @@
 """Fixtures that every suite may ask for."""
 
+import signal
 import sys
 
 import pytest
@@ -8,12 +9,16 @@ pytest_plugins = ["tests.controlplane_fixtures", "tests.embedded_fixtures"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Warnings are errors, but for one that is the interpreter's own doing.
+    """Warnings are errors, but for one that is the interpreter's own doing; Ctrl-C is heard.
+
+    What a shell starts in the background ignores Ctrl-C, and so would every process of the tests.
 
     Before Python 3.12 asyncio leaks a connection that it accepts while the server closes: the
     transport is made, refuses to attach itself and is left to the garbage collector, in whichever
     test that happens to run then.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.version_info < (3, 12):
         for left_over in ("<function _SelectorTransport.__del__", "<socket.socket"):
             config.addinivalue_line(
