@@ -26,6 +26,8 @@ from tests.integration.target import wait_for
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+#: web-0, for the scheduler `test`.
+LABEL = "rf.scheduler.test.default/web-0"
 STATEFUL_SET = {
     "apiVersion": "apps/v1",
     "kind": "StatefulSet",
@@ -200,3 +202,14 @@ class Player:
         wanted = [name for name in names if "rf.scheduler.test.default/web-0" in stage.pins(name)]
         for node in [self._binds_to] if self._binds_to else wanted[:1]:
             stage.api.bind("default", "web-0", node)
+
+
+def is_untouched(stage: PinStage) -> bool:
+    """web-0 stands on worker-1 as it did before, and so does its pin."""
+    pod = stage.pod("web-0")
+    return (
+        pod["spec"]["nodeName"] == "worker-1"
+        and "deletionTimestamp" not in pod["metadata"]
+        and stage.pins("worker-1") == {LABEL: ""}
+        and stage.pins("worker-2") == {}
+    )

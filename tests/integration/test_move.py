@@ -20,10 +20,17 @@ from stowplan.plugins.static_placement.labels import PinLabels
 from stowplan.static.moving import Mover, MoveRefused, plan_move
 from stowplan.static.pinning import read_nodes
 from stowplan.static.pins import named_node
-from tests.integration.pin_stage import PODS, STATEFUL_SET, PinStage, Player, pin_stage
+from tests.integration.pin_stage import (
+    LABEL,
+    PODS,
+    STATEFUL_SET,
+    PinStage,
+    Player,
+    is_untouched,
+    pin_stage,
+)
 from tests.integration.target import wait_for
 
-LABEL = "rf.scheduler.test.default/web-0"
 PLAN = """\
 pod     default/web-0, scheduler test
 owner   StatefulSet web
@@ -51,16 +58,6 @@ def stage(
         made.create_pod("web-0", "worker-1", owner=STATEFUL_SET)
         made.label("worker-1", LABEL)
         yield made
-
-
-def is_untouched(stage: PinStage) -> bool:
-    pod = stage.pod("web-0")
-    return (
-        pod["spec"]["nodeName"] == "worker-1"
-        and "deletionTimestamp" not in pod["metadata"]
-        and stage.pins("worker-1") == {LABEL: ""}
-        and stage.pins("worker-2") == {}
-    )
 
 
 def test_a_move(stage: PinStage) -> None:

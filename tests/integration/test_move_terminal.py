@@ -15,9 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.pin_stage import STATEFUL_SET, PinStage, Player, pin_stage
+from tests.integration.pin_stage import (
+    LABEL,
+    STATEFUL_SET,
+    PinStage,
+    Player,
+    is_untouched,
+    pin_stage,
+)
 
-LABEL = "rf.scheduler.test.default/web-0"
 PATIENCE_S = 60.0
 PLAN = """\
 pod     default/web-0, scheduler test
@@ -40,16 +46,6 @@ def stage(
         made.create_pod("web-0", "worker-1", owner=STATEFUL_SET)
         made.label("worker-1", LABEL)
         yield made
-
-
-def is_untouched(stage: PinStage) -> bool:
-    pod = stage.pod("web-0")
-    return (
-        pod["spec"]["nodeName"] == "worker-1"
-        and "deletionTimestamp" not in pod["metadata"]
-        and stage.pins("worker-1") == {LABEL: ""}
-        and stage.pins("worker-2") == {}
-    )
 
 
 class Terminal:
