@@ -1,4 +1,4 @@
-"""The extender with a data provider on the real control plane, as a service account of few rights:
+"""The extender with a data provider on the real control plane, with the rights that are shipped:
 what it knows of nodes and pods, the webhook that the API server asks, and rescheduling.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -26,6 +27,14 @@ from tests.unit.api.tls_kit import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
+DEPLOY = Path(__file__).parents[2] / "deploy" / "extender"
+ACCOUNT = ("wca-scheduler", "wca-scheduler")
+ACCOUNT_AND_ROLES = (
+    "base/namespace.yaml",
+    "base/serviceaccount.yaml",
+    "base/rbac.yaml",
+    "rescheduling/rbac.yaml",
+)
 PODS = "/api/v1/namespaces/default/pods"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 TOP_TIER = "toptierlimit.cri-resource-manager.intel.com/pod"
@@ -173,7 +182,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         (directory / name).write_bytes(content)
     with ControlPlane() as plane, prometheus() as port:
         _prepare(plane)
-        (directory / "token").write_text(plane.service_account_token("kube-system", "extender"))
+        (directory / "token").write_text(plane.service_account_token(*ACCOUNT))
         api = urlsplit(plane.url)
         config = CONFIG.format(
             host=api.hostname,
@@ -197,7 +206,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def _prepare(plane: ControlPlane) -> None:
-    """Nodes, and an account with exactly the rights that are needed."""
+    """Nodes, and the account and rights of deploy/extender with rescheduling."""
     for name, labels in (("n1", {}), ("n2", {}), ("boss", {"node-role.kubernetes.io/master": ""})):
         offers = {"cpu": "4", "memory": "16Gi", "pods": "110"}
         plane.api.create(
@@ -207,22 +216,8 @@ def _prepare(plane: ControlPlane) -> None:
                 "status": {"capacity": offers, "allocatable": offers},
             },
         )
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    subject = {"kind": "ServiceAccount", "name": "extender", "namespace": "kube-system"}
-    group = "rbac.authorization.k8s.io"
-    about = {"metadata": {"name": "extender"}}
-    plane.api.create("/api/v1/namespaces/kube-system/serviceaccounts", about)
-    for kind, place, resource, verbs in (
-        ("ClusterRole", rbac, "nodes", ["list", "watch"]),
-        ("Role", f"{rbac}/namespaces/default", "pods", ["list", "watch", "delete"]),
-    ):
-        rule = {"apiGroups": [""], "resources": [resource], "verbs": verbs}
-        plane.api.create(f"{place}/{kind.lower()}s", {**about, "rules": [rule]})
-        reference = {"apiGroup": group, "kind": kind, "name": "extender"}
-        plane.api.create(
-            f"{place}/{kind.lower()}bindings",
-            {**about, "subjects": [subject], "roleRef": reference},
-        )
+    for file in ACCOUNT_AND_ROLES:
+        plane.kubectl("apply", "-f", str(DEPLOY / file), check=True)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])

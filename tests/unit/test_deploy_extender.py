@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -12,12 +13,15 @@ import yaml
 
 from stowplan.cli.extender import extender
 from stowplan.config.load import load_config
+from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.algorithms.nop import NOPAlgorithm
 from stowplan.extender.configuration import load
+from stowplan.extender.kubeapi import Kubeapi
 from tests.unit.test_deploy import Grant, Json, documents, granted, one
 
 ROOT = Path(__file__).parents[2] / "deploy" / "extender"
 STATIC = ROOT / "static-pod"
+RESCHEDULING = ROOT / "rescheduling"
 PORT = 31800
 INSTALLATIONS = ["", "https", "mutate", "nginx"]
 RIGHTS = [
@@ -25,7 +29,7 @@ RIGHTS = [
 ]
 
 
-def built(kubectl: Path, installation: str) -> list[Json]:
+def built(kubectl: Path, installation: str | Path) -> list[Json]:
     """All objects of an installation, as `kubectl apply -k` would send them."""
     done = subprocess.run(
         [kubectl, "kustomize", ROOT / installation], capture_output=True, text=True, timeout=60
@@ -158,6 +162,63 @@ def test_the_webhook_asks_the_service_and_blocks_nobody(kubectl_binary: Path) ->
     assert webhook["failurePolicy"] == "Ignore"
 
 
+@pytest.mark.parametrize("installation", INSTALLATIONS)
+def test_rescheduling_is_an_addition_to_any_installation(
+    installation: str, kubectl_binary: Path, tmp_path: Path
+) -> None:
+    before = {(obj["kind"], obj["metadata"]["name"]) for obj in built(kubectl_binary, installation)}
+    overlay = {
+        "resources": [os.path.relpath(ROOT / installation, tmp_path)],
+        "components": [os.path.relpath(RESCHEDULING, tmp_path)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    objects = built(kubectl_binary, tmp_path)
+    added = {(obj["kind"], obj["metadata"]["name"]) for obj in objects} - before
+    assert {kind for kind, _ in added} == {"Role", "RoleBinding", "ConfigMap"}
+    spec = one(objects, "Deployment")["spec"]["template"]["spec"]
+    check_restricted(spec)
+    container = containers(spec)["wca-scheduler"]
+    volume = mounted(spec, container, check_flags(container)["--config"])
+    maps = {obj["metadata"]["name"]: obj["data"] for obj in objects if obj["kind"] == "ConfigMap"}
+    config = maps[volume["configMap"]["name"]]["config.yaml"]
+    assert config == (RESCHEDULING / "config.yaml").read_text(), "it took the place of the other"
+    (token_file,) = re.findall(r"^reschedule_token_file: (\S+)$", config, re.MULTILINE)
+    assert Path(token_file).name == "token", "the key of the Secret"
+    secret = mounted(spec, container, token_file)["secret"]["secretName"]
+    shown = (ROOT / "README.md").read_text()
+    assert f"create secret generic {secret} \\\n  --from-literal=token=" in shown
+
+
+def test_rescheduling_grants_what_it_does_where_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "c",
+            }
+        )
+    )
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    configured = load(RESCHEDULING / "config.yaml")
+    settings, algorithm = configured.settings, type(configured.algorithm)
+    assert isinstance(settings.kubeapi, Kubeapi)
+    assert algorithm.reschedule is not Algorithm.reschedule, "one that knows pods to move"
+    assert (settings.reschedule_interval, settings.reschedule_by_get) == (0, False)
+    file = RESCHEDULING / "rbac.yaml"
+    namespaces = settings.kubeapi.monitored_namespaces
+    rights = [Grant(namespace, "", "pods", "delete") for namespace in namespaces]
+    assert granted(file) == rights
+    check_binding(file)
+    table = (ROOT / "README.md").read_text().partition("## Rescheduling")[2]
+    explained = re.findall(r"^\| (\S+) in `(\S+)`: (\w+) \|", table, re.MULTILINE)
+    assert explained == [(right.resource, right.namespace, right.verb) for right in rights]
+
+
 def test_the_static_pod_and_its_service() -> None:
     pod, service = documents(
         STATIC / "wca-scheduler-pod.yaml", STATIC / "wca-scheduler-service.yaml"
@@ -175,10 +236,11 @@ def test_the_static_pod_and_its_service() -> None:
     assert f"{host}/{Path(config).name}" in (ROOT / "README.md").read_text()
 
 
-def test_the_role_is_what_the_data_providers_read() -> None:
-    assert sorted(granted(ROOT / "base" / "rbac.yaml")) == sorted(RIGHTS)
-    role, binding = documents(ROOT / "base" / "rbac.yaml")
+def check_binding(file: Path) -> None:
+    """The role of a file goes to the account that the extender runs as."""
+    role, binding = documents(file)
     (account,) = documents(ROOT / "base" / "serviceaccount.yaml")
+    assert binding["metadata"].get("namespace") == role["metadata"].get("namespace")
     assert binding["roleRef"]["kind"] == role["kind"]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"] == [
@@ -188,6 +250,11 @@ def test_the_role_is_what_the_data_providers_read() -> None:
             "namespace": account["metadata"]["namespace"],
         }
     ]
+
+
+def test_the_role_is_what_the_data_providers_read() -> None:
+    assert sorted(granted(ROOT / "base" / "rbac.yaml")) == sorted(RIGHTS)
+    check_binding(ROOT / "base" / "rbac.yaml")
     table = (ROOT / "README.md").read_text().partition("## What it may do")[2]
     explained = re.findall(r"^\| (\S+): (\w+) \|", table, re.MULTILINE)
     assert sorted(explained) == sorted((right.resource, right.verb) for right in RIGHTS)
