@@ -75,6 +75,7 @@ TARGETS = (
     _kubernetes_command("kube-scheduler"),
     _program_of_ours("informer"),
     _program_of_ours("oracle"),
+    _program_of_ours("extender"),
     Target("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
 )
 TARGET_BY_NAME = {target.name: target for target in TARGETS}
