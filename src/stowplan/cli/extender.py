@@ -125,6 +125,13 @@ _FILE: Final = click.Path(path_type=Path)
     show_default=True,
     help="How long requests under way may take after SIGTERM.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that answer; connections go to them in turn.",
+)
 @logging_options
 @click.pass_context
 def extender(
@@ -142,7 +149,8 @@ def extender(
     request_timeout: Duration,
     algorithm_timeout: Duration,
     drain_timeout: Duration,
-) -> None:
+    workers: int,
+) -> int:
     """Answer kube-scheduler's questions by your algorithm.
 
     Serves /filter, /prioritize, /preempt and /bind (the first two also below /api/scheduler),
@@ -179,7 +187,7 @@ def extender(
         )
     configured = load(config_file)
     apply_loggers(configured.loggers, {type(part).__module__ for part in configured.parts})
-    run(
+    return run(
         configured,
         ExtenderOptions(
             bind_address=bind_address,
@@ -192,6 +200,7 @@ def extender(
             request_timeout_s=request_timeout,
             algorithm_timeout_s=algorithm_timeout,
             drain_timeout_s=drain_timeout,
+            workers=workers,
         ),
     )
 

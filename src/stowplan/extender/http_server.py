@@ -9,13 +9,17 @@ say; requests under way are answered also while the server is being stopped.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stowplan.extender.http_connection import LINGER_S, Connection
 from stowplan.extender.http_messages import Limits, Site
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
 
 Listen: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Server]]
 
@@ -35,14 +39,28 @@ class HttpServer:
         self.date = formatdate(usegmt=True)
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
+        self._adopting: set[asyncio.Task[None]] = set()
 
     async def listen(self, listen: Listen) -> asyncio.Server:
         """`listen` gets the maker of protocols; OSError if it fails."""
         server = await listen(lambda: Connection(self))
         self._servers.append(server)
-        if self._sweeper is None:
-            self._sweeper = asyncio.create_task(self._sweep(), name="slow clients")
+        self._begin_sweeping()
         return server
+
+    def adopt(self, accepted: socket.socket, **tls: Any) -> None:
+        """Serve a client whom somebody else has accepted."""
+        self._begin_sweeping()
+        task = asyncio.create_task(self._adopt(accepted, tls), name="adopting")
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
+
+    async def _adopt(self, accepted: socket.socket, tls: dict[str, Any]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(lambda: Connection(self), accepted, **tls)
+        except OSError as error:  # a handshake that failed, or a client that is gone
+            log.debug("A connection was not made", extra=kv(err=error))
 
     async def stop(self, grace_s: float) -> int:
         """Take no more connections, let requests under way end; how many had to be cut off."""
@@ -70,6 +88,10 @@ class HttpServer:
         except TimeoutError:
             return False
         return True
+
+    def _begin_sweeping(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep(), name="slow clients")
 
     async def _sweep(self) -> None:
         """One look at all connections is cheaper than a timer for every request."""

@@ -1,29 +1,35 @@
 """The extender as a process: where it listens, with which credentials, until which signal.
 
 `stowplan extender` calls `run`. The first SIGTERM or Ctrl-C lets requests under way end and exits
-with 0, the second ends at once.
+with 0, the second ends at once. With several workers (see `workers`) each of them is such an
+extender, but for the listening, the signals and the rescheduling.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
-import stat
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from stowplan.errors import ConfigError
 from stowplan.extender.configuration import Configured
 from stowplan.extender.credentials import Access, Tls, TlsFiles, Tokens
 from stowplan.extender.http_messages import Limits
 from stowplan.extender.http_server import HttpServer
+from stowplan.extender.listening import BACKLOG, Listener, listening_on_path, listening_on_port
+from stowplan.extender.mailboxes import Mailboxes
 from stowplan.extender.parts import Parts
+from stowplan.extender.peers import FIRST, QUESTION, Peers
 from stowplan.extender.service import Service
 from stowplan.extender.watched_files import keep_loaded
+from stowplan.extender.workers import FROM_PATH, Crew, check_platform
 from stowplan.logs import get_logger, kv
-from stowplan.server.listen import cannot_listen
 from stowplan.server.memory import keep_freed_memory, spare_the_collector
 from stowplan.server.serving import run_on_loop, stop_on_signals
 
@@ -34,7 +40,6 @@ DEFAULT_PORT: Final = 31800
 DEFAULT_MAX_BODY: Final = 128 * 1024 * 1024
 BANNER: Final = "This software is pre-production and should not be deployed to production servers."
 _HANDSHAKE_S: Final = 10.0
-_BACKLOG: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,123 +57,144 @@ class ExtenderOptions:
     request_timeout_s: float = 30.0
     algorithm_timeout_s: float = 5.0
     drain_timeout_s: float = 10.0
+    workers: int = 1
 
 
-def run(configured: Configured, options: ExtenderOptions) -> None:
-    """Serve until a signal; errors go to the command line."""
-    keep_freed_memory()
-    spare_the_collector()
-    run_on_loop(serve(configured, options))
-
-
-async def serve(configured: Configured, options: ExtenderOptions) -> None:
+def run(configured: Configured, options: ExtenderOptions) -> int:
+    """Serve until a signal; the exit code. Errors go to the command line."""
     log.warning(BANNER)
     log.debug("started PID=%d", os.getpid())
-    tls = None if options.tls is None else Tls(options.tls)
-    tokens = None if options.token_file is None else Tokens(options.token_file)
-    asks_for_certificate = options.tls is not None and options.tls.client_ca is not None
-    gate = None
-    if asks_for_certificate or tokens is not None:
-        gate = Access(certificates=asks_for_certificate, tokens=tokens)
-    service = Service(
-        configured.algorithm,
-        monitored_namespaces=configured.settings.monitored_namespaces,
-        gate=gate,
-        algorithm_timeout_s=options.algorithm_timeout_s,
-    )
-    parts = Parts(configured)
-    parts.attach(service)
+    keep_freed_memory()
+    spare_the_collector()
+    extender = Extender(configured, options)
+    log.info("Starting wca-scheduler.")
+    with _listening(options) as listeners:
+        if options.workers == 1:
+            run_on_loop(_serve_alone(extender, listeners))
+            return 0
+        check_platform()
+        mailboxes = Mailboxes(options.workers)
+        crew = Crew(
+            lambda number: run_on_loop(_serve_as_worker(configured, options, mailboxes, number)),
+            mailboxes,
+            listeners,
+            drain_timeout_s=options.drain_timeout_s,
+        )
+        _tell(listeners, options)
+        code = crew.run()
+        log.info("Stopped")
+        return code
+
+
+@contextmanager
+def _listening(options: ExtenderOptions) -> Iterator[list[Listener]]:
+    with ExitStack() as opened:
+        listeners: list[Listener] = []
+        if options.port is not None:
+            on_port = listening_on_port(options.bind_address, options.port)
+            listeners += opened.enter_context(on_port)
+        if options.socket is not None:
+            on_path = listening_on_path(options.socket, options.socket_mode)
+            listeners.append(opened.enter_context(on_path))
+        yield listeners
+
+
+def _tell(listeners: Iterable[Listener], options: ExtenderOptions) -> None:
+    host = options.bind_address
+    shown = f"[{host}]" if ":" in host else host
+    scheme = "http" if options.tls is None else "https"
+    for listener in listeners:
+        if listener.path is not None:
+            log.info("Serving", extra=kv(socket=str(listener.path)))
+        else:
+            port = listener.socket.getsockname()[1]
+            log.info("Serving", extra=kv(url=f"{scheme}://{shown}:{port}"))
+
+
+class Extender:
+    """All that answers in one process; ConfigError if a file or setting is wrong."""
+
+    def __init__(self, configured: Configured, options: ExtenderOptions) -> None:
+        self.options = options
+        self._tls = None if options.tls is None else Tls(options.tls)
+        self._tokens = None if options.token_file is None else Tokens(options.token_file)
+        asks_for_certificate = options.tls is not None and options.tls.client_ca is not None
+        gate = None
+        if asks_for_certificate or self._tokens is not None:
+            gate = Access(certificates=asks_for_certificate, tokens=self._tokens)
+        self.service = Service(
+            configured.algorithm,
+            monitored_namespaces=configured.settings.monitored_namespaces,
+            gate=gate,
+            algorithm_timeout_s=options.algorithm_timeout_s,
+        )
+        self._parts = Parts(configured)
+        self._parts.attach(self.service)
+        self.server = HttpServer(self.service, Limits(options.max_body, options.request_timeout_s))
+
+    def tls_of(self, *, is_path: bool) -> dict[str, Any]:
+        """What the event loop is told: a Unix socket is never encrypted."""
+        if self._tls is None or is_path:
+            return {}
+        return {"ssl": self._tls.context, "ssl_handshake_timeout": _HANDSHAKE_S}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The parts beside the service; at the end, requests under way are answered."""
+        watched = [each.files for each in (self._tls, self._tokens) if each is not None]
+        reloading = asyncio.create_task(keep_loaded(watched), name="credentials")
+        try:
+            await self._parts.start()
+            yield
+            log.info("Ending")
+        finally:
+            cut_off = await self.server.stop(self.options.drain_timeout_s)
+            if cut_off:
+                log.warning("Requests did not end in time", extra=kv(connections=cut_off))
+            reloading.cancel()
+            await self._parts.stop()
+        log.info("Stopped")
+
+
+async def _serve_alone(extender: Extender, listeners: Sequence[Listener]) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
-    server = HttpServer(service, Limits(options.max_body, options.request_timeout_s))
-    log.info("Starting wca-scheduler.")
-    reloading = asyncio.create_task(
-        keep_loaded([each.files for each in (tls, tokens) if each is not None]), name="credentials"
-    )
-    ours: os.stat_result | None = None
-    try:
-        await parts.start()
-        if options.port is not None:
-            await _listen_on_port(server, options, tls)
-        if options.socket is not None:
-            ours = await _listen_on_socket(server, options.socket, options.socket_mode)
+    loop = asyncio.get_running_loop()
+    async with extender.running():
+        for listener in listeners:
+            is_path = listener.path is not None
+            create: Callable[..., Awaitable[asyncio.Server]] = (
+                loop.create_unix_server if is_path else loop.create_server
+            )
+            tls = extender.tls_of(is_path=is_path)
+            await extender.server.listen(
+                partial(create, sock=listener.socket, backlog=BACKLOG, **tls)
+            )
+        _tell(listeners, extender.options)
         await stop.wait()
-        log.info("Ending")
-    finally:
-        cut_off = await server.stop(options.drain_timeout_s)
-        if cut_off:
-            log.warning("Requests did not end in time", extra=kv(connections=cut_off))
-        reloading.cancel()
-        await parts.stop()
-        if options.socket is not None and ours is not None:
-            _remove_socket(options.socket, ours)
-    log.info("Stopped")
 
 
-async def _listen_on_port(server: HttpServer, options: ExtenderOptions, tls: Tls | None) -> None:
-    loop = asyncio.get_running_loop()
-    host, port = options.bind_address, options.port or 0
-    try:
-        listener = await server.listen(
-            lambda make: loop.create_server(
-                make,
-                host,
-                port,
-                backlog=_BACKLOG,
-                ssl=None if tls is None else tls.context,
-                ssl_handshake_timeout=None if tls is None else _HANDSHAKE_S,
-            )
-        )
-    except OSError as error:
-        raise cannot_listen(error, host, port, flag="--port, --bind-address") from None
-    taken = listener.sockets[0].getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    scheme = "http" if tls is None else "https"
-    log.info("Serving", extra=kv(url=f"{scheme}://{shown}:{taken}"))
+async def _serve_as_worker(
+    configured: Configured, options: ExtenderOptions, mailboxes: Mailboxes, number: int
+) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    if number != FIRST:
+        settings = replace(configured.settings, reschedule_interval=0.0)
+        configured = replace(configured, settings=settings)
+    extender = Extender(configured, options)
+    peers = Peers(mailboxes, number)
+    peers.attach(extender.service)
 
+    def take(message: bytes, connection: socket.socket) -> None:
+        if message.startswith(QUESTION):
+            peers.take(message, connection)
+        else:
+            extender.server.adopt(connection, **extender.tls_of(is_path=message == FROM_PATH))
 
-async def _listen_on_socket(server: HttpServer, path: Path, mode: int) -> os.stat_result:
-    """What was made there, to be known again."""
-    loop = asyncio.get_running_loop()
-    try:
-        _make_way(path)
-        # Nobody must be able to connect before the mode is right.
-        before = os.umask(0o777 & ~mode)
+    async with extender.running():
+        leave = mailboxes.take_from(number, take)
         try:
-            await server.listen(
-                lambda make: loop.create_unix_server(make, str(path), backlog=_BACKLOG)
-            )
+            await stop.wait()
         finally:
-            os.umask(before)
-        made = os.lstat(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot listen on {path}: {reason}", where="--socket") from None
-    log.info("Serving", extra=kv(socket=str(path)))
-    return made
-
-
-def _make_way(path: Path) -> None:
-    """Remove a socket that was left behind, but neither another file nor one that is served."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(found.st_mode):
-        raise ConfigError(f"{path} is there and is no socket", where="--socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-            return
-    raise ConfigError(f"{path} is served by another process", where="--socket")
-
-
-def _remove_socket(path: Path, ours: os.stat_result) -> None:
-    try:
-        if os.path.samestat(path.lstat(), ours):
-            path.unlink()
-    except OSError:
-        """It is gone already, or its directory is no longer ours."""
+            leave()

@@ -26,9 +26,10 @@ def options_of(monkeypatch: pytest.MonkeyPatch, *flags: str) -> ExtenderOptions:
     """What the command would have served with."""
     seen: list[ExtenderOptions] = []
 
-    def run(configured: Any, options: ExtenderOptions) -> None:
+    def run(configured: Any, options: ExtenderOptions) -> int:
         assert type(configured.algorithm).__name__ == "NOPAlgorithm"
         seen.append(options)
+        return 0
 
     monkeypatch.setattr(serving, "run", run)
     extender.main(list(flags), standalone_mode=False)
@@ -59,6 +60,7 @@ def test_flags_become_options(monkeypatch: pytest.MonkeyPatch, config: str) -> N
         "--request-timeout=1m",
         "--algorithm-timeout=200ms",
         "--drain-timeout=0",
+        "--workers=4",
     ]
     assert options_of(monkeypatch, config, *flags) == ExtenderOptions(
         bind_address="::1",
@@ -71,6 +73,7 @@ def test_flags_become_options(monkeypatch: pytest.MonkeyPatch, config: str) -> N
         request_timeout_s=60.0,
         algorithm_timeout_s=0.2,
         drain_timeout_s=0.0,
+        workers=4,
     )
 
 
@@ -105,7 +108,15 @@ def test_flags_that_do_not_go_together(config: str, flags: list[str], problem: s
 
 @pytest.mark.parametrize(
     "flag",
-    ["--max-body=x", "--max-body=10", "--socket-mode=888", "--socket-mode=abc", "--port=70000"],
+    [
+        "--max-body=x",
+        "--max-body=10",
+        "--socket-mode=888",
+        "--socket-mode=abc",
+        "--port=70000",
+        "--workers=0",
+        "--workers=65",
+    ],
 )
 def test_values_that_are_none(config: str, flag: str) -> None:
     with pytest.raises(click.BadParameter):
