@@ -11,6 +11,7 @@ import pytest
 
 from stowplan.extender.algorithms import DramHitRatioProvision, Score, StaticAssigner
 from stowplan.extender.data import NodeType, Resource
+from stowplan.logs import V4
 
 from .memory_provider import MemoryProvider, asked, gauge
 
@@ -109,6 +110,31 @@ def test_score_keeps_nodes_of_the_kind_that_suits_the_app(
     assert result.NodeNames == kept
     # The others are left out without a reason.
     assert result.FailedNodes == {}
+
+
+def test_what_does_not_suit_an_app_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(V4, logger="stowplan.extender"):
+        Score(CLUSTER).filter(asked("hot", "dram", "pmem"))
+        Score(CLUSTER).filter(asked("cold", "dram", "pmem"))
+    reasons = [(kv["node"], kv["reason"]) for kv in told(caplog, "Left out a node")]
+    assert reasons == [
+        ("pmem", "'hot' not preferred for pmem type of node"),
+        ("dram", "'cold' not preferred for dram type of node"),
+    ]
+
+
+def told(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any]]:
+    return [record.__dict__["kv"] for record in caplog.records if record.message == message]
+
+
+def test_score_counts_cpus_of_persistent_memory_by_the_factor() -> None:
+    # 10 * 0.05 = 0.5 CPUs: 0.5 - 1 = -0.5.
+    result = Score(replace(CLUSTER, pmem_nodes=("pmem",)), cpu_scale_factor=0.05).filter(
+        asked("cold", "dram", "pmem")
+    )
+    # Nothing of the right kind is left, so the other is good enough.
+    assert result.NodeNames == ["dram"]
+    assert result.FailedNodes == {"pmem": "Could not fit node for dimensions: missing (cpu: 0.5)."}
 
 
 def test_two_profiles_are_too_few() -> None:
