@@ -2,7 +2,9 @@
 
 `http` says what is served. A general web framework would do, but loading one takes a good part of
 the time in which a scheduler is to have bound its first pod. What must stay true: nothing that a
-client sends raises, or is kept beyond a few kilobytes; an answer never waits for anything.
+client sends raises, or is kept beyond a few kilobytes; an answer never waits for anything; nobody
+who is slow, or does not read what was asked for, stays longer than the limits below, keeps more
+than one answer in memory, or keeps others out.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ Query: TypeAlias = Mapping[str, list[str]]
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _MAX_HEAD: Final = 16 * 1024
+#: For a request from the end of the last one, and for its answer to be read.
 _IDLE_S: Final = 75.0
+#: What is under way when the server stops has so long to arrive.
+_LINGER_S: Final = 1.0
+#: Probes and scrapers are few. Of more the one that was heard of least lately has to go, so that
+#: a crowd of idle ones cannot make a process look dead.
+_MAX_CONNECTIONS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,10 @@ class PlainServer:
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
-        self.connections: set[_Connection] = set()
+        #: The one that was heard of last is last.
+        self.connections: dict[_Connection, None] = {}
+        self.is_stopping = False
+        self._all_gone = asyncio.Event()
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -58,10 +69,27 @@ class PlainServer:
         server, self._server = self._server, None
         if server is None:
             return
+        self.is_stopping = True
         server.close()
         for connection in list(self.connections):
-            connection.close()
+            connection.close(within_s=_LINGER_S)
+        while self.connections:
+            self._all_gone.clear()
+            await self._all_gone.wait()
         await server.wait_closed()
+
+    def heard_of(self, connection: _Connection) -> None:
+        self.connections.pop(connection, None)
+        self.connections[connection] = None
+        if len(self.connections) > _MAX_CONNECTIONS:
+            longest_silent = next(iter(self.connections))
+            self.forget(longest_silent)
+            longest_silent.abort()
+
+    def forget(self, connection: _Connection) -> None:
+        self.connections.pop(connection, None)
+        if not self.connections:
+            self._all_gone.set()
 
     def answer(self, method: str, target: str) -> Response:
         path, _, query = target.partition("?")
@@ -85,28 +113,50 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: PlainServer) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._received = b""
+        self._is_full = False
         self._patience: asyncio.TimerHandle | None = None
 
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+    def close(self, within_s: float) -> None:
+        """When what was answered has been sent, and in any case soon."""
+        self._transport.close()
+        self._be_patient_for(within_s)
+
+    def abort(self) -> None:
+        self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._server.connections.add(self)
-        self._wait_for_next()
+        if self._server.is_stopping:
+            self.abort()
+        else:
+            self._wait_for_next()
 
     def connection_lost(self, problem: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.forget(self)
         if self._patience is not None:
             self._patience.cancel()
 
     def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
         self._received += data
-        while not self._transport.is_closing():
+        self._advance()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it asks: it is heard again when it has read."""
+        self._is_full = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        if self._transport.is_closing():
+            return
+        self._wait_for_next()
+        self._transport.resume_reading()
+        self._advance()
+
+    def _advance(self) -> None:
+        while not self._is_full and not self._transport.is_closing():
             head, separator, rest = self._received.partition(_END_OF_HEAD)
             if not separator:
                 if len(head) > _MAX_HEAD:
@@ -137,7 +187,6 @@ class _Connection(asyncio.Protocol):
         )
 
     def _send(self, answer: Response, *, is_last: bool, is_shown: bool = True) -> None:
-        assert self._transport is not None
         headers = {
             "Content-Type": answer.content_type,
             "Content-Length": str(len(answer.body)),
@@ -152,6 +201,11 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _wait_for_next(self) -> None:
+        self._server.heard_of(self)
+        self._be_patient_for(_IDLE_S)
+
+    def _be_patient_for(self, seconds: float) -> None:
         if self._patience is not None:
             self._patience.cancel()
-        self._patience = self._loop.call_later(_IDLE_S, self.close)
+        # To close would be to wait until all is sent, which may be never.
+        self._patience = self._loop.call_later(seconds, self.abort)

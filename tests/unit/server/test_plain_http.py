@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,121 @@ def test_nothing_that_is_sent_raises(junk: bytes) -> None:
     method, _, target = junk.decode("latin-1").partition(" ")
     assert server.answer(method, target).status in (200, 404, 405)
     assert server.answer("GET", f"/?{target}").status == 200
+
+
+# Clients that are slow, or many
+
+
+LARGE = b"x" * 4_000_000
+
+
+@asynccontextmanager
+async def counting() -> AsyncIterator[tuple[PlainServer, int, list[int]]]:
+    """A server of large answers, its port, and a list that grows with each of them."""
+    made: list[int] = []
+
+    def large(_: Query) -> Response:
+        made.append(1)
+        return Response(LARGE)
+
+    server = PlainServer()
+    server.routes.update({"/": echo, "/large": large})
+    try:
+        yield server, await server.start("127.0.0.1", 0), made
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def deaf(port: int) -> AsyncIterator[asyncio.StreamWriter]:
+    """A client that asks, and does not read."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    try:
+        yield writer
+    finally:
+        writer.transport.abort()
+
+
+async def gone(server: PlainServer) -> None:
+    while server.connections:  # noqa: ASYNC110 - the server's doing
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("end", [b"", b"Connection: close\r\n"])
+async def test_who_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
+    monkeypatch.setattr(plain_http, "_IDLE_S", 0.2)
+    async with counting() as (server, port, made), deaf(port) as writer:
+        writer.write(b"GET /large HTTP/1.1\r\n" + end + b"\r\n")
+        await gone(server)
+        assert made == [1]
+        assert statuses(await answers(port, LAST)) == [200], "others are answered"
+
+
+async def test_answers_that_nobody_reads_are_not_worked_out() -> None:
+    async with counting() as (server, port, made), deaf(port) as writer:
+        writer.write(b"GET /large HTTP/1.1\r\n\r\n" * 1000)
+        while not made:  # noqa: ASYNC110 - the server's doing
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
+        assert made == [1]
+        assert len(server.connections) == 1
+
+
+async def test_who_reads_late_gets_everything() -> None:
+    async with counting() as (_, port, made):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /large HTTP/1.1\r\n\r\n" * 5 + LAST)
+        await asyncio.sleep(0.1)
+        text = await asyncio.wait_for(reader.read(), 60)
+        writer.close()
+        assert statuses(text) == [200] * 6
+        assert text.count(LARGE) == 5
+        assert len(made) == 5
+
+
+async def test_who_trickles_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_http, "_IDLE_S", 0.3)
+    async with counting() as (server, port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nX: ")
+        await asyncio.sleep(0.01)
+        while server.connections:
+            writer.write(b"x")  # always something new, and never the end
+            await asyncio.sleep(0.01)
+        try:
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        except ConnectionResetError:
+            """That is an end, too."""
+        writer.close()
+
+
+async def test_the_longest_silent_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_http, "_MAX_CONNECTIONS", 3)
+    async with counting() as (server, port, _):
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        reader, writer = opened[0]
+        writer.write(b"GET /?x HTTP/1.1\r\n\r\n")
+        assert await reader.readuntil(b"{'x': ['']}")
+        assert statuses(await answers(port, LAST)) == [200], "there is room for a probe"
+        assert await asyncio.wait_for(opened[1][0].read(), 10) == b""
+        writer.write(LAST)
+        assert statuses(await reader.read()) == [200], "who was heard of lately stays"
+        assert len(server.connections) <= 3
+        for _, other in opened:
+            other.close()
+
+
+async def test_stopping_does_not_wait_for_who_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plain_http, "_LINGER_S", 0.1)
+    async with counting() as (server, port, made), deaf(port) as writer:
+        writer.write(b"GET /large HTTP/1.1\r\n\r\n")
+        while not made:  # noqa: ASYNC110 - the server's doing
+            await asyncio.sleep(0.005)
+        await asyncio.wait_for(server.stop(), 30)
+        assert not server.connections
 
 
 async def test_stopping_ends_open_connections() -> None:
