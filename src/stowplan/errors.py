@@ -4,6 +4,7 @@
       ConfigError                 exit 2   a file or flag the user wrote is wrong; says where
         KubeconfigError           exit 2
       PluginError                 exit 1   a plugin broke its contract or raised
+      ExtenderError               exit 1   an extender did not answer, or not as it should
       LeadershipLost              exit 1
       ApiError                    exit 1   the API server answered with an error Status
         BadRequest 400, Unauthorized 401, Forbidden 403, NotFound 404, Conflict 409,
@@ -54,6 +55,10 @@ class PluginError(StowplanError):
         super().__init__(what.format(point=point, plugin=plugin) + message)
         self.plugin = plugin
         self.point = point
+
+
+class ExtenderError(StowplanError):
+    """A scheduler extender did not answer, or answered with an error."""
 
 
 class LeadershipLost(StowplanError):

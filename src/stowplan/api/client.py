@@ -8,7 +8,7 @@ raise the errors of `stowplan.errors`, also where the server's answer makes no s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -171,8 +171,11 @@ class ApiClient:
         field_selector: str = "",
         page_size: int = 500,
         timeout_s: float = 60.0,
+        on_raw: Callable[[T, msgspec.Raw], None] | None = None,
     ) -> ListResult[T]:
         """Every object, as of one moment, page by page.
+
+        `on_raw` is told of each, with its JSON; not to be kept as it is, for it keeps its page.
 
         Where the moment falls out of the server's history half-way, all is listed once more, in
         one piece, so that it cannot happen again.
@@ -214,6 +217,9 @@ class ApiClient:
                         items.append(decode(raw))
                     except UNREADABLE:
                         undecodable.append(bytes(raw))
+                        continue
+                    if on_raw is not None:
+                        on_raw(items[-1], raw)
                 if not token:
                     return ListResult(items, page.metadata.resource_version, tuple(undecodable))
         finally:

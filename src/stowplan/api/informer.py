@@ -68,6 +68,7 @@ class Informer(Generic[T]):
         on_add: Callable[[T], None],
         on_update: Callable[[T, T], None],
         on_delete: Callable[[T], None],
+        on_raw: Callable[[T, bytes | msgspec.Raw | None], None] | None = None,
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
@@ -79,7 +80,9 @@ class Informer(Generic[T]):
         on_watch_refused: Callable[[Forbidden], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`poll_s`: how often to list once watching was refused (403), which `on_watch_refused` is
+        """`on_raw` is told before the others, with the JSON of an object, or None once it is gone.
+
+        `poll_s`: how often to list once watching was refused (403), which `on_watch_refused` is
         then told, once; None: ask again until it is allowed.
         """
         self.store: dict[str, T] = {}
@@ -92,6 +95,7 @@ class Informer(Generic[T]):
         self._on_add = on_add
         self._on_update = on_update
         self._on_delete = on_delete
+        self._on_raw = on_raw
         self._namespace = namespace
         self._field_selector = field_selector
         self._label_selector = label_selector
@@ -244,6 +248,7 @@ class Informer(Generic[T]):
                 page_size=self._page_size,
                 field_selector=self._field_selector,
                 label_selector=self._label_selector,
+                on_raw=None if self._on_raw is None else self._tell_raw,
             )
         except BaseException:
             self._relist_waiters = waiters + self._relist_waiters
@@ -336,6 +341,8 @@ class Informer(Generic[T]):
             known = self.store.get(key)
             if known is not None and known.metadata.uid != metadata.uid:
                 self._remove(key, known)
+            if self._on_raw is not None:
+                self._tell_raw(obj, event.object)
             self._put(key, obj)
         else:
             self._skip(f"event type {event.type}", "unknown event type")
@@ -375,9 +382,15 @@ class Informer(Generic[T]):
     def _remove(self, key: str, last: T) -> None:
         del self.store[key]
         self._unreadable.discard(key)
+        if self._on_raw is not None:
+            self._tell_raw(last, None)
         self._call(key, self._on_delete, last)
 
-    def _call(self, key: str, handler: Callable[..., None], *objects: T) -> None:
+    def _tell_raw(self, obj: T, raw: bytes | msgspec.Raw | None) -> None:
+        assert self._on_raw is not None
+        self._call(object_key(obj.metadata), self._on_raw, obj, raw)
+
+    def _call(self, key: str, handler: Callable[..., None], *objects: object) -> None:
         try:
             handler(*objects)
         except Exception as error:

@@ -27,12 +27,11 @@ class Happened(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One pod in flight. `latest` and `raw` follow the API while the cycle keeps its own copy."""
+    """One pod in flight. `latest` follows the API while the cycle keeps its own copy."""
 
     queued: QueuedPod
     first_event: int  # number of the first event that came after the pod was popped
     latest: Pod
-    raw: bytes | None
     gone: bool = False  # deleted, bound elsewhere or replaced by a pod of the same name
 
 
@@ -58,7 +57,7 @@ class InFlight:
 
     def begin(self, queued: QueuedPod) -> None:
         end = self._dropped + len(self._events)
-        self._attempts[queued.uid] = Attempt(queued, end, queued.pod, queued.raw)
+        self._attempts[queued.uid] = Attempt(queued, end, queued.pod)
         self._uids_by_key.setdefault(queued.key, set()).add(queued.uid)
         self.by_label[POD_POPPED] += 1
 
@@ -74,14 +73,11 @@ class InFlight:
             self._events.append(Happened(event, old, new))
             self.by_label[event.label] += 1
 
-    def record_update(
-        self, attempt: Attempt, new: Pod, raw: bytes | None, events: Sequence[ClusterEvent]
-    ) -> None:
+    def record_update(self, attempt: Attempt, new: Pod, events: Sequence[ClusterEvent]) -> None:
         """The pod itself changed; it is alive, whatever was said before."""
         for event in events:
             self.record(event, attempt.latest, new)
         attempt.latest = new
-        attempt.raw = raw
         attempt.gone = False
 
     def events_since(self, attempt: Attempt) -> Iterator[Happened]:

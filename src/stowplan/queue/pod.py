@@ -25,7 +25,6 @@ class QueuedPod:
     pod: Pod
     timestamp: float  # when it was queued first, or came back from its last failed attempt
     sequence: int = 0  # tells apart pods that have the same timestamp: first come, first served
-    raw: bytes | None = None  # the pod as the API server wrote it, for extenders
     attempts: int = 0
     initial_attempt_timestamp: float | None = None
     unschedulable_plugins: set[str] = field(default_factory=set)
@@ -59,10 +58,9 @@ class QueuedPod:
         self.gating_plugin = ""
         self.gating_message = ""
 
-    def replace_pod(self, pod: Pod, raw: bytes | None) -> None:
-        """The same pod as the API server knows it now. Its old raw form is stale in any case."""
+    def replace_pod(self, pod: Pod) -> None:
+        """The same pod as the API server knows it now."""
         self.pod = pod
-        self.raw = raw
 
 
 class PendingCounts(NamedTuple):

@@ -73,16 +73,16 @@ class SchedulingQueue:
 
     # Pods come, change and go
 
-    def add(self, pod: Pod, raw: bytes | None = None) -> None:
+    def add(self, pod: Pod) -> None:
         """A pending pod appeared. One that is known already is updated."""
         attempt = self._in_flight.get(pod_uid(pod))
         if attempt is not None:
-            self._update_in_flight(attempt, pod, raw)
+            self._update_in_flight(attempt, pod)
         else:
-            self._add_or_update(None, pod, raw, ev.UNSCHEDULED_POD_ADD)
+            self._add_or_update(None, pod, ev.UNSCHEDULED_POD_ADD)
         self._notify()
 
-    def update(self, old: Pod | None, new: Pod, raw: bytes | None = None) -> None:
+    def update(self, old: Pod | None, new: Pod) -> None:
         """A pending pod changed. The caller keeps out pods that are assumed or bound."""
         if old is not None and pod_uid(old) != pod_uid(new):
             # A list after a broken watch shows a pod deleted and made anew as one update.
@@ -90,9 +90,9 @@ class SchedulingQueue:
             old = None
         attempt = self._in_flight.get(pod_uid(new))
         if attempt is not None:
-            self._update_in_flight(attempt, new, raw)
+            self._update_in_flight(attempt, new)
         else:
-            self._add_or_update(old, new, raw, ev.UNSCHEDULED_POD_UPDATE)
+            self._add_or_update(old, new, ev.UNSCHEDULED_POD_UPDATE)
         self._notify()
 
     def delete(self, pod: Pod) -> None:
@@ -253,8 +253,8 @@ class SchedulingQueue:
         queued = self._find(pod.key)
         return queued is not None and queued.uid == pod_uid(pod)
 
-    def _new(self, pod: Pod, raw: bytes | None) -> QueuedPod:
-        queued = QueuedPod(pod, 0.0, raw=raw)
+    def _new(self, pod: Pod) -> QueuedPod:
+        queued = QueuedPod(pod, 0.0)
         self._stamp(queued)
         return queued
 
@@ -263,9 +263,7 @@ class SchedulingQueue:
         queued.sequence = self._sequence
         queued.timestamp = self._clock.monotonic()
 
-    def _add_or_update(
-        self, old: Pod | None, pod: Pod, raw: bytes | None, event: ClusterEvent
-    ) -> None:
+    def _add_or_update(self, old: Pod | None, pod: Pod, event: ClusterEvent) -> None:
         for predecessor in self._in_flight.supersede(pod.key, pod_uid(pod)):
             self.nominator.delete(predecessor)
         queued = self._find(pod.key)
@@ -273,16 +271,16 @@ class SchedulingQueue:
             self._drop(queued)
             queued = None
         if queued is None:
-            self._to_active(self._new(pod, raw), event.label)
+            self._to_active(self._new(pod), event.label)
         else:
-            self._update_queued(queued, old or queued.pod, pod, raw)
+            self._update_queued(queued, old or queued.pod, pod)
 
-    def _update_in_flight(self, attempt: Attempt, new: Pod, raw: bytes | None) -> None:
+    def _update_in_flight(self, attempt: Attempt, new: Pod) -> None:
         changes = pod_changes(attempt.latest, new, self._pod_requests)
-        self._in_flight.record_update(attempt, new, raw, changes)
+        self._in_flight.record_update(attempt, new, changes)
 
-    def _update_queued(self, queued: QueuedPod, old: Pod, new: Pod, raw: bytes | None) -> None:
-        queued.replace_pod(new, raw)
+    def _update_queued(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
+        queued.replace_pod(new)
         self.nominator.update(old, new)
         if self._active.get(queued.key) is not None:
             self._active.refresh(queued)
@@ -313,11 +311,10 @@ class SchedulingQueue:
                 extra=kv(pod=queued.key, uid=queued.uid),
             )
             return False
-        raw = None
-        if attempt is not None and (newest is None or newest is attempt.latest):
-            newest, raw = attempt.latest, attempt.raw
+        if attempt is not None and newest is None:
+            newest = attempt.latest
         if newest is not None and newest is not queued.pod:
-            queued.replace_pod(newest, raw)
+            queued.replace_pod(newest)
             self.nominator.refresh(queued.pod)
         # The caller's sets may be shared with its record of the attempt; a gate adds to ours.
         queued.unschedulable_plugins = set(queued.unschedulable_plugins)

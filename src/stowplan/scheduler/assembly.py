@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -11,7 +11,7 @@ from stowplan.clock import Clock, SystemClock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.config import types as config_types
 from stowplan.config.advice import WITHOUT_ARGS, advice
-from stowplan.config.fields import FieldError, forbidden, raise_errors
+from stowplan.config.fields import FieldError, raise_errors
 from stowplan.config.merge import find_points, merge_defaults
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
@@ -20,6 +20,7 @@ from stowplan.framework.profile import Profile, build_profile
 from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.configured_extender import configured_extenders, ignored_resources
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.metrics import SchedulerMetrics
 
@@ -46,6 +47,9 @@ def build_engine(
     profiles, handles = build_profiles(
         config, cache, registry=registry, clock=clock, rng=rng, client=client, where=where
     )
+    errors: list[FieldError] = []
+    extenders = configured_extenders(config.extenders, errors)
+    raise_errors(errors, where=where)
     for warning in advice(config, registry.names):
         log.warning(
             "A part of the configuration has no effect",
@@ -62,6 +66,8 @@ def build_engine(
         cache=cache,
         clock=clock,
         handles=handles,
+        extenders=extenders,
+        draw_seed=rng.getrandbits(63) if extenders else 0,
         metrics=SchedulerMetrics(),
         lookup=lookup,
         initial_backoff_s=config.pod_initial_backoff_seconds,
@@ -106,6 +112,7 @@ def plugin_errors(config: KubeSchedulerConfiguration, registry: Registry) -> lis
     names = [profile.scheduler_name for profile in config.profiles]
     handles = {name: Handle(profile=name) for name in names}
     _make_profiles(config, registry, handles, errors)
+    configured_extenders(config.extenders, errors)
     return errors
 
 
@@ -118,6 +125,7 @@ def _make_profiles(
     """Every profile that could be made, by scheduler name; the rest is in `errors`."""
     points = find_points(config.profiles, errors, implements=registry.points, known=registry.names)
     profiles: dict[str, Profile] = {}
+    ignored = ignored_resources(config.extenders)
     for index, profile in enumerate(config.profiles):
         name = profile.scheduler_name
         percentage = profile.percentage_of_nodes_to_score
@@ -129,29 +137,29 @@ def _make_profiles(
                 points[name],
                 registry=registry,
                 handle=handles[name],
-                args=_arguments(profile),
+                args=_arguments(profile, ignored),
                 arg_paths=_argument_paths(index, profile),
                 percentage_of_nodes_to_score=percentage,
                 tie_break_seed=_tie_break_seed(profile, handles[name].rng),
             )
         except ConfigError as problem:
             errors += [FieldError("", line) for line in str(problem).split("\n")]
-    if config.extenders:
-        # Ignoring them would place pods where an extender would have said no.
-        detail = "extenders are not called yet; remove them to start without"
-        errors.append(forbidden("extenders", detail))
     return profiles
 
 
-def _arguments(profile: config_types.Profile) -> dict[str, dict[str, Any]]:
+def _arguments(profile: config_types.Profile, ignored: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Raw arguments by plugin. Those of a plugin of kube-scheduler's that takes none are ignored,
-    as there; `advice` tells.
+    as there; `advice` tells. Resources that are an extender's affair are `ignored`.
     """
-    return {
+    arguments = {
         entry.name: profile.plugin_args(entry.name)
         for entry in profile.plugin_config
         if entry.name not in WITHOUT_ARGS
     }
+    if ignored:
+        fit = arguments.get("NodeResourcesFit", {})
+        arguments["NodeResourcesFit"] = {**fit, "ignoredResources": list(ignored)}
+    return arguments
 
 
 def _argument_paths(index: int, profile: config_types.Profile) -> dict[str, str]:

@@ -19,6 +19,7 @@ from stowplan.errors import (
     ApiError,
     ApiUnavailable,
     Conflict,
+    ExtenderError,
     Forbidden,
     PluginError,
     ServerError,
@@ -31,7 +32,9 @@ from stowplan.framework.status import SUCCESS, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.reporter import Reporter
+from stowplan.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
@@ -44,10 +47,19 @@ _LOOK_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 class Binder:
     """Runs binding cycles."""
 
-    def __init__(self, engine: Engine, client: ApiClient, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        client: ApiClient,
+        reporter: Reporter,
+        stillness: Stillness | None = None,
+        extenders: ExtenderClient | None = None,
+    ) -> None:
         self._engine = engine
         self._client = client
         self._reporter = reporter
+        self._stillness = stillness or Stillness()
+        self._extenders = extenders
 
     async def run(self, placement: Placement) -> None:
         """Take a placement to its end."""
@@ -63,7 +75,7 @@ class Binder:
             self._succeeded(placement)
             await self._post_bind(placement)
         else:
-            self._failed(placement, status)
+            self._stillness.do(self._failed, placement, status)
 
     async def _bind(self, placement: Placement) -> Status:
         pre_bind, status = self._pre_flight(placement)
@@ -82,7 +94,8 @@ class Binder:
             status = await self._pre_bind_unless_preempted(placement, pre_bind)
             if not status.is_success:
                 return status
-        return await self._run_bind_plugins(placement)
+        by_extender = await self._bind_by_extender(placement)
+        return await self._run_bind_plugins(placement) if by_extender is None else by_extender
 
     # Permit
 
@@ -153,6 +166,27 @@ class Binder:
                 # After Permit a refusal is an error: nothing but time can help.
                 return error(str(PluginError(plugin.name, "PreBind", status.message)))
         return SUCCESS
+
+    async def _bind_by_extender(self, placement: Placement) -> Status | None:
+        """The first extender that binds and is interested goes before all plugins; None: none."""
+        if self._extenders is None:
+            return None
+        for extender in self._engine.extenders:
+            if not extender.binds or not extender.is_interested(placement.pod):
+                continue
+            try:
+                await self._extenders.bind(extender, placement.pod, placement.node)
+            except ExtenderError as problem:
+                if not extender.is_ignorable:
+                    # It may have bound the pod, and failed to say so.
+                    return await self._look(placement, error(str(problem)))
+                log.info(
+                    "Skipping extender in bind as it returned error and has ignorable flag set",
+                    extra=kv(extender=extender.name, err=str(problem)),
+                )
+                continue
+            return SUCCESS
+        return None
 
     async def _run_bind_plugins(self, placement: Placement) -> Status:
         """The first plugin that does not skip binds."""

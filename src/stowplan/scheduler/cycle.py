@@ -16,14 +16,12 @@ import numpy as np
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import BoolArray, Int32Array, NodeTable
-from stowplan.errors import PluginError, StowplanError
+from stowplan.errors import ExtenderError, StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, RowSet, as_status, describe
-from stowplan.framework.plugin import PreFilterResult
+from stowplan.framework.forms import FilterStep, RowSet
 from stowplan.framework.profile import Profile
 from stowplan.framework.shapes import Accepted
 from stowplan.framework.status import (
-    SKIP,
     SUCCESS,
     Code,
     Status,
@@ -32,6 +30,7 @@ from stowplan.framework.status import (
     unschedulable,
 )
 from stowplan.framework.what_if import WhatIf
+from stowplan.logs import get_logger, kv
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.decision import NO_NODES, Decision, Diagnosis, ScoreSheet
 from stowplan.scheduler.extender_requests import (
@@ -43,14 +42,18 @@ from stowplan.scheduler.extender_requests import (
     ask_to_prioritize,
 )
 from stowplan.scheduler.making_room import make_room
+from stowplan.scheduler.narrowing import pre_filter
 from stowplan.scheduler.ranking import find
 from stowplan.scheduler.scoring import pre_score, quick_choice, score
 from stowplan.scheduler.selection import (
     chosen_place,
+    drawn_place,
     first_feasible,
     first_fitting,
     nodes_to_find,
 )
+
+log = get_logger(__name__)
 
 #: Told when an extension point has run: its name and the status it ended with.
 OnPoint: TypeAlias = Callable[[str, str], None]
@@ -90,13 +93,16 @@ def decide_steps(
     turn: int = 0,
     nominated: Nominator | None = None,
     extenders: Sequence[Extender] = (),
+    draw_seed: int = 0,
     on_point: OnPoint | None = None,
 ) -> Steps:
     """Decide for one pod; yields what extenders are to be asked.
 
     `turn` numbers the decisions where ties are drawn at random: the same turn draws the same.
+    `draw_seed` is for ties among nodes that extenders have scored. The table must not change
+    between a request and its answer.
     """
-    attempt = _Attempt(table, info, profile, cursor, nominated, on_point, turn)
+    attempt = _Attempt(table, info, profile, cursor, nominated, on_point, turn, draw_seed)
     try:
         decision = yield from attempt.run(extenders)
     except StowplanError as problem:
@@ -132,9 +138,11 @@ class _Attempt:
         nominated: Nominator | None,
         on_point: OnPoint | None,
         turn: int = 0,
+        draw_seed: int = 0,
     ) -> None:
         self.table = table
         self.turn = turn
+        self.draw_seed = draw_seed
         self.profile = profile
         self.cursor = cursor
         self.nominated = nominated
@@ -164,16 +172,19 @@ class _Attempt:
         self.asks_shapes = self.profile.shapes.is_used and not extenders
         rejection, candidates = self._pre_filter()
         if rejection is None:
-            feasible = yield from ask_to_filter(
-                extenders, self._nominated_node(), self.cycle, self.diagnosis
-            )
+            feasible = _NO_ROWS
+            if self.cycle.pod.status.nominated_node_name:
+                feasible = yield from self._ask_about_nominated_node(extenders)
             if not len(feasible):
-                found = self._filter(candidates, wants_one=wants_one)
-                feasible = yield from ask_to_filter(extenders, found, self.cycle, self.diagnosis)
+                feasible = self._filter(candidates, wants_one=wants_one)
+                if extenders:
+                    feasible = yield from ask_to_filter(
+                        extenders, feasible, self.cycle, self.diagnosis
+                    )
             if len(feasible):
                 return (yield from self._choose(feasible, extenders))
             self.diagnosis.settle()
-        return self._post_filter(rejection or unschedulable())
+        return (yield from self._post_filter(rejection or unschedulable(), extenders))
 
     def judge(self) -> Decision:
         if not len(self.table):
@@ -221,60 +232,33 @@ class _Attempt:
         if self.on_point is not None:
             self.on_point(name, code.label)
 
-    # PreFilter
+    # PreFilter and Filter
 
     def _pre_filter(self) -> tuple[Status | None, BoolArray]:
-        """The rejection, if any, and the rows that are worth filtering."""
-        rejection: Status | None = None
-        names: frozenset[str] | None = None
-        narrowed_by: set[str] = set()
-        for plugin, pre_filter in self.profile.pre_filters:
-            try:
-                answer = pre_filter(self.cycle)
-            except StowplanError:
-                raise
-            except Exception as problem:
-                raise PluginError(plugin, "PreFilter", describe(problem)) from problem
-            if answer is None:
-                continue
-            if answer is SKIP:
-                # Most plugins, for most pods.
-                self.cycle.skip_filter.add(plugin)
-                continue
-            if isinstance(answer, PreFilterResult):
-                if answer.nodes is not None:
-                    narrowed_by.add(plugin)
-                    names = answer.nodes if names is None else names & answer.nodes
-                    if not names:
-                        rejection = unresolvable(_no_common_node(sorted(narrowed_by)))
-                        break
-                continue
-            status = as_status(answer, plugin, "PreFilter")
-            if status.is_skip:
-                self.cycle.skip_filter.add(plugin)
-            elif status.code is Code.UNSCHEDULABLE:
-                # The rest still runs: making room by preemption needs what it computes.
-                rejection = status.by(plugin)
-            elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                rejection = status.by(plugin)
-                narrowed_by.clear()
-                break
-            elif not status.is_success:
-                raise PluginError(plugin, "PreFilter", status.message)
+        rejection, candidates = pre_filter(self.profile, self.cycle, self.diagnosis)
         self._point("PreFilter", rejection.code if rejection else Code.SUCCESS)
-        self.diagnosis.unschedulable_plugins.update(narrowed_by)
-        candidates = self.table.valid
-        if rejection is not None:
-            self.diagnosis.reject(rejection)
-            self.diagnosis.absent = rejection
-            self.diagnosis.pre_filter_message = rejection.message
-        elif names is not None:
-            candidates = np.zeros(self.table.capacity, np.bool_)
-            rows = [row for name in names if (row := self.table.live_row(name)) is not None]
-            candidates[rows] = True
         return rejection, candidates
 
-    # Filter
+    def _ask_about_nominated_node(
+        self, extenders: Sequence[Extender]
+    ) -> Generator[Request, Answer, Rows]:
+        try:
+            return (
+                yield from ask_to_filter(
+                    extenders, self._nominated_node(), self.cycle, self.diagnosis
+                )
+            )
+        except ExtenderError as problem:
+            # As with a plugin that breaks there: if it is not only there, it will be told.
+            log.error(
+                "Evaluation failed on nominated node",
+                extra=kv(
+                    pod=self.cycle.pod.key,
+                    node=self.cycle.pod.status.nominated_node_name,
+                    err=str(problem),
+                ),
+            )
+            return _NO_ROWS
 
     def _nominated_node(self) -> Rows:
         """The node that preemption has made room on, if the pod fits there."""
@@ -437,7 +421,10 @@ class _Attempt:
         return self._chosen(feasible, place, sheet)
 
     def _best_place(self, sheet: ScoreSheet) -> int:
-        return chosen_place(sheet.totals, seed=self.profile.tie_break_seed, turn=self.turn)
+        seed = self.profile.tie_break_seed
+        if seed is None and sheet.drawn is not None:
+            return drawn_place(sheet.totals, sheet.drawn, seed=self.draw_seed, turn=self.turn)
+        return chosen_place(sheet.totals, seed=seed, turn=self.turn)
 
     def _chosen(
         self, feasible: Rows, place: int, sheet: ScoreSheet | Callable[[], ScoreSheet] | None
@@ -466,10 +453,10 @@ class _Attempt:
 
     # PostFilter
 
-    def _post_filter(self, rejection: Status) -> Decision:
+    def _post_filter(self, rejection: Status, extenders: Sequence[Extender]) -> Steps:
         """Nothing fits: let plugins make room, and say why there is none."""
         plugins = self.profile.at("postFilter")
-        result = make_room(plugins, self.cycle, self.diagnosis)
+        result = yield from make_room(plugins, self.cycle, self.diagnosis, extenders)
         if plugins:
             self._point("PostFilter", result.status.code)
         self.diagnosis.post_filter_message = ", ".join(result.status.reasons)
@@ -477,9 +464,3 @@ class _Attempt:
         decision.nominated_node = result.nominated_node if plugins else ""
         decision.eviction = result.eviction
         return decision
-
-
-def _no_common_node(plugins: Sequence[str]) -> str:
-    if len(plugins) == 1:
-        return f"node(s) didn't satisfy plugin {plugins[0]}"
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously"

@@ -41,6 +41,8 @@ class ScoreSheet:
     rows: Rows
     totals: Int64Array
     by_plugin: list[tuple[str, Int64Array]] = field(default_factory=list)
+    #: Rows among which a tie is drawn, because an extender scored them; None: no extender did.
+    drawn: BoolArray | None = None
 
     def top(self, count: int) -> list[NodeScore]:
         """The best nodes, highest total first."""

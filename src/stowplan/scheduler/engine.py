@@ -9,7 +9,7 @@ takes a Placement must end it with `bound` or `bind_failed`, exactly once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,10 @@ from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
 from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
-from stowplan.scheduler.cycle import decide
+from stowplan.scheduler.configured_extender import ConfiguredExtender
+from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.extender_requests import EXTENDER
+from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
 from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 
@@ -96,6 +97,8 @@ class Engine:
         cache: ClusterCache,
         clock: Clock,
         handles: Mapping[str, Handle],
+        extenders: Sequence[ConfiguredExtender] = (),
+        draw_seed: int = 0,
         metrics: SchedulerMetrics | None = None,
         lookup: Callable[[str], Pod | None] | None = None,
         initial_backoff_s: float = 1.0,
@@ -108,6 +111,9 @@ class Engine:
         self.handles = dict(handles)
         self.cache = cache
         self.clock = clock
+        self.extenders = tuple(extenders)
+        #: For ties among nodes that extenders have scored.
+        self.draw_seed = draw_seed
         self.metrics = metrics or SchedulerMetrics()
         #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
         self.lookup = lookup
@@ -147,7 +153,16 @@ class Engine:
     # An attempt
 
     def attempt(self) -> Placement | Failure | None:
-        """Try the next pod of the queue; None when there is none."""
+        """Try the next pod of the queue; None when there is none. Only where nobody is asked."""
+        try:
+            next(self.attempt_steps())
+        except StopIteration as finished:
+            outcome: Placement | Failure | None = finished.value
+            return outcome
+        raise AssertionError("extenders are asked by whoever drives attempt_steps")
+
+    def attempt_steps(self) -> Generator[Request, Answer, Placement | Failure | None]:
+        """The same with extenders; neither table nor queue may change while one is asked."""
         queued = self.queue.pop()
         if queued is None:
             return None
@@ -160,7 +175,7 @@ class Engine:
         profile = self.profiles[queued.scheduler_name]
         try:
             info = compile_pod(queued.pod)
-            decision = self._decide(info, profile)
+            decision = yield from self._decide(info, profile)
             if decision.node is None:
                 return self._decided_nowhere(queued, decision, started)
             return self._reserve(queued, profile, decision, info, started)
@@ -186,7 +201,7 @@ class Engine:
             )
         return None
 
-    def _decide(self, info: PodInfo, profile: Profile) -> Decision:
+    def _decide(self, info: PodInfo, profile: Profile) -> Generator[Request, Answer, Decision]:
         before = self.clock.monotonic()
         last = before
         durations = self.metrics.framework_extension_point_duration
@@ -198,20 +213,31 @@ class Engine:
             last = now
 
         nominator = self.queue.nominator
-        decision = decide(
+        steps = decide_steps(
             self.cache.table,
             info,
             profile,
             cursor=self.cursor,
             turn=self.turn,
             nominated=nominator if len(nominator) else None,
+            extenders=self.extenders,
+            draw_seed=self.draw_seed,
             on_point=on_point,
         )
-        self.cursor = decision.cursor
-        self.turn += 1
-        self._evaluations[profile.name].count(decision)
-        self.metrics.scheduling_algorithm_duration.at().observe(self.clock.monotonic() - before)
-        return decision
+        try:
+            request = next(steps)
+            while True:
+                answer = yield request
+                last = self.clock.monotonic()  # the time until now was the extender's
+                request = steps.send(answer)
+        except StopIteration as finished:
+            decision: Decision = finished.value
+            self.cursor = decision.cursor
+            self.turn += 1
+            self._evaluations[profile.name].count(decision)
+            took = self.clock.monotonic() - before
+            self.metrics.scheduling_algorithm_duration.at().observe(took)
+            return decision
 
     def _decided_nowhere(self, queued: QueuedPod, decision: Decision, started: float) -> Failure:
         queued.unschedulable_plugins = decision.unschedulable_plugins

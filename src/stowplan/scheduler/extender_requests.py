@@ -1,11 +1,13 @@
-"""What the pure cycle asks of extenders. It yields a request; the loop sends it the answer.
+"""What the pure cycle asks of extenders about nodes. It yields a request, and is sent the answer.
 
-Configurations with extenders are refused until the extender client exists; the cycle is ready.
+`extender_client` performs the requests; `extender_victims` asks about preemption in the same way.
+What must stay true: extenders are asked in the order of their list, each about what those before it
+have left, and one that is ignorable and fails counts as if it were not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -13,9 +15,15 @@ import numpy as np
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import BoolArray
+from stowplan.errors import ExtenderError
+from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.status import unresolvable, unschedulable
+from stowplan.framework.status import Status, unresolvable, unschedulable
+from stowplan.logs import get_logger, kv
 from stowplan.scheduler.decision import Diagnosis, ScoreSheet
+
+log = get_logger(__name__)
 
 #: Who rejected, where it was an extender.
 EXTENDER = "Extender"
@@ -24,10 +32,16 @@ EXTENDER = "Extender"
 class Extender(Protocol):
     """A configured extender, as far as the cycle needs to know it."""
 
-    name: str
-    filters: bool
-    prioritizes: bool
-
+    @property
+    def name(self) -> str: ...
+    @property
+    def filters(self) -> bool: ...
+    @property
+    def prioritizes(self) -> bool: ...
+    @property
+    def preempts(self) -> bool: ...
+    @property
+    def is_ignorable(self) -> bool: ...
     def is_interested(self, pod: Pod) -> bool: ...
 
 
@@ -40,67 +54,135 @@ class FilterRequest:
 
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:
-    """Names that stay, and why others do not. A name in neither stays out without a word."""
+    """Names that stay, in the extender's order, and why others do not.
 
-    nodes: frozenset[str]
+    A name that is in none of the three is out without a word.
+    """
+
+    nodes: Sequence[str]
     failed: Mapping[str, str] = field(default_factory=dict)
     unresolvable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeRequest:
-    extender: Extender
+    """All of these are asked at the same time."""
+
+    extenders: Sequence[Extender]
     pod: Pod
     nodes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeAnswer:
-    """Scores to add, already on the scale of node scores times the extender's weight."""
+    """What each extender adds to nodes, on the scale of node scores times its weight.
 
-    scores: Mapping[str, int] = field(default_factory=dict)
+    None: it failed, and has no say.
+    """
+
+    scores: Sequence[Mapping[str, int] | None]
 
 
-Request: TypeAlias = FilterRequest | PrioritizeRequest
-Answer: TypeAlias = FilterAnswer | PrioritizeAnswer
+@dataclass(frozen=True, slots=True)
+class PreemptRequest:
+    """Whom the pod would evict from which nodes."""
+
+    extender: Extender
+    pod: Pod
+    victims: Mapping[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptAnswer:
+    """The nodes that remain, with the UIDs of who would have to go and how many of them a budget
+    protects."""
+
+    victims: Mapping[str, tuple[Sequence[str], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """There is no answer; the text says why."""
+
+    message: str
+
+
+Request: TypeAlias = FilterRequest | PrioritizeRequest | PreemptRequest
+Answer: TypeAlias = FilterAnswer | PrioritizeAnswer | PreemptAnswer | Failed
 
 
 def ask_to_filter(
     extenders: Sequence[Extender], feasible: Rows, cycle: Cycle, diagnosis: Diagnosis
 ) -> Generator[Request, Answer, Rows]:
-    """Ask one extender after the other, each about what the one before has left."""
+    """The rows that are left. ExtenderError where one fails that is not ignorable."""
     for extender in extenders:
         if not extender.filters or not len(feasible):
             continue
-        names = [cycle.table.names[row] for row in feasible]
-        answer = yield FilterRequest(extender, cycle.pod, names)
+        rows = {cycle.table.names[row]: row for row in feasible.tolist()}
+        answer = yield FilterRequest(extender, cycle.pod, list(rows))
+        if isinstance(answer, Failed):
+            if not extender.is_ignorable:
+                raise ExtenderError(answer.message)
+            log.info(
+                "Skipping extender as it returned error and has ignorable flag set",
+                extra=kv(extender=extender.name, err=answer.message),
+            )
+            continue
         assert isinstance(answer, FilterAnswer)
-        kept = np.ones(len(feasible), np.bool_)
-        for place, (name, row) in enumerate(zip(names, feasible.tolist(), strict=True)):
-            if name in answer.unresolvable:
-                status = unresolvable(answer.unresolvable[name])
-            elif name in answer.nodes:
-                continue
-            else:
-                status = unschedulable(*filter(None, [answer.failed.get(name)]))
-            kept[place] = False
-            diagnosis.overrides[row] = status.by(EXTENDER)
-        if not kept.all():
+        kept = dict.fromkeys(answer.nodes)
+        for name in kept:
+            if name not in rows:
+                # DIVERGES where whole nodes are sent: upstream would take the stranger.
+                raise ExtenderError(
+                    f'extender "{extender.name}" claims a filtered node "{name}"'
+                    " which is not found in the input node list"
+                )
+        _note(answer.failed, unschedulable, cycle, diagnosis)
+        _note(answer.unresolvable, unresolvable, cycle, diagnosis)
+        for name in rows.keys() - kept.keys():
+            # Who says nothing of a node has not said that evicting somebody there would help.
+            diagnosis.overrides.setdefault(rows[name], diagnosis.absent.by(EXTENDER))
             diagnosis.unschedulable_plugins.add(EXTENDER)
-        feasible = feasible[kept]
+        feasible = np.array([rows[name] for name in kept], np.intp)
     return feasible
+
+
+def _note(
+    said: Mapping[str, str],
+    status: Callable[[str], Status],
+    cycle: Cycle,
+    diagnosis: Diagnosis,
+) -> None:
+    """Whatever an extender says of a node counts, even of one that it was not asked about."""
+    for name, reason in said.items():
+        row = cycle.table.live_row(name)
+        if row is not None:
+            diagnosis.overrides[row] = status(reason).by(EXTENDER)
 
 
 def ask_to_prioritize(
     extenders: Sequence[Extender], sheet: ScoreSheet, cycle: Cycle
 ) -> Generator[Request, Answer, None]:
+    """Add what extenders think of the rows. One that fails has no say, ignorable or not."""
     asked = [extender for extender in extenders if extender.prioritizes]
-    if not asked:
-        return
-    names = [cycle.table.names[row] for row in sheet.rows]
-    for extender in asked:
-        answer = yield PrioritizeRequest(extender, cycle.pod, names)
+    # As upstream has it: ties among nodes that an extender scored are drawn, and one that does not
+    # prioritize has scored every node with nothing.
+    drawn: BoolArray = np.full(len(sheet.rows), len(asked) < len(extenders), np.bool_)
+    if asked:
+        names = [cycle.table.names[row] for row in sheet.rows.tolist()]
+        answer = yield PrioritizeRequest(asked, cycle.pod, names)
         assert isinstance(answer, PrioritizeAnswer)
-        scores = np.array([answer.scores.get(name, 0) for name in names], np.int64)
-        sheet.by_plugin.append((extender.name, scores))
-        sheet.totals += scores
+        for extender, given in zip(asked, answer.scores, strict=True):
+            if given is None:
+                continue
+            drawn |= np.array([name in given for name in names], np.bool_)
+            scores = np.array([_as_int64(given.get(name, 0)) for name in names], np.int64)
+            sheet.by_plugin.append((extender.name, scores))
+            sheet.totals += scores
+    if extenders:
+        sheet.drawn = drawn
+
+
+def _as_int64(score: int) -> int:
+    """An absurd weight times an absurd score wraps around, as in Go."""
+    return (score + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -2,19 +2,22 @@
 
 One task decides; binding cycles run beside it, each in a task of its own. Decisions are
 synchronous, so the loop gives way to I/O after a slice of time and when too many binds are
-under way.
+under way. Only extenders are waited for in the middle of a decision; nothing changes meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.eviction import Evictor
+from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.reporter import Reporter
+from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.wakeups import Wakeups
 
 log = get_logger(__name__)
@@ -38,6 +41,8 @@ class SchedulingLoop:
         reporter: Reporter,
         evictor: Evictor,
         *,
+        stillness: Stillness | None = None,
+        extenders: ExtenderClient | None = None,
         on_outcome: Callable[[Placement | Failure], None] | None = None,
     ) -> None:
         """`on_outcome` is told of every attempt, before its binding begins; it must not raise."""
@@ -45,6 +50,8 @@ class SchedulingLoop:
         self._binder = binder
         self._reporter = reporter
         self._evictor = evictor
+        self._stillness = stillness or Stillness()
+        self._extenders = extenders
         self._on_outcome = on_outcome
         self._ready = asyncio.Event()
         self._bind_ended = asyncio.Event()
@@ -71,7 +78,7 @@ class SchedulingLoop:
         """
         waiting = self._engine.queue.counts.active
         tried: set[str] = set()
-        while len(tried) < waiting and (outcome := self._engine.attempt()) is not None:
+        while len(tried) < waiting and (outcome := await self._attempt()) is not None:
             tried.add(outcome.pod.uid)
             self._take(outcome)
             await self._wait_for_room()
@@ -94,9 +101,10 @@ class SchedulingLoop:
 
     async def _schedule(self) -> None:
         clock = self._engine.clock
+        asks = self._extenders is not None
         slice_end = clock.monotonic() + _SLICE_S
         while True:
-            outcome = self._engine.attempt()
+            outcome = await self._attempt() if asks else self._engine.attempt()
             if outcome is None:
                 self._ready.clear()
                 await self._ready.wait()
@@ -107,6 +115,20 @@ class SchedulingLoop:
             if clock.monotonic() >= slice_end:
                 await asyncio.sleep(0)
                 slice_end = clock.monotonic() + _SLICE_S
+
+    async def _attempt(self) -> Placement | Failure | None:
+        """One attempt; while extenders are asked in the middle of it, the cluster holds still."""
+        if self._extenders is None:
+            return self._engine.attempt()
+        steps = self._engine.attempt_steps()
+        with self._stillness, closing(steps):
+            try:
+                request = next(steps)
+                while True:
+                    request = steps.send(await self._extenders.answer(request))
+            except StopIteration as finished:
+                outcome: Placement | Failure | None = finished.value
+                return outcome
 
     async def _wait_for_room(self) -> None:
         while self._busy_binds() >= _MAX_BINDS:

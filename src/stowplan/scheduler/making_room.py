@@ -6,23 +6,31 @@ whoever does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
-from stowplan.errors import StowplanError
+from stowplan.errors import PluginError, StowplanError
+from stowplan.framework.candidates import Candidates, PostFilterSteps
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import as_status, call
+from stowplan.framework.forms import as_status, call, describe
 from stowplan.framework.plugin import PostFilterResult
 from stowplan.framework.status import Code, Status, error
 from stowplan.scheduler.decision import Diagnosis
+from stowplan.scheduler.extender_requests import Answer, Extender, Request
+from stowplan.scheduler.extender_victims import ask_about_victims
 
 
-def make_room(plugins: Sequence[Any], cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+def make_room(
+    plugins: Sequence[Any],
+    cycle: Cycle,
+    diagnosis: Diagnosis,
+    extenders: Sequence[Extender] = (),
+) -> Generator[Request, Answer, PostFilterResult]:
     """Ask one plugin after the other; the reasons of all that could not help come together."""
     reasons: list[str] = []
     nominated_node: str | None = None
     for plugin in plugins:
-        result = _ask(plugin, cycle, diagnosis)
+        result = yield from _ask(plugin, cycle, diagnosis, extenders)
         status = result.status
         if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             # Success, "never" and an error end it, and speak for themselves alone.
@@ -34,12 +42,33 @@ def make_room(plugins: Sequence[Any], cycle: Cycle, diagnosis: Diagnosis) -> Pos
     return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons)), nominated_node)
 
 
-def _ask(plugin: Any, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+def _ask(
+    plugin: Any, cycle: Cycle, diagnosis: Diagnosis, extenders: Sequence[Extender]
+) -> Generator[Request, Answer, PostFilterResult]:
     """A plugin that breaks here does not change that, and why, the pod fits nowhere."""
     try:
+        if extenders and hasattr(plugin, "post_filter_steps"):
+            return (yield from _ask_step_by_step(plugin, cycle, diagnosis, extenders))
         answer = call(plugin.post_filter, plugin.name, "PostFilter", cycle, diagnosis)
         if isinstance(answer, PostFilterResult):
             return answer
         return PostFilterResult(as_status(answer, plugin.name, "PostFilter"))
     except StowplanError as problem:
         return PostFilterResult(error(str(problem)))
+
+
+def _ask_step_by_step(
+    plugin: Any, cycle: Cycle, diagnosis: Diagnosis, extenders: Sequence[Extender]
+) -> Generator[Request, Answer, PostFilterResult]:
+    """Whatever the plugin has in mind, extenders hear of it before it chooses."""
+    steps: PostFilterSteps = plugin.post_filter_steps(cycle, diagnosis)
+    left: Candidates | Status | None = None
+    while True:
+        try:
+            candidates = next(steps) if left is None else steps.send(left)
+        except StopIteration as finished:
+            result: PostFilterResult = finished.value
+            return result
+        except Exception as problem:
+            raise PluginError(plugin.name, "PostFilter", describe(problem)) from problem
+        left = yield from ask_about_victims(extenders, candidates, cycle)

@@ -31,9 +31,12 @@ from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.eviction import Evictor
+from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.reporter import Reporter
+from stowplan.scheduler.stillness import Stillness
+from stowplan.scheduler.whole_objects import WholeObjects
 
 log = get_logger(__name__)
 
@@ -104,35 +107,45 @@ class SchedulerProcess:
         self._clock: Clock = clock or SystemClock()
         self._means = means = means or Means()
         bridge = handlers(engine)
+        stillness = Stillness()
+        whole = WholeObjects(engine.extenders, engine.serves)
+        self.extenders: ExtenderClient | None = None
+        #: What changes the cluster waits while a decision waits for an extender.
+        change = _as_it_is
+        if engine.extenders:
+            self.extenders = ExtenderClient(engine.extenders, engine.cache.table, whole)
+            change = stillness.guard
         self.pods: Informer[Pod] = Informer(
             client,
             PODS,
             namespace=namespace,
             field_selector=f"{_UNFINISHED},{means.pods}" if means.pods else _UNFINISHED,
-            on_add=bridge.add_pod,
-            on_update=bridge.update_pod,
-            on_delete=bridge.delete_pod,
+            on_add=change(bridge.add_pod),
+            on_update=change(bridge.update_pod),
+            on_delete=change(bridge.delete_pod),
+            on_raw=whole.saw_pod if engine.extenders else None,
             **self._watching(PODS),
         )
         self.nodes: Informer[Node] = Informer(
             client,
             NODES,
-            on_add=bridge.add_node,
-            on_update=bridge.update_node,
-            on_delete=bridge.delete_node,
+            on_add=change(bridge.add_node),
+            on_update=change(bridge.update_node),
+            on_delete=change(bridge.delete_node),
+            on_raw=whole.saw_node if engine.extenders else None,
             **self._watching(NODES),
         )
         #: Informers of all kinds by plural name, nodes and pods among them.
         self.informers: dict[str, Informer[Any]] = {"pods": self.pods, "nodes": self.nodes}
         for resource in engine.looked_up():
-            change = partial(bridge.set_object, resource)
+            set_object = change(partial(bridge.set_object, resource))
             self.informers[resource.plural] = Informer(
                 client,
                 resource,
                 namespace="" if is_cluster_wide(resource) else namespace,
-                on_add=change,
-                on_update=_ignoring_old(change),
-                on_delete=partial(bridge.delete_object, resource),
+                on_add=set_object,
+                on_update=_ignoring_old(set_object),
+                on_delete=change(partial(bridge.delete_object, resource)),
                 **self._watching(resource),
             )
         engine.lookup = self.pods.store.get
@@ -147,9 +160,11 @@ class SchedulerProcess:
         self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
         self.loop = SchedulingLoop(
             engine,
-            Binder(engine, client, self.reporter),
+            Binder(engine, client, self.reporter, stillness, self.extenders),
             self.reporter,
             Evictor(engine, client, self.recorder, self.pods.store.get),
+            stillness=stillness,
+            extenders=self.extenders,
             on_outcome=on_outcome,
         )
         self.elector: LeaderElector | None = None
@@ -200,6 +215,7 @@ class SchedulerProcess:
             if not checking.cancelled():
                 checking.exception()  # was raised already, or came too late to matter
             self.loop.abandon()
+            self._hang_up()
 
     async def _run(
         self, group: asyncio.TaskGroup, stop: asyncio.Event, checking: asyncio.Task[None]
@@ -309,6 +325,7 @@ class SchedulerProcess:
             return is_complete
         finally:
             self.loop.abandon()
+            self._hang_up()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -326,6 +343,10 @@ class SchedulerProcess:
         if self.elector is not None:
             self._tell_leading(0)
             await self.elector.release()
+
+    def _hang_up(self) -> None:
+        if self.extenders is not None:
+            self.extenders.close()
 
     # Health and metrics
 
@@ -394,6 +415,10 @@ async def _behind_the_lists(check: Coroutine[Any, Any, None] | None) -> None:
             check.close()
             raise
         await check
+
+
+def _as_it_is(change: Callable[..., None]) -> Callable[..., None]:
+    return change
 
 
 def _ignoring_old(change: Callable[[Any], None]) -> Callable[[Any, Any], None]:

@@ -85,6 +85,19 @@ def chosen_place(totals: Int64Array, *, seed: int | None, turn: int) -> int:
     return int(tied[Random(f"{seed}/{turn}").randrange(len(tied))])
 
 
+def drawn_place(totals: Int64Array, drawn: BoolArray, *, seed: int, turn: int) -> int:
+    """The winner where extenders have scored.
+
+    Upstream gives each node that one has scored a random number, and of several with the highest
+    score the one with the largest wins; those without a number come last.
+    """
+    tied = np.flatnonzero(totals == totals.max())
+    lots = tied[drawn[tied]]
+    if len(lots):
+        return int(lots[Random(f"{seed}/{turn}").randrange(len(lots))])
+    return int(tied[np.argmin(heap_ranks(len(totals))[tied])])
+
+
 def best_place(totals: Int64Array) -> int:
     """Index of the winner among feasible nodes in search order.
 

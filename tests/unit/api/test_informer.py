@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -335,3 +336,22 @@ async def test_the_store_is_changed_before_its_handler_is_called() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert seen == ["1", "6", None]
+
+
+async def test_raw_objects_are_told_until_they_are_gone() -> None:
+    told: list[str] = []
+
+    def on_raw(obj: Pod, raw: bytes | msgspec.Raw | None) -> None:
+        if raw is None:
+            told.append(f"-{obj.metadata.name}")
+            return
+        known = msgspec.json.decode(raw)["metadata"]
+        told.append(f"{known['name']}@{known['resourceVersion']}")
+
+    script = Script(
+        lists=[pod_list(pod("a", version=1), pod("b", version=2), version=5)],
+        watches=[[modified("a", 6), added("c", 7), deleted("b", 8), HOLD]],
+    )
+    async with running(script, on_raw=on_raw) as it:
+        await until(lambda: it.informer.resource_version == 8)
+    assert told == ["a@1", "b@2", "a@6", "c@7", "-b"]

@@ -103,7 +103,7 @@ profiles:
         "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
         'profiles[0].plugins.filter.enabled[0].name: Invalid value: "NodeNam": no such plugin; '
         'did you mean "NodeName"?',
-        "extenders: Forbidden: extenders are not called yet; remove them to start without",
+        'extenders[0].urlPrefix: Invalid value: "x": must be an http or https URL with a host',
     ]
 
 
@@ -157,8 +157,8 @@ def test_run_writes_what_would_apply(tmp_path: Path, capsys: pytest.CaptureFixtu
     code, _, err = run(capsys, *argv)
     assert code == 2
     assert err == (
-        f"Error: {file}: extenders: Forbidden: "
-        "extenders are not called yet; remove them to start without\n"
+        f'Error: {file}: extenders[0].urlPrefix: Invalid value: "x": '
+        "must be an http or https URL with a host\n"
     )
 
 

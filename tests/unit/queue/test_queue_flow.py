@@ -67,10 +67,9 @@ def test_the_plugins_of_an_attempt_are_copied() -> None:
 
 def test_a_popped_pod_is_in_flight_until_done() -> None:
     bench = Bench()
-    bench.queue.add(make_pod("a"), b"{}")
+    bench.queue.add(make_pod("a"))
     queued = bench.pop()
     assert queued.attempts == 1
-    assert queued.raw == b"{}"
     assert queued.initial_attempt_timestamp == 1000.0
     assert bench.where(queued) == "in_flight"
     assert bench.queue.get(queued.pod) is queued

@@ -30,7 +30,7 @@ def less_by_priority(a: QueuedPod, b: QueuedPod) -> bool:
 
 def reprioritise(pod: QueuedPod, priority: int) -> None:
     spec = msgspec.structs.replace(pod.pod.spec, priority=priority)
-    pod.replace_pod(msgspec.structs.replace(pod.pod, spec=spec), None)
+    pod.replace_pod(msgspec.structs.replace(pod.pod, spec=spec))
 
 
 ORDERS = [priority_then_age, key_from_less(less_by_priority)]

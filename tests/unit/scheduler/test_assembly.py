@@ -65,15 +65,6 @@ def test_the_seed_that_was_drawn_is_told(caplog: pytest.LogCaptureFixture) -> No
     }
 
 
-def test_a_configuration_with_extenders_is_refused() -> None:
-    config = parse_config(f"{HEADER}extenders: [{{urlPrefix: 'http://x', filterVerb: f}}]\n")
-    with pytest.raises(ConfigError) as refused:
-        build_engine(config, where="f.yaml")
-    assert str(refused.value) == (
-        "f.yaml: extenders: Forbidden: extenders are not called yet; remove them to start without"
-    )
-
-
 def test_mistakes_of_several_plugins_are_told_at_once() -> None:
     config = parse_config(
         HEADER + "profiles:\n- plugins: {multiPoint: {enabled: [{name: RandomScore}, "

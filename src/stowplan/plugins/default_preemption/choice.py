@@ -21,7 +21,6 @@ _PRIORITY_SHIFT = 1 << 31
 class Candidate:
     """A node, and whom it would cost."""
 
-    row: int
     node: str
     #: The most important first; never empty.
     victims: tuple[PodInfo, ...]

@@ -169,4 +169,4 @@ class DryRun:
             violations = sum(id(info) in protected for info in victims)
             # Protected ones were asked first, whatever their importance.
             victims = by_importance(victims, self._now)
-        return Candidate(row, name, tuple(victims), violations)
+        return Candidate(name, tuple(victims), violations)

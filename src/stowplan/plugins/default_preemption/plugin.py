@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from stowplan.api.objects import Pod
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS, PODS
 from stowplan.config.plugin_args import DefaultPreemptionArgs
+from stowplan.framework.candidates import PostFilterSteps, Victims, unopposed
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin, PostFilterResult, Rejections
@@ -32,6 +33,7 @@ from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _TERMINATING = "not eligible due to a terminating pod on the nominated node."
+_NONE_LEFT = "no candidate node for preemption"
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _HELD = unresolvable("waiting for the preemption for this pod to be finished")
 
@@ -57,6 +59,9 @@ class DefaultPreemption(Plugin):
         return (EventHint(ClusterEvent("Pod", ActionType.DELETE), lambda *_: Hint.SKIP),)
 
     def post_filter(self, cycle: Cycle, diagnosis: Rejections) -> PostFilterResult:
+        return unopposed(self.post_filter_steps(cycle, diagnosis))
+
+    def post_filter_steps(self, cycle: Cycle, diagnosis: Rejections) -> PostFilterSteps:
         self.handle.preempting.attempts += 1
         reason = self._not_eligible(cycle, diagnosis)
         if reason:
@@ -64,6 +69,14 @@ class DefaultPreemption(Plugin):
         candidates, statuses = self._candidates(cycle, diagnosis)
         if not candidates:
             return self._in_vain(diagnosis, statuses)
+        left = yield {each.node: Victims(each.victims, each.violations) for each in candidates}
+        if isinstance(left, Status):
+            return PostFilterResult(_said(left))
+        if not left:
+            return PostFilterResult(_said(unschedulable(_NONE_LEFT)))
+        candidates = [
+            Candidate(node, victims.pods, victims.violations) for node, victims in left.items()
+        ]
         best = best_candidate(candidates, self.handle.clock.time())
         eviction = Eviction(best.node, tuple(info.pod for info in best.victims))
         return PostFilterResult(SUCCESS, nominated_node=best.node, eviction=eviction)

@@ -1,0 +1,240 @@
+"""Asks extenders: HTTP POST on kept-alive connections, one pool an extender.
+
+The loop performs the cycle's requests with it, the binder lets extenders bind. What must stay true:
+whatever an extender does, or fails to do, comes back as an answer within its httpTimeout; a failure
+is worded as kube-scheduler words it, as far as that can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+from stowplan.api.connections import NotConnected
+from stowplan.api.decoding import UNREADABLE
+from stowplan.api.http1 import Disconnected, Garbled
+from stowplan.api.no_answer import NO_ANSWER
+from stowplan.api.objects import Pod
+from stowplan.api.quick import JSON, QuickLanes
+from stowplan.api.streams import LongAnswer
+from stowplan.cluster.table import NodeTable
+from stowplan.errors import ExtenderError
+from stowplan.logs import V5, get_logger, kv
+from stowplan.scheduler import extender_wire as wire
+from stowplan.scheduler.configured_extender import ConfiguredExtender
+from stowplan.scheduler.extender_requests import (
+    Answer,
+    Extender,
+    Failed,
+    FilterRequest,
+    PreemptRequest,
+    PrioritizeAnswer,
+    PrioritizeRequest,
+    Request,
+)
+from stowplan.scheduler.whole_objects import WholeObjects
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+#: More than the nodes of any cluster; an answer that goes on is no answer.
+_MAX_ANSWER = 512 * 1024 * 1024
+
+
+class ExtenderClient:
+    """`table` finds nodes by name, `whole` what is sent of them and of pods."""
+
+    def __init__(
+        self, extenders: Sequence[ConfiguredExtender], table: NodeTable, whole: WholeObjects
+    ) -> None:
+        self._lines = {extender: _Line(extender) for extender in extenders}
+        self._table = table
+        self._whole = whole
+
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.close()
+
+    async def answer(self, request: Request) -> Answer:
+        """What the cycle is to be sent."""
+        if isinstance(request, PrioritizeRequest):
+            asked = [self._prioritize(extender, request) for extender in request.extenders]
+            return PrioritizeAnswer(await asyncio.gather(*asked))
+        try:
+            if isinstance(request, FilterRequest):
+                return await self._filter(request)
+            return await self._preempt(request)
+        except ExtenderError as problem:
+            return Failed(str(problem))
+
+    async def _filter(self, request: FilterRequest) -> Answer:
+        line = self._line(request.extender)
+        settings = line.extender.settings
+        body = self._about_nodes(line, request)
+        answer = wire.read_filter_answer
+        said = await line.ask(
+            settings.filter_verb,
+            body,
+            lambda got: answer(got, names_count=settings.node_cache_capable),
+        )
+        return Failed(said) if isinstance(said, str) else said
+
+    async def _prioritize(
+        self, extender: Extender, request: PrioritizeRequest
+    ) -> Mapping[str, int] | None:
+        line = self._line(extender)
+        settings = line.extender.settings
+        try:
+            return await line.ask(
+                settings.prioritize_verb,
+                self._about_nodes(line, request),
+                lambda got: wire.read_scores(got, settings.weight),
+            )
+        except ExtenderError as problem:
+            log.log(
+                V5,
+                "Failed to run extender's priority function. No score given by this extender.",
+                extra=kv(err=str(problem), pod=request.pod.key, extender=extender.name),
+            )
+            return None
+
+    def _about_nodes(self, line: _Line, request: FilterRequest | PrioritizeRequest) -> bytes:
+        pod = self._whole.pod(request.pod)
+        if line.extender.settings.node_cache_capable:
+            return wire.about_nodes(pod, names=request.nodes, nodes=())
+        rows = (self._table.live_row(name) for name in request.nodes)
+        nodes = [self._table.nodes[row] for row in rows if row is not None]
+        return wire.about_nodes(
+            pod, names=None, nodes=[self._whole.node(node) for node in nodes if node is not None]
+        )
+
+    async def _preempt(self, request: PreemptRequest) -> Answer:
+        line = self._line(request.extender)
+        pod = self._whole.pod(request.pod)
+        if line.extender.settings.node_cache_capable:
+            body = wire.about_victims(
+                pod,
+                {
+                    node: ([info.pod.uid for info in victims.pods], victims.violations)
+                    for node, victims in request.victims.items()
+                },
+            )
+        else:
+            body = wire.about_whole_victims(
+                pod,
+                {
+                    node: ([self._whole.pod(info.pod) for info in victims.pods], victims.violations)
+                    for node, victims in request.victims.items()
+                },
+            )
+        return await line.ask(line.extender.settings.preempt_verb, body, wire.read_victims)
+
+    async def bind(self, extender: ConfiguredExtender, pod: Pod, node: str) -> None:
+        """ExtenderError where the pod may not have been bound; it may, all the same."""
+        metadata = pod.metadata
+        error = await self._line(extender).ask(
+            extender.settings.bind_verb,
+            wire.about_binding(metadata.name, metadata.namespace, pod.uid, node),
+            wire.read_binding_error,
+            is_repeatable=False,
+        )
+        if error:
+            raise ExtenderError(error)
+
+    def _line(self, extender: Extender) -> _Line:
+        assert isinstance(extender, ConfiguredExtender)
+        return self._lines[extender]
+
+
+class _Line:
+    """The connections to one extender."""
+
+    def __init__(self, extender: ConfiguredExtender) -> None:
+        self.extender = extender
+        settings = extender.settings
+        self._url = settings.url_prefix.rstrip("/")
+        server_name = settings.tls_config.server_name if settings.tls_config else ""
+        self._lanes = QuickLanes(
+            self._url, [("User-Agent", "stowplan")], tls_server_name=server_name
+        )
+        self._authorization = _basic(self._url)
+
+    def close(self) -> None:
+        self._lanes.close()
+
+    async def ask(
+        self, verb: str, body: bytes, read: Callable[[bytes], T], *, is_repeatable: bool = True
+    ) -> T:
+        """POST, and what the answer's body says; ExtenderError for everything else."""
+        url = f"{self._url}/{verb}"
+        timeout_s = float(self.extender.settings.http_timeout)
+        try:
+            async with asyncio.timeout(timeout_s):
+                status, answer = await self._post(verb, body, is_repeatable)
+        except NO_ANSWER as problem:
+            raise ExtenderError(f'Post "{url}": {self._why(problem)}') from problem
+        if status != 200:
+            raise ExtenderError(f"failed {verb} with extender at URL {url}, code {status}")
+        try:
+            return read(answer)
+        except UNREADABLE as problem:
+            raise ExtenderError(f"{url}: the answer cannot be read: {problem}") from problem
+
+    async def _post(self, verb: str, body: bytes, is_repeatable: bool) -> tuple[int, bytes]:
+        try:
+            answer = await self._open(verb, body)
+        except Disconnected:
+            if not is_repeatable:
+                raise
+            # The extender may end an idle connection at the very moment when it is used.
+            answer = await self._open(verb, body)
+        try:
+            pieces: list[bytes] = []
+            size = 0
+            while piece := await answer.piece():
+                size += len(piece)
+                if size > _MAX_ANSWER:
+                    raise Garbled("an answer without an end")
+                pieces.append(piece)
+            return answer.status, b"".join(pieces)
+        finally:
+            answer.close()
+
+    async def _open(self, verb: str, body: bytes) -> LongAnswer:
+        return await self._lanes.open(
+            "",
+            "POST",
+            f"/{quote(verb, safe='/?=&%')}",
+            authorization=self._authorization,
+            tls=self.extender.tls,
+            body=body,
+            content_type=JSON,
+            accept=JSON,
+            encoding="identity",
+        )
+
+    def _why(self, problem: BaseException) -> str:
+        """Go's words for what happens most."""
+        if isinstance(problem, TimeoutError):
+            return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        if isinstance(problem, NotConnected) and problem.__cause__ is not None:
+            problem = problem.__cause__
+            if isinstance(problem, ConnectionRefusedError):
+                address = urlsplit(self._url).netloc.rpartition("@")[2]
+                return f"dial tcp {address}: connect: connection refused"
+        if isinstance(problem, Disconnected):
+            return "EOF"
+        return " ".join(str(problem).split()) or type(problem).__name__
+
+
+def _basic(url: str) -> str:
+    """A name and a password may be part of the URL."""
+    parts = urlsplit(url)
+    if not parts.username:
+        return ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"
