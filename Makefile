@@ -86,6 +86,10 @@ bench-quick: controlplane ## Three small workloads, one round, under 5 minutes
 bench-waiting: controlplane ## How soon a waiting pod gets a free place, what waiting costs, the search for victims
 	@$(BIN)/python -m stowplan.bench.waiting
 
+.PHONY: bench-extender
+bench-extender: $(READY) ## The extender service beside Flask + gunicorn, 7 minutes; BENCH_ARGS=--quick for one
+	@$(BIN)/python -m stowplan.bench.extender $(BENCH_ARGS)
+
 .PHONY: soak
 soak: controlplane ## Half an hour of churn on 2,000 nodes: memory flat, cache true; SOAK_ARGS="--minutes 5 --nodes 500"
 	@$(BIN)/python -m stowplan.bench.soak $(SOAK_ARGS)
