@@ -17,6 +17,8 @@ from typing import NamedTuple, cast
 from stowplan.api.connections import Connections, find_out_that_the_other_side_is_gone
 
 _MAX_HEAD = 64 * 1024
+#: The longest are objects, of which etcd takes 1.5 MiB.
+_MAX_ANSWER = 16 * 1024 * 1024
 _END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -38,6 +40,13 @@ class Disconnected(Exception):
 
 class Garbled(Exception):
     """What came is not an answer."""
+
+
+class TooLong(Garbled):
+    """More came than any answer to such a request has."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the answer is longer than {limit // 1024 // 1024} MiB")
 
 
 class Pool(Connections["_Connection"]):
@@ -95,6 +104,8 @@ class _Connection(asyncio.Protocol):
             return
         if found is None:
             self._received = received
+            if len(received) > _MAX_ANSWER:
+                self._fail(TooLong(_MAX_ANSWER))
             return
         answer, used = found
         self._received = b""

@@ -11,7 +11,7 @@ import re
 import ssl
 
 from stowplan.api.connections import NotConnected
-from stowplan.api.http1 import Disconnected, Garbled
+from stowplan.api.http1 import Disconnected, Garbled, TooLong
 from stowplan.errors import ApiUnavailable
 
 #: What sending and receiving may raise.
@@ -56,6 +56,8 @@ def _problem(error: BaseException, *, not_sent: bool) -> str:
         # asyncio words a refusal as "Connect call failed (address)"; the number knows better.
         code = error.errno or _only_code(str(error))
         return f"cannot connect: {os.strerror(code) if code > 0 else error.strerror or error}"
+    if isinstance(error, TooLong):
+        return str(error)
     if isinstance(error, Garbled):
         return "the answer broke off or is garbled"
     return " ".join(str(error).split()) or type(error).__name__

@@ -2,8 +2,8 @@
 
 `quick` asks for them. A general HTTP client would do, but loading one takes longer than to list a
 cluster of a thousand nodes, and a scheduler that starts is in a hurry. What must stay true: while
-nobody reads, no more than a few megabytes are kept; a connection is used again only after an answer
-that was complete and alone.
+nobody reads, no more than a few megabytes are kept, however much was packed into them; a connection
+is used again only after an answer that was complete and alone.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class Body:
-    """What follows a head, in whatever pieces it comes; `feed` returns the bytes it stands for."""
+    """What follows a head, in whatever pieces it comes; `feed` returns the bytes it stands for.
+
+    A few bytes may stand for many: those that `feed` has left are `more`, as long as `has_more`.
+    """
 
     def __init__(self, status: int, head: bytes) -> None:
         self.is_complete = status in (204, 304)
         #: There was something behind the end.
         self.is_followed = False
+        self.has_more = False
         self.ends_with_connection = False
         self._is_chunked = is_chunked(head)
         self._left = 0
@@ -63,13 +67,20 @@ class Body:
             self.is_complete = self._left == 0
         return data if self._gunzip is None else self._unpack(data)
 
+    def more(self) -> bytes:
+        return self._unpack(b"")
+
     def _unpack(self, data: bytes) -> bytes:
-        assert self._gunzip is not None
+        gunzip = self._gunzip
+        assert gunzip is not None
         try:
-            unpacked = self._gunzip.decompress(data)
+            unpacked = gunzip.decompress(gunzip.unconsumed_tail + data, _MAX_UNREAD)
         except zlib.error:
+            self.has_more = False
             raise Garbled("not what gzip makes") from None
-        if self.is_complete and not self._gunzip.eof:
+        # All may have been taken in, and not all of it given out.
+        self.has_more = len(unpacked) == _MAX_UNREAD or bool(gunzip.unconsumed_tail)
+        if self.is_complete and not self.has_more and not gunzip.eof:
             raise Garbled("what gzip made broke off")
         return unpacked
 
@@ -216,24 +227,27 @@ class _Connection(asyncio.Protocol):
     async def piece(self) -> bytes:
         assert self._body is not None
         while not self._unread:
+            if self._body.has_more:
+                self._take_more(self._body)
+                continue
             if self._failure is not None:
                 raise self._failure
+            self._resume_reading()
             if self._body.is_complete:
                 return b""
             await self._news()
         unread = self._unread[0] if len(self._unread) == 1 else b"".join(self._unread)
         self._unread.clear()
         self._unread_size = 0
-        if self._is_paused:
-            assert self._transport is not None
-            self._is_paused = False
-            self._transport.resume_reading()
+        if not self._body.has_more:
+            self._resume_reading()
         return unread
 
     def leave(self) -> None:
         """The answer is not read any further."""
         self._is_asked = False
-        is_over = self._body is not None and self._body.is_complete and not self._body.is_followed
+        body = self._body
+        is_over = body is not None and body.is_complete and not (body.is_followed or body.has_more)
         if not is_over or self._unread or self._head is None or not is_kept(self._head[1]):
             self.is_reusable = False
 
@@ -242,6 +256,18 @@ class _Connection(asyncio.Protocol):
         self._is_asked = False
         if self._transport is not None:
             self._transport.abort()
+
+    def _take_more(self, body: Body) -> None:
+        try:
+            self._take(body.more())
+        except Garbled as problem:
+            self._fail(problem)
+
+    def _resume_reading(self) -> None:
+        if self._is_paused:
+            assert self._transport is not None
+            self._is_paused = False
+            self._transport.resume_reading()
 
     async def _news(self) -> None:
         self._waiting = self.loop.create_future()
@@ -278,14 +304,17 @@ class _Connection(asyncio.Protocol):
             self._body = Body(status, head)
             self._head = status, head
             data = data[begin:]
-        clear = self._body.feed(data)
+        self._take(self._body.feed(data))
+        is_enough = self._unread_size > _MAX_UNREAD or self._body.has_more
+        if is_enough and not self._is_paused:
+            assert self._transport is not None
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _take(self, clear: bytes) -> None:
         if clear:
             self._unread.append(clear)
             self._unread_size += len(clear)
-            if self._unread_size > _MAX_UNREAD and not self._is_paused:
-                assert self._transport is not None
-                self._is_paused = True
-                self._transport.pause_reading()
 
     def connection_lost(self, problem: Exception | None) -> None:
         self.is_reusable = False

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
 from stowplan.api.auth import Credential, credentials_for
+from stowplan.api.http1 import TooLong
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.no_answer import NO_ANSWER, unavailable
 from stowplan.api.quick import JSON, QuickLanes
@@ -37,6 +38,8 @@ Params: TypeAlias = Mapping[str, str | int]
 
 _MAX_THROTTLE_RETRIES = 10
 _MAX_RETRY_AFTER_S = 30.0
+#: 500 objects, a page of a list, cannot have more: etcd takes 1.5 MiB of each.
+_MAX_ANSWER = 1024 * 1024 * 1024
 _PATH_SAFE = "/:@!$&'()*+,;=-._~"
 _is_safe_path = re.compile(r"[A-Za-z0-9/:@!$&'()*+,;=\-._~]*").fullmatch
 
@@ -299,9 +302,13 @@ def _is_loopback(server: str) -> bool:
 async def _read(opened: _OpenAnswer) -> bytes:
     """All of it."""
     pieces: list[bytes] = []
+    size = 0
     try:
         while piece := await opened.piece():
             pieces.append(piece)
+            size += len(piece)
+            if size > _MAX_ANSWER:
+                raise TooLong(_MAX_ANSWER)
     finally:
         opened.close()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

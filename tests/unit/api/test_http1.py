@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.api import http1
 from stowplan.api.connections import NotConnected
-from stowplan.api.http1 import Answer, Disconnected, Garbled, Pool, parse
+from stowplan.api.http1 import Answer, Disconnected, Garbled, Pool, TooLong, parse
 
 PLAIN = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nRetry-After: 7\r\n\r\nhello"
 CHUNKED = (
@@ -153,6 +154,25 @@ async def test_a_connection_that_ends_too_soon(part: bytes) -> None:
 
     async with pool_of(serve) as pool:
         with pytest.raises(Disconnected):
+            await pool.ask(REQUEST, None)
+
+
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: 99999999999", b"Transfer-Encoding: chunked\r\n\r\nffffffff", b"X: y"]
+)
+async def test_an_answer_without_an_end_is_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(http1, "_MAX_ANSWER", 2 * 1024 * 1024)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
+        while True:
+            writer.write(b"x" * 100_000)
+            await writer.drain()
+
+    async with pool_of(serve) as pool:
+        with pytest.raises(TooLong, match="the answer is longer than 2 MiB"):
             await pool.ask(REQUEST, None)
 
 

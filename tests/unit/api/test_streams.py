@@ -240,6 +240,83 @@ async def test_an_answer_may_end_with_its_connection() -> None:
     listening.close()
 
 
+@given(st.binary(max_size=60), st.integers(0, 30), st.lists(st.integers(0, 1000), max_size=5))
+def test_what_was_packed_tight_comes_in_parts(
+    pattern: bytes, times: int, places: list[int]
+) -> None:
+    content = pattern * times
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "_MAX_UNREAD", 16)
+        body, rest = body_of(with_length(gzip.compress(content), b"Content-Encoding: gzip"))
+        parts: list[bytes] = []
+        for piece in cut(rest, places):
+            parts.append(body.feed(piece))
+            while body.has_more:
+                parts.append(body.more())
+    assert b"".join(parts) == content
+    assert max(map(len, parts)) <= 16
+    assert body.is_complete
+
+
+#: Ten megabytes of nothing are ten kilobytes packed; and what ends with a part, or behind one.
+@pytest.mark.parametrize("size", [10_000_000, 64_000, 64_001])
+@pytest.mark.parametrize("form", ["length", "chunks"])
+async def test_little_is_kept_of_what_was_packed_tight(
+    monkeypatch: pytest.MonkeyPatch, size: int, form: str
+) -> None:
+    monkeypatch.setattr(streams, "_MAX_UNREAD", 1000)
+    packed, header = gzip.compress(bytes(size)), b"Content-Encoding: gzip"
+    answers = {
+        "length": with_length(packed, header),
+        "chunks": in_chunks(packed, [100] * 200, header),
+    }
+    server = Server(answers[form], EMPTY)
+    async with streams_to(server) as opened:
+        assert await longest_piece(await ask(opened), size) <= 2000, "the unread, and one part more"
+        assert (await ask(opened)).status == 204
+    assert server.connections == 1
+
+
+async def longest_piece(answer: LongAnswer, size: int) -> int:
+    """Of an answer of zeros."""
+    connection = answer._connection
+    assert connection is not None
+    longest, got = 0, bytearray()
+    while piece := await answer.piece():
+        got += piece
+        longest = max(longest, len(piece), connection._unread_size)
+    assert got == bytes(size)
+    answer.close()
+    return longest
+
+
+async def test_what_was_packed_tight_may_end_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "_MAX_UNREAD", 1000)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")
+        writer.write(gzip.compress(bytes(100_000)))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    opened = Streams("127.0.0.1", listening.sockets[0].getsockname()[1])
+    assert await longest_piece(await ask(opened), 100_000) <= 2000
+    opened.close()
+    listening.close()
+
+
+async def test_what_was_packed_and_breaks_later_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_MAX_UNREAD", 1000)
+    packed = gzip.compress(bytes(100_000))
+    answer = with_length(packed[:-6] + b"\0\0\0\0\0\0", b"Content-Encoding: gzip")
+    async with streams_to(Server(answer)) as opened:
+        with pytest.raises(Garbled):
+            await read(await ask(opened))
+
+
 async def test_little_is_kept_while_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_MAX_UNREAD", 1000)
     content = bytes(range(256)) * 40_000
