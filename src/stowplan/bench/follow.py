@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import aiohttp
 import msgspec
@@ -18,6 +19,7 @@ from stowplan.controlplane.processes import ControlPlaneError
 
 #: An encoding that no scheduler's own watch shares.
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_OF_ALL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _JSON = "application/json"
 
 
@@ -27,6 +29,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    creation_timestamp: datetime | None = None
 
 
 class _Object(msgspec.Struct):
@@ -38,8 +41,13 @@ class Change(msgspec.Struct):
     object: _Object
 
 
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    remaining_item_count: int = 0
+
+
 class _List(msgspec.Struct):
-    metadata: Metadata
+    metadata: _ListMetadata
     items: list[_Object]
 
 
@@ -60,6 +68,14 @@ async def session(config: ClusterConfig, accept: str) -> AsyncIterator[aiohttp.C
         yield opened
 
 
+async def listed(
+    client: aiohttp.ClientSession, path: str, params: Mapping[str, str], *, accept: str = _JSON
+) -> tuple[list[Metadata], _ListMetadata]:
+    async with client.get(path, params=params, headers={"Accept": accept}) as answer:
+        found = _decode_list(await answer.read())
+    return [item.metadata for item in found.items], found.metadata
+
+
 async def follow(
     client: aiohttp.ClientSession, path: str, params: Mapping[str, str]
 ) -> AsyncGenerator[Change, None]:
@@ -68,11 +84,10 @@ async def follow(
     What is there is listed, not watched: a watch tells it in no order, so that one which is cut off
     meanwhile could not go on from the highest version it has seen without losing the rest.
     """
-    async with client.get(path, params=params, headers={"Accept": _JSON}) as answer:
-        listed = _decode_list(await answer.read())
-    for item in listed.items:
-        yield Change("ADDED", item)
-    version = listed.metadata.resource_version
+    there, about = await listed(client, path, params)
+    for metadata in there:
+        yield Change("ADDED", _Object(metadata))
+    version = about.resource_version
     while True:
         query = {**params, "watch": "1", "allowWatchBookmarks": "1", "resourceVersion": version}
         async with client.get(path, params=query) as stream:

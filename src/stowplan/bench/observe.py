@@ -1,7 +1,8 @@
-"""What the benchmark sees from outside: binds and events as they arrive, and CPU time used.
+"""What the benchmark sees from outside: binds as they arrive, events, and CPU time used.
 
 Called by `run` and `live`. What must stay true: watching costs the API server the same whoever
-binds. So it asks for metadata only, an encoding that no contestant's own watch shares.
+binds. So it asks for metadata only, an encoding that no contestant's own watch shares; and events
+are listed when all is over, for to watch them would cost whoever writes events, and nobody else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import aiohttp
 import msgspec
 
 from stowplan.api.kubeconfig import ClusterConfig
-from stowplan.bench.follow import METADATA_ONLY, Metadata, follow, session
+from stowplan.bench.follow import METADATA_OF_ALL, METADATA_ONLY, Metadata, follow, listed, session
 from stowplan.controlplane.processes import ControlPlaneError
 
 NAMESPACE = "default"
@@ -27,10 +28,16 @@ PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-class Observer:
-    """Notes when each pod was bound and when its event arrived, by "namespace/name"."""
+_EVENTS_PATH = "/apis/events.k8s.io/v1/events"
 
-    def __init__(self, event_reason: str = "Scheduled") -> None:
+
+class Observer:
+    """Notes when each pod was bound and when its event arrived, by "namespace/name".
+
+    With an `event_reason` such events are watched, else `read_events` finds them afterwards.
+    """
+
+    def __init__(self, event_reason: str = "") -> None:
         self._event_reason = event_reason
         self.bound: dict[str, float] = {}
         self.events: dict[str, float] = {}
@@ -51,10 +58,10 @@ class Observer:
     @asynccontextmanager
     async def watching(self, config: ClusterConfig) -> AsyncIterator[None]:
         async with session(config, METADATA_ONLY) as client:
-            self._tasks = [
-                asyncio.create_task(self._watch_pods(client)),
-                asyncio.create_task(self._watch_events(client)),
-            ]
+            self._client = client
+            self._tasks = [asyncio.create_task(self._watch_pods(client))]
+            if self._event_reason:
+                self._tasks.append(asyncio.create_task(self._watch_events(client)))
             try:
                 yield
             finally:
@@ -71,9 +78,28 @@ class Observer:
 
     async def _watch_events(self, client: aiohttp.ClientSession) -> None:
         selector = {"fieldSelector": f"reason={self._event_reason}"}
-        async for change in follow(client, "/apis/events.k8s.io/v1/events", selector):
+        async for change in follow(client, _EVENTS_PATH, selector):
             if change.type == "ADDED":
                 self.note_event(change.object.metadata, time.monotonic())
+
+    async def count_events(self) -> int:
+        """How many there are, of whatever kind, at next to no cost."""
+        there, about = await listed(
+            self._client, _EVENTS_PATH, {"limit": "1"}, accept=METADATA_OF_ALL
+        )
+        return len(there) + about.remaining_item_count
+
+    async def read_events(self) -> None:
+        """Note all that pods were told when they were bound.
+
+        The API server keeps when each came to the second; it counts as the end of that second.
+        """
+        selector = {"fieldSelector": "reason=Scheduled"}
+        there, _ = await listed(self._client, _EVENTS_PATH, selector, accept=METADATA_OF_ALL)
+        since = time.time() - time.monotonic()
+        for event in there:
+            assert event.creation_timestamp is not None
+            self.note_event(event, event.creation_timestamp.timestamp() + 1.0 - since)
 
     def note_pod(self, pod: Metadata, now: float) -> None:
         key = f"{pod.namespace}/{pod.name}"

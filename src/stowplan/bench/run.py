@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ _POLL_S = 0.02
 _START_S = 60.0
 #: No event for so long after the last bind: there are no more.
 _EVENTS_IDLE_S = 5.0
+_EVENTS_POLL_S = 0.25
 #: A profile is written by an orderly end only.
 _PROFILE_GRACE_S = 60.0
 _PROBE = "first-bind"
@@ -223,18 +224,17 @@ class Trial:
     # -- figures --------------------------------------------------------------------------------
 
     async def _figures(self, cluster: LiveCluster) -> Run:
-        measurement, began, events = self._measurement, self._began, self._seen.events
+        measurement, began = self._measurement, self._began
         if measurement is None or began is None:
             raise BenchError(f"{self._workload.title} has nothing to measure")
         bound = self._seen.bound_in(frozenset(measurement.namespaces), measurement.labels, began.at)
         if not bound:
             raise BenchError(f"no measured pod of {self._workload.title} was bound")
-        events_at_last_bind = sum(key in events for key in bound)
         if self._contestant.writes_events:
             await self._until_events_end(bound)
         ended = self._usage()
         first, last = min(bound.values()), max(bound.values())
-        told = {key: events[key] for key in bound if key in events}
+        told = {key: at for key, at in self._seen.events.items() if key in bound}
         sent = {key: cluster.sent_at[key] for key in bound if key in cluster.sent_at}
         lags = [max(at - bound[key], 0.0) for key, at in told.items()]
         waits = [bound[key] - at for key, at in sent.items()]
@@ -253,7 +253,7 @@ class Trial:
             peak_rss_mib=peak_rss_mib(self._process.pid),
             first_bind_s=first - self._started if backlog else None,
             events=len(told),
-            events_at_last_bind=events_at_last_bind,
+            events_at_last_bind=sum(at <= last for at in told.values()),
             last_event_s=max(max(told.values()) - last, 0.0) if told else None,
             event_lag_p99_s=percentile(lags, 0.99) if lags else None,
             others_cores=max(ended.others - began.others, 0.0) / (ended.at - began.at),
@@ -261,17 +261,20 @@ class Trial:
             binds_over_time=over_time(list(bound.values())),
         )
 
-    async def _until_events_end(self, bound: Iterable[str]) -> None:
-        events = self._seen.events
-        missing = {key for key in bound if key not in events}
-        count, grew_at = len(events), time.monotonic()
+    async def _until_events_end(self, bound: Collection[str]) -> None:
+        """They are looked at only when there seem to be no more; until then they are counted."""
         self._phase = "waiting for events"
-        while missing and time.monotonic() - grew_at < _EVENTS_IDLE_S:
+        count, grew_at = -1, time.monotonic()
+        while time.monotonic() - grew_at < _EVENTS_IDLE_S:
             self._check()
-            await asyncio.sleep(_POLL_S)
-            if len(events) != count:
-                count, grew_at = len(events), time.monotonic()
-                missing = {key for key in missing if key not in events}
+            there = await self._seen.count_events()
+            if there != count:
+                count, grew_at = there, time.monotonic()
+            else:
+                await self._seen.read_events()
+                if all(key in self._seen.events for key in bound):
+                    return
+            await asyncio.sleep(_EVENTS_POLL_S)
 
     async def _with_first_bind(self, run: Run, sender: Sender) -> Run:
         """How long a new process takes to its first bind on what is there now."""

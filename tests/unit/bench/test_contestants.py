@@ -6,14 +6,18 @@ import inspect
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 import yaml
+from aiohttp import web
 
 from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.bench import contestants, observe
 from stowplan.bench.follow import Metadata
 from stowplan.bench.gates import gates_in
@@ -196,3 +200,39 @@ def test_bound_pods_are_found_by_namespace_labels_and_time() -> None:
     assert observer.bound_in(frozenset("a"), {}, 0.0) == {"a/p": 1.0, "a/q": 2.0}
     assert observer.bound_in(frozenset("ab"), {"type": "unsched"}, 1.0) == {"a/p": 1.0, "b/p": 3.0}
     assert observer.bound_in(frozenset("ab"), {}, 1.5) == {"a/q": 2.0, "b/p": 3.0}
+
+
+async def test_events_are_counted_cheaply_and_read_when_all_is_over() -> None:
+    asked: list[dict[str, str]] = []
+    written = datetime.now(UTC).replace(microsecond=0)
+
+    async def events(request: web.Request) -> web.Response:
+        asked.append(dict(request.query))
+        names = ["p.1", "p.2", "q.3"][: int(request.query.get("limit", 3))]
+        stamp = written.strftime("%Y-%m-%dT%H:%M:%SZ")
+        items = [
+            {"metadata": {"name": name, "namespace": "a", "creationTimestamp": stamp}}
+            for name in names
+        ]
+        left = {"remainingItemCount": 2} if "limit" in request.query else {}
+        return web.json_response({"metadata": {"resourceVersion": "9", **left}, "items": items})
+
+    async def pods(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"resourceVersion": "9"}, "items": []})
+
+    app = web.Application()
+    app.router.add_get("/apis/events.k8s.io/v1/events", events)
+    app.router.add_get("/api/v1/pods", pods)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    config = ClusterConfig(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    observer = observe.Observer()
+    async with observer.watching(config):
+        assert await observer.count_events() == 3
+        await observer.read_events()
+    await runner.cleanup()
+    assert asked == [{"limit": "1"}, {"fieldSelector": "reason=Scheduled"}]
+    assert set(observer.events) == {"a/p", "a/q"}
+    by_the_clock = observer.events["a/p"] + time.time() - time.monotonic()
+    assert by_the_clock == pytest.approx(written.timestamp() + 1.0, abs=0.1)
