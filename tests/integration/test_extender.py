@@ -165,15 +165,23 @@ def _store(tmp_path: Path, pair: Pair) -> None:
     (tmp_path / "tls.key").write_bytes(pair.key)
 
 
-def _status(port: int, authority: Authority, client: Path | None = None) -> int:
+def _status(
+    port: int,
+    authority: Authority,
+    client: Path | None = None,
+    names: tuple[str, ...] = ("n1",),
+) -> int:
     context = ssl.create_default_context(cadata=authority.cert.decode())
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if client is not None:
         context.load_cert_chain(client)
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
     try:
-        connection.request("POST", "/filter", json.dumps(ARGS))
-        return connection.getresponse().status
+        connection.request("POST", "/filter", json.dumps(ARGS | {"NodeNames": names}))
+        answer = connection.getresponse()
+        content = json.loads(answer.read())
+        assert answer.status != 200 or content["NodeNames"] == list(names)
+        return answer.status
     finally:
         connection.close()
 
@@ -193,6 +201,8 @@ def test_https_with_files_that_change(tmp_path: Path) -> None:
     with extender(tmp_path, NOP, *flags) as running:
         assert _status(running.port, old, certificate) == 200
         assert _status(running.port, old) == 401
+        many = tuple(f"node-{number:030}" for number in range(100_000))
+        assert _status(running.port, old, certificate, many) == 200
         _store(tmp_path, new.server())
         wait_for("the new certificate", lambda: "Changed files are in use" in running.log)
         assert _status(running.port, new, certificate) == 200

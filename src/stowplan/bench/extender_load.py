@@ -23,6 +23,7 @@ _CLOSES: Final = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 #: Without any answer.
 _PATIENCE_S: Final = 120.0
 _MOST_ERRORS: Final = 100
+_BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 class LoadError(Exception):
@@ -78,6 +79,8 @@ class _Client:
         #: Whether the server ends the connection after its answer.
         self.closes = False
         self.sent_at = 0.0
+        #: Events that the selector tells of; 0 if it does not know the socket.
+        self.waits_for = 0
         self.socket: socket.socket | None = None
 
     def begin(self) -> bool:
@@ -183,18 +186,19 @@ class _Run:
         except OSError as error:
             raise LoadError(f"cannot connect: {error}") from None
         assert client.socket is not None
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.is_sending else 0)
-        known = self._selector.get_map().get(client.socket)
-        if known is None:
+        wanted = _BOTH if client.is_sending else selectors.EVENT_READ
+        if not client.waits_for:
             self._selector.register(client.socket, wanted, client)
-        elif known.events != wanted:
+        elif client.waits_for != wanted:
             self._selector.modify(client.socket, wanted, client)
+        client.waits_for = wanted
         self._waiting += 1
 
     def _go_on(self, client: _Client) -> None:
         assert client.socket is not None
         try:
             if client.is_sending and client.send():
+                client.waits_for = selectors.EVENT_READ
                 self._selector.modify(client.socket, selectors.EVENT_READ, client)
             if not client.receive():
                 return
@@ -206,6 +210,7 @@ class _Run:
             self.load.latencies_s.append(self._last - client.sent_at)
         if client.closes:
             self._selector.unregister(client.socket)
+            client.waits_for = 0
             client.close()
         self._waiting -= 1
         took_s = time.perf_counter() - self._began

@@ -37,6 +37,7 @@ _SMALL_BODY: Final = 1024 * 1024
 _MAX_CONNECTIONS: Final = 1000
 LINGER_S: Final = 5.0
 _MAX_UNREAD: Final = 64 * 1024
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -48,7 +49,7 @@ class _State(Enum):
     LINGERING = auto()
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One client."""
 
     def __init__(self, server: HttpServer) -> None:
@@ -59,6 +60,9 @@ class Connection(asyncio.Protocol):
         self._state = _State.HEAD
         self._head: Head | None = None
         self._chunks: ChunkedBody | None = None
+        #: Of a large body, which is received where it stays, and how much of it has come.
+        self._large: bytearray | None = None
+        self._filled = 0
         self._counted = 0
         self._has_certificate = False
         self._is_full = False
@@ -85,15 +89,29 @@ class Connection(asyncio.Protocol):
         self._server.one_gone.set()
         self._count(0)
         self._received = bytearray()
+        self._large = None
         if self._task is not None:
             self._task.cancel()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, hint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._filled :]
+        return self._server.arrivals
+
+    def buffer_updated(self, count: int) -> None:
         if self._state is _State.LINGERING:
             return
-        if not self._received and self._state is _State.HEAD:
+        if self._large is not None:
+            self._filled += count
+            if self._filled == len(self._large):
+                self._advance()
+            return
+        is_first = not self._received and self._state is _State.HEAD
+        if is_first:
             self.deadline = time.monotonic() + self._limits.request_timeout_s
-        self._received += data
+            if not self._is_full and self._take_whole(count):
+                return
+        self._received += self._server.arrivals[:count]
         if self._state is _State.ANSWERING or self._is_full:
             if len(self._received) > _MAX_UNREAD:
                 self._transport.pause_reading()
@@ -156,6 +174,23 @@ class Connection(asyncio.Protocol):
         except Refused as refused:
             self._refuse(refused.status, str(refused))
 
+    def _take_whole(self, count: int) -> bool:
+        """Answer what has come at once, if it is one request and no more: most are."""
+        arrived = self._server.arrived
+        end = arrived.find(END_OF_HEAD, 0, min(count, MAX_HEAD))
+        if end < 0:
+            return False
+        start = end + len(END_OF_HEAD)
+        try:
+            head = parse_head(bytes(arrived[:end]))
+            if head.length != count - start:
+                return False
+            if self._begin(head) and self._state is _State.BODY:
+                self._answer(bytes(self._server.arrivals[start:count]))
+        except Refused as refused:
+            self._refuse(refused.status, str(refused))
+        return True
+
     def _read_head(self) -> bool:
         end = self._received.find(END_OF_HEAD, 0, MAX_HEAD)
         if end < 0:
@@ -167,6 +202,10 @@ class Connection(asyncio.Protocol):
             return False
         head = parse_head(bytes(self._received[:end]))
         del self._received[: end + len(END_OF_HEAD)]
+        return self._begin(head)
+
+    def _begin(self, head: Head) -> bool:
+        """Whether there is something to go on with."""
         self._head = head
         refusal = self._server.site.refuse(head, self._has_certificate)
         if refusal is not None:
@@ -179,6 +218,12 @@ class Connection(asyncio.Protocol):
         self._state = _State.BODY
         self._chunks = None if head.length is not None else ChunkedBody()
         self._count(head.length or 0)
+        if head.length is not None and head.length > _SMALL_BODY:
+            # Only now that it counts: its bytes go where they stay, and are not moved again.
+            self._large = bytearray(head.length)
+            self._filled = min(len(self._received), head.length)
+            self._large[: self._filled] = self._received[: self._filled]
+            del self._received[: self._filled]
         if head.waits_for_consent and head.length != 0:
             self._transport.write(_CONTINUE)
         return True
@@ -186,6 +231,8 @@ class Connection(asyncio.Protocol):
     def _read_body(self) -> bytes | bytearray | None:
         assert self._head is not None
         received, length = self._received, self._head.length
+        if self._large is not None:
+            return self._large if self._filled == len(self._large) else None
         if self._chunks is not None:
             is_complete = self._chunks.take(received)
             self._count(len(self._chunks.content))
@@ -221,7 +268,7 @@ class Connection(asyncio.Protocol):
         assert self._head is not None
         self._state = _State.ANSWERING
         self.deadline = math.inf
-        self._chunks = None
+        self._chunks = self._large = None
         try:
             answer = self._server.site.answer(Request(self._head, body, self._has_certificate))
         except Exception as error:
@@ -252,7 +299,7 @@ class Connection(asyncio.Protocol):
         """Closing with bytes unread would reset the connection, and the answer might be lost."""
         self._state = _State.LINGERING
         self._received = bytearray()
-        self._chunks = None
+        self._chunks = self._large = None
         self._count(0)
         self._write(answer, is_last=True)
         if self._transport.can_write_eof() and not self._transport.is_closing():
@@ -272,16 +319,14 @@ class Connection(asyncio.Protocol):
 
     def _write(self, answer: Answer, *, is_last: bool) -> None:
         body = answer.body
-        lines = [
-            f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
-            f"Content-Type: {answer.content_type}",
-            f"Content-Length: {len(body)}",
-            f"Date: {self._server.date}",
-            *(f"{name}: {value}" for name, value in answer.headers.items()),
-            *(("Connection: close",) if is_last else ()),
-            "\r\n",
-        ]
-        head = "\r\n".join(lines).encode("latin-1")
+        more = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
+        end = "Connection: close\r\n\r\n" if is_last else "\r\n"
+        head = (
+            f"HTTP/1.1 {answer.status} {_PHRASES[answer.status]}\r\n"
+            f"Content-Type: {answer.content_type}\r\n"
+            f"Content-Length: {len(body)}\r\n"
+            f"Date: {self._server.date}\r\n{more}{end}"
+        ).encode("latin-1")
         if self._head is not None and self._head.method == "HEAD":
             body = b""
         if len(body) < _MAX_UNREAD:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -17,6 +18,8 @@ MAX_HEAD: Final = 32 * 1024
 _MAX_LINE: Final = 4 * 1024
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MAX_DIGITS: Final = 15
+#: Longer heads are parsed each time.
+_REMEMBERED: Final = 1024
 
 
 class Refused(Exception):
@@ -29,7 +32,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`length` is None for a body in chunks. Names of headers are in lower case."""
+    """`length` is None for a body in chunks. Names of headers are in lower case.
+
+    Requests may share one, so that nobody may change it.
+    """
 
     method: str
     path: str
@@ -46,6 +52,11 @@ class Head:
 
 def parse_head(head: bytes) -> Head:
     """`head` is everything before the empty line."""
+    # A client's heads differ in the length of the body, and not even in that if pods are alike.
+    return _parse_again(head) if len(head) <= _REMEMBERED else _parse(head)
+
+
+def _parse(head: bytes) -> Head:
     request, *lines = head.decode("latin-1").split("\r\n")
     words = request.split(" ")
     if len(words) != 3 or not _TOKEN.fullmatch(words[0]):
@@ -66,6 +77,9 @@ def parse_head(head: bytes) -> Head:
     wish = headers.get("connection", "").lower()
     keeps_alive = "keep-alive" in wish if version == "HTTP/1.0" else "close" not in wish
     return Head(method, path, query, headers, _length(headers), keeps_alive)
+
+
+_parse_again: Final = lru_cache(maxsize=256)(_parse)
 
 
 def _length(headers: dict[str, str]) -> int | None:

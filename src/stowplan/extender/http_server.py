@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from stowplan.extender.http_connection import LINGER_S, Connection
 from stowplan.extender.http_messages import Limits, Site
@@ -21,7 +21,11 @@ from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
 
-Listen: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Server]]
+Listen: TypeAlias = Callable[[Callable[[], asyncio.BaseProtocol]], Awaitable[asyncio.Server]]
+
+
+#: A question about thousands of nodes by name, and its headers.
+_ARRIVING: Final = 256 * 1024
 
 
 class HttpServer:
@@ -33,6 +37,9 @@ class HttpServer:
         self.connections: set[Connection] = set()
         self.one_gone = asyncio.Event()
         self.is_stopping = False
+        #: What a client sends is first seen here, whoever it is: nobody keeps it for longer.
+        self.arrived = bytearray(_ARRIVING)
+        self.arrivals = memoryview(self.arrived)
         #: Of large bodies under way.
         self.body_bytes = 0
         #: For the header of answers; written anew when slow clients are looked for.

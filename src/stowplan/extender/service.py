@@ -62,7 +62,7 @@ class Route:
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Question:
     """One call of the algorithm: how it is asked, told, and told to have failed."""
 

@@ -1,0 +1,115 @@
+"""Requests in one piece, in several, and several in one: they are read alike, however long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from stowplan.extender.http_connection import _SMALL_BODY
+from stowplan.extender.http_head import _parse_again, parse_head
+from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult
+from tests.unit.extender.kit import ARGS_TEXT, Calls, ThreadedCalls, request, stage
+
+
+def body_of(length: int, name: str = "n1") -> bytes:
+    """Exactly so many bytes, most of them in the pod."""
+    args = {"NodeNames": [name], "Pod": {"metadata": {"name": "a", "namespace": ""}}}
+    missing = length - len(json.dumps(args))
+    args["Pod"] = {"metadata": {"name": "a" * (missing + 1), "namespace": ""}}
+    text = json.dumps(args).encode()
+    assert len(text) == length
+    return text
+
+
+SIZES = [
+    200,
+    64 * 1024,
+    256 * 1024 - 50,
+    256 * 1024,
+    _SMALL_BODY,
+    _SMALL_BODY + 1,
+    3 * _SMALL_BODY,
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("first", [1, 30, 80, 5000, None])
+async def test_bodies_of_all_sizes_in_two_pieces(size: int, first: int | None) -> None:
+    whole = request("/filter", body_of(size))
+    async with stage() as served:
+        client = await served.connect()
+        await client.send(whole[:first])
+        await asyncio.sleep(0.01)
+        if first is not None:
+            await client.send(whole[first:])
+        reply = await client.reply()
+        assert (reply.status, reply.content["NodeNames"]) == (200, ["n1"])
+        assert (await client.ask("/filter", ARGS_TEXT)).content["NodeNames"] == ["n1", "n2"]
+        assert served.server.body_bytes == 0
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("algorithm", [Calls, ThreadedCalls])
+async def test_bodies_of_all_sizes_behind_each_other(size: int, algorithm: type[Calls]) -> None:
+    seen = []
+
+    def keep(args: ExtenderArgs) -> ExtenderFilterResult:
+        seen.append(args)
+        return ExtenderFilterResult(NodeNames=args.NodeNames)
+
+    names = [f"n{number}" for number in range(5)]
+    sent = b"".join(request("/filter", body_of(size, name)) for name in names)
+    async with stage(algorithm(keep)) as served:
+        client = await served.connect()
+        sending = asyncio.create_task(client.send(sent))
+        for name in names:
+            assert (await client.reply()).content["NodeNames"] == [name]
+        await sending
+        assert served.server.body_bytes == 0
+    # What an algorithm keeps is not overwritten by those who come later.
+    assert [args.Pod["metadata"]["name"] for args in seen] == [
+        json.loads(body_of(size, name))["Pod"]["metadata"]["name"] for name in names
+    ]
+
+
+async def test_clients_do_not_see_each_others_bytes() -> None:
+    async with stage() as served:
+        clients = [await served.connect() for _ in range(20)]
+        texts = [
+            json.dumps({"Pod": {}, "NodeNames": [f"{number}-{at}" for at in range(number + 1)]})
+            for number in range(20)
+        ]
+        parts = [request("/filter", text.encode()) for text in texts]
+        for cut in (slice(0, 70), slice(70, 90), slice(90, None)):
+            for client, part in zip(clients, parts, strict=True):
+                await client.send(part[cut])
+            await asyncio.sleep(0.01)
+        for client, text in zip(clients, texts, strict=True):
+            assert (await client.reply()).content["NodeNames"] == json.loads(text)["NodeNames"]
+
+
+async def test_a_large_body_that_is_left_off() -> None:
+    async with stage() as served:
+        client = await served.connect()
+        await client.send(request("/filter", body_of(2 * _SMALL_BODY))[:-1])
+        while not served.server.body_bytes:  # noqa: ASYNC110 - the server's doing
+            await asyncio.sleep(0.01)
+        client.writer.write_eof()
+        reply = await client.reply()
+        assert (reply.status, reply.problem) == (400, "the request ended early")
+        await client.close()
+        while served.server.connections:  # noqa: ASYNC110 - the server's doing
+            await asyncio.sleep(0.01)
+        assert served.server.body_bytes == 0
+
+
+def test_heads_are_remembered_unless_they_are_long() -> None:
+    head = b"POST /filter HTTP/1.1\r\nX-Test: remembered\r\nContent-Length: 12"
+    assert parse_head(head) is parse_head(head)
+    assert parse_head(head.replace(b"12", b"13")).length == 13
+    long = head + b"\r\nX: " + b"x" * 2000
+    assert parse_head(long) == parse_head(long)
+    assert parse_head(long) is not parse_head(long)
+    assert _parse_again.cache_info().maxsize == 256
