@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.extender.kit import ARGS_TEXT, LIMITS, Client, Stage, request, stage
 
-SLOW = replace(LIMITS, request_timeout_s=0.3)
+SLOW = replace(LIMITS, request_timeout_s=0.5)
 NAMES = [f"node-{number}" for number in range(100_000)]
 #: Its answer is of 1.5 MB.
 LONG = json.dumps({"Pod": {}, "NodeNames": NAMES}).encode()
@@ -43,7 +43,7 @@ async def test_a_request_that_trickles_is_told_so(data: bytes) -> None:
         reply = await client.reply()
         if reply.status == 200:
             reply = await client.reply()
-        assert (reply.status, reply.problem) == (408, "the request took more than 0.3 s")
+        assert (reply.status, reply.problem) == (408, "the request took more than 0.5 s")
         await ended(sending)
         await client.close()
         await no_connection(served)
@@ -91,11 +91,12 @@ async def test_answers_that_are_read_in_sips_are_cut_off() -> None:
         assert (await served.ask("/healthz")).body == b"ok"
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/readyz?verbose"])
+@pytest.mark.parametrize("path", ["/healthz", "/metrics"])
 async def test_scrapers_that_do_not_read_do_not_pile_up(path: str) -> None:
     """Each asks without end, and reads nothing."""
     loop = asyncio.get_running_loop()
-    async with stage(limits=SLOW) as served:
+    # Long enough for the one that does read, on a machine that is busy with the others.
+    async with stage(limits=replace(LIMITS, request_timeout_s=2.0)) as served:
         deaf = [await small_eared(served) for _ in range(5)]
         asking = [
             asyncio.create_task(loop.sock_sendall(ears, request(path) * 100_000)) for ears in deaf
