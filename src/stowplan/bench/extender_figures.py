@@ -181,7 +181,7 @@ def notes(measured: Measured) -> list[str]:
         ratio = measured.ratio((mode, nodes))
         assert ratio is not None
         found.append(
-            f"Target missed: {_title((mode, nodes))}: {ratio.median:.1f}x instead of "
+            f"Target missed: {_title((mode, nodes))}: {ratio.median:.2f}x instead of "
             f"{TARGETS[mode]:g}x."
         )
     if measured.errors:
