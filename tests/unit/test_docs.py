@@ -54,7 +54,7 @@ def test_every_argument_is_explained_with_its_default(plugin: str) -> None:
 
 def test_the_examples_are_good_configurations() -> None:
     examples = re.findall(r"```yaml\n(.*?)```", CONFIGURATION, re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         parse_config(example, check=partial(plugin_errors, registry=in_tree_registry()))
 
