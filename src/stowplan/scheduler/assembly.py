@@ -111,7 +111,7 @@ def build_profiles(
 
 
 def plugin_errors(config: KubeSchedulerConfiguration, registry: Registry) -> list[FieldError]:
-    """What `build_engine` would refuse anywhere, for who wants to see it with all other mistakes."""
+    """What `build_engine` would refuse anywhere, for who wants to see all mistakes at once."""
     errors: list[FieldError] = []
     names = [profile.scheduler_name for profile in config.profiles]
     handles = {name: Handle(profile=name) for name in names}
