@@ -166,7 +166,9 @@ CONFIGURATION: Final[dict[str, Fact]] = {
     "profiles[].tieBreakSeed": differs("", "ours alone", "config/types.py"),
     "profiles[].plugins.placementGenerate": differs("", "refused", "config/validation.py"),
     "profiles[].plugins.placementScore": differs("", "refused", "config/validation.py"),
-    "extenders": Fact("", NOT_YET, "read and validated, then refused: they are not called"),
+    "extenders[].nodeCacheCapable": differs(
+        "", "whole nodes that come back are scored as they are", "scheduler/extender_requests.py"
+    ),
 }
 
 #: Parts of the scheduler besides plugins and configuration.

@@ -132,7 +132,8 @@ def ask_to_filter(
         kept = dict.fromkeys(answer.nodes)
         for name in kept:
             if name not in rows:
-                # DIVERGES where whole nodes are sent: upstream would take the stranger.
+                # DIVERGES: a stranger is refused also where whole nodes are sent. Upstream would
+                # go on to score it, and bind to it.
                 raise ExtenderError(
                     f'extender "{extender.name}" claims a filtered node "{name}"'
                     " which is not found in the input node list"
@@ -143,6 +144,8 @@ def ask_to_filter(
             # Who says nothing of a node has not said that evicting somebody there would help.
             diagnosis.overrides.setdefault(rows[name], diagnosis.absent.by(EXTENDER))
             diagnosis.unschedulable_plugins.add(EXTENDER)
+        # DIVERGES: nodes are scored with the pods that are on them. Upstream takes a whole node
+        # that an extender sends back for an empty one, and scores it so.
         feasible = np.array([rows[name] for name in kept], np.intp)
     return feasible
 
