@@ -122,6 +122,41 @@ def scoring(play: Play, form: str) -> None:
         play.remove("settler")
 
 
+#: Pods that were there before the scheduler, by priority, and where they go: the most important
+#: fill the node that all like best.
+BACKLOG = {
+    "urgent": "a-1",
+    "low-4": "a-1",
+    "low-3": "a-1",
+    "low-2": "a-1",
+    "low-1": "a-2",
+    "": "a-2",
+}
+
+
+def waiting(play: Play) -> None:
+    for priority in reversed(BACKLOG):
+        play.create(
+            f"early-{priority or 'no'}-priority",
+            priorityClassName=priority,
+            rules={"alpha.score": "a-1=9,a-2=7", "beta.score": "a-1=9,a-2=7"},
+        )
+
+
+def waking(play: Play) -> None:
+    """What an extender has refused is tried again after any change."""
+    for priority, node in BACKLOG.items():
+        play.becomes(f"early-{priority or 'no'}-priority", node, until=node_of)
+    play.remove(*play.pods())
+    never = refused("4 wrong kind. ", f"4 {NOT_HELPFUL}")
+    play.pod("sleeper", never, rules={"alpha.never": NEVER}, keep=True)
+    play.tried_again("sleeper", lambda: play.change_node("a-1", season="winter"))
+    play.change_node("a-1", season=None)
+    play.change("sleeper", {"alpha.never": "b-2=wrong kind"}, mood="awake")
+    play.becomes("sleeper", "b-1", until=node_of)
+    play.remove("sleeper")
+
+
 def preempting(play: Play) -> None:
     """Every node is full. Those on a-1 are the least important, but a budget guards them."""
 

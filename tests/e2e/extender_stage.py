@@ -102,27 +102,30 @@ class Play:
         #: What should come of the pods, by name.
         self.expected: dict[str, str] = {}
 
-    def pod(
-        self,
-        name: str,
-        then: str,
-        *,
-        until: Callable[[Json], Any] = is_settled,
-        vague: str = "",
-        keep: bool = False,
-        **asks: Any,
+    def pod(self, name: str, then: str, *, keep: bool = False, **asks: Any) -> None:
+        """Create a pod, record what becomes of it, and remove it unless it is kept.
+
+        `asks` is for `create` and for `becomes`.
+        """
+        waiting = {key: asks.pop(key) for key in ("until", "vague") if key in asks}
+        self.create(name, **asks)
+        self.becomes(name, then, **waiting)
+        if not keep:
+            self.remove(name)
+
+    def becomes(
+        self, name: str, then: str, *, until: Callable[[Json], Any] = is_settled, vague: str = ""
     ) -> None:
-        """Create a pod, wait for what becomes of it, record that, and remove it unless it is kept.
+        """Wait for what becomes of a pod, and record it.
 
         `then` is the node that it should get, or why it should get none. Where the words of an
         error are another matter in Go than in Python, `vague` is a pattern for them, and ``...``
-        is put in their place. The rest is as for `create`.
+        is put in their place.
         """
-        uid = self.create(name, **asks)
-        path = f"{PODS}/{name}"
+        uid = self._uid(name)
         found = wait_for(
             f"the scheduler's word about {name}",
-            lambda: pod if until(pod := self._api.get(path)) else None,
+            lambda: pod if until(pod := self._api.get(f"{PODS}/{name}")) else None,
         )
         events = self._events(uid, "Scheduled" if node_of(found) else "FailedScheduling")
         requests = {
@@ -135,8 +138,17 @@ class Play:
             events = [[kind, why, re.sub(vague, "...", text)] for kind, why, text in events]
         self.seen[name] = Seen(pod, events, requests)
         self.expected[name] = then
-        if not keep:
-            self.remove(name)
+
+    def tried_again(self, name: str, after: Callable[[], object]) -> None:
+        """Wait until extenders are asked once more, because of what is done."""
+        uid = self._uid(name)
+
+        def count() -> int:
+            return sum(len(extender.requests(uid)) for extender in self.extenders)
+
+        before = count()
+        after()
+        wait_for(f"{name} to be tried again", lambda: count() > before)
 
     def lands(self, name: str, then: str, **asks: Any) -> None:
         """A pod of which only the node is of interest."""
@@ -149,8 +161,7 @@ class Play:
 
     def evicted(self, name: str, by: str) -> None:
         """What was said to one that had to go, the newest of this name."""
-        uid = [uid for uid, other in self._names.items() if other == name][-1]
-        self.seen[f"evicted by {by}"] = Seen({}, self._events(uid, "Preempted"), {})
+        self.seen[f"evicted by {by}"] = Seen({}, self._events(self._uid(name), "Preempted"), {})
 
     def outcomes(self) -> dict[str, str]:
         """What came of the pods of which something was expected."""
@@ -170,15 +181,11 @@ class Play:
         rules: dict[str, str] | None = None,
         labels: dict[str, str] | None = None,
         **spec: Any,
-    ) -> str:
-        """A pod that nobody waits for; its UID.
+    ) -> None:
+        """A pod that nobody waits for.
 
         `rules` is by ``EXTENDER.RULE``. One unit of `resource` is asked for, beside `cpu`.
         """
-        annotations = {}
-        for rule, value in (rules or {}).items():
-            extender, what = rule.split(".")
-            annotations[f"{extender}.example.com/{what}"] = value
         container = {
             "name": "main",
             "image": "example.test/main:1",
@@ -187,12 +194,18 @@ class Play:
                 "limits": {resource: "1"} if resource else {},
             },
         }
-        metadata = {"name": name, "annotations": annotations, "labels": labels or {}}
+        metadata = {"name": name, "annotations": _annotations(rules), "labels": labels or {}}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
         created = self._api.create(PODS, {"metadata": metadata, "spec": spec})
-        uid: str = created["metadata"]["uid"]
-        self._names[uid] = name
-        return uid
+        self._names[created["metadata"]["uid"]] = name
+
+    def change(self, name: str, rules: dict[str, str], **labels: str) -> None:
+        """Other rules for a pod, and labels, which schedulers mind more."""
+        metadata = {"annotations": _annotations(rules), "labels": labels}
+        self._api.patch(f"{PODS}/{name}", {"metadata": metadata})
+
+    def change_node(self, name: str, **labels: str | None) -> None:
+        self._api.patch(f"{NODES}/{name}", {"metadata": {"labels": labels}})
 
     def remove(self, *names: str) -> None:
         for name in names:
@@ -204,6 +217,10 @@ class Play:
 
     def pods(self) -> set[str]:
         return {pod["metadata"]["name"] for pod in self._api.get(PODS)["items"]}
+
+    def _uid(self, name: str) -> str:
+        """Of the newest pod of this name."""
+        return [uid for uid, other in self._names.items() if other == name][-1]
 
     def _events(self, uid: str, wanted: str) -> list[list[str]]:
         path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.uid={uid}"
@@ -240,6 +257,11 @@ class Play:
         for extender in self.extenders:
             text = text.replace(extender.url, f"<{extender.name}>")
         return text
+
+
+def _annotations(rules: dict[str, str] | None) -> dict[str, str]:
+    pairs = ((rule.split("."), value) for rule, value in (rules or {}).items())
+    return {f"{extender}.example.com/{rule}": value for (extender, rule), value in pairs}
 
 
 def _without_order(body: Json) -> Json:
@@ -281,13 +303,21 @@ class Stage:
         return [_as_object(masked_object(node)) for node in items]
 
     def compared(
-        self, config: str, scenario: Scenario, extenders: Sequence[GoExtender] = ()
+        self,
+        config: str,
+        scenario: Scenario,
+        extenders: Sequence[GoExtender] = (),
+        before: Scenario = lambda play: None,
     ) -> dict[str, Seen]:
-        """What came of the scenario, the same with each scheduler."""
+        """What came of the scenario, the same with each scheduler.
+
+        What is to be done `before` is done when no scheduler runs.
+        """
         extenders = extenders or self.extenders
         plays: list[Play] = []
         for scheduler in SCHEDULERS:
             play = Play(self.plane, extenders)
+            before(play)
             with scheduler(self.plane, config):
                 self.perform(play, scenario)
             plays.append(play)

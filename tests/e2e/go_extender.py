@@ -45,17 +45,18 @@ class GoExtender:
 
 @contextmanager
 def go_extender(
-    name: str, directory: Path, kubeconfig: Path | None = None, **flags: Path
+    name: str, directory: Path, kubeconfig: Path | None = None, **flags: Path | str
 ) -> Iterator[GoExtender]:
-    """`flags` are those about TLS: cert, key, client_ca."""
+    """`flags` are its further ones: address, cert, key, client_ca."""
     requests, log = directory / f"{name}.requests", directory / f"{name}.log"
     command: list[str | Path] = [find_binary("extender"), f"-name={name}", f"-log={requests}"]
     if kubeconfig is not None:
         command.append(f"-kubeconfig={kubeconfig}")
     command += [f"-{flag.replace('_', '-')}={path}" for flag, path in flags.items()]
+    log.unlink(missing_ok=True)  # of one before it
     process = ServerProcess(f"extender {name}", command, log)
     try:
-        process.wait_until(lambda: "\n" in log.read_text(), _START_TIMEOUT_S)
+        process.wait_until(lambda: "serving" in log.read_text(), _START_TIMEOUT_S)
         process.check_running()
         yield GoExtender(name, process, requests)
     finally:

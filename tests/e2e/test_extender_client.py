@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ from tests.e2e.extender_scenarios import (
     preempting,
     scoring,
     troubled,
+    waiting,
+    waking,
 )
 from tests.e2e.extender_stage import COUNTED, CPUS, Json, Play, Seen, Stage, budget, configuration
-from tests.e2e.go_extender import go_extender
+from tests.e2e.go_extender import GoExtender, go_extender
+from tests.e2e.scheduler_play import node_of
 from tests.e2e.schedulers import stowplan
 from tests.integration.extender_kit import extender
 from tests.unit.api.tls_kit import Authority
@@ -69,6 +73,7 @@ def test_two_in_a_row(stage: Stage, form: str) -> None:
     )
 
     def scenario(play: Play) -> None:
+        waking(play)
         filtering(play, form)
         scoring(play, form)
         with budget(stage, "guard", app="guarded"):
@@ -77,7 +82,7 @@ def test_two_in_a_row(stage: Stage, form: str) -> None:
             connections, requests = play.connections(asked)
             assert connections * 5 < requests, "connections are kept"
 
-    seen = stage.compared(config, scenario)
+    seen = stage.compared(config, scenario, before=waiting)
 
     assert seen["free"].asked("alpha", "filter") == [ALL]
     assert seen["free"].asked("beta", "prioritize") == [ALL]
@@ -172,6 +177,33 @@ def test_extenders_that_fail(stage: Stage) -> None:
     for name in ("bound-anyway-error", "bound-anyway-500"):
         assert seen[name].asked("beta", "bind") == [["b-2"]]
         assert "bound-by" not in seen[name].pod["metadata"]["annotations"]
+
+
+def test_an_extender_that_comes_and_goes(stage: Stage, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+
+    def gamma() -> AbstractContextManager[GoExtender]:
+        return go_extender("gamma", tmp_path, stage.plane.kubeconfig, address=address)
+
+    verbs = {"filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True}
+    config = configuration([{**verbs, "urlPrefix": f"http://{address}"}])
+    rules = {"gamma.refuse": "b-2=too old"}
+
+    def scenario(play: Play) -> None:
+        nobody = f'Post "http://{address}/filter": dial tcp {address}: connect: connection refused'
+        play.pod("early", nobody, rules=rules, keep=True)
+        with gamma():
+            play.becomes("early", "b-1", until=node_of)
+            play.remove("early")
+            play.pod("first", "b-1", rules=rules)
+        with gamma():
+            # The connection that was kept is of no use any more.
+            play.pod("second", "b-1", rules=rules)
+
+    seen = stage.compared(config, scenario)
+    for name in ("first", "second"):
+        assert [event[1] for event in seen[name].events] == ["Scheduled"]
+        assert seen[name].pod["metadata"]["annotations"]["bound-by"] == "gamma"
 
 
 def test_https(stage: Stage, tmp_path: Path) -> None:
