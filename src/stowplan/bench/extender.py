@@ -113,15 +113,18 @@ class Bench:
     def _verbs(self, name: str, asked: Question, port: int) -> tuple[Verb, ...]:
         key = (name, asked.mode, asked.nodes)
         if key not in self._right:
-            verbs = []
-            for request, check in (
-                (asked.filter_request, check_filter),
-                (asked.prioritize_request, check_prioritize),
-            ):
-                body = ask_once(port, request)
-                check(asked, body)
-                verbs.append(Verb(request, len(body)))
-            self._right[key] = tuple(verbs)
+            filter_request, prioritize_request = asked.requests[0]
+            filtered = ask_once(port, filter_request)
+            check_filter(asked, filtered)
+            prioritized = ask_once(port, prioritize_request)
+            check_prioritize(asked, prioritized)
+            # In another order they are as long.
+            lengths = (len(filtered), len(prioritized))
+            self._right[key] = tuple(
+                Verb(request, length)
+                for pair in asked.requests
+                for request, length in zip(pair, lengths, strict=True)
+            )
         return self._right[key]
 
     def _cell(
@@ -219,7 +222,7 @@ def _about(options: argparse.Namespace) -> list[str]:
     return [
         f"{options.rounds} rounds of {options.seconds:g} s each, medians; the ratio is of the best "
         f"number of workers out of {', '.join(map(str, options.workers))} for each, round by "
-        "round. Filter and prioritize in turn, half each.",
+        "round. For each pod filter, then prioritize; node names in another order from pod to pod.",
         f"{options.connections} connections on loopback, each with one request at a time; p50 and "
         "p99 are those under this load.",
         f"Largest bodies: {bodies}.",

@@ -38,12 +38,12 @@ def write_filter_result(args: ReceivedArgs, result: ExtenderFilterResult) -> byt
     if not isinstance(result, ExtenderFilterResult):
         raise BadAnswer(f"the answer is {_kind(result)}, not an ExtenderFilterResult")
     nodes: list[bytes | Raw] = [b"null"]
-    names = b"null"
+    names: bytes | memoryview = b"null"
     if not result.Error:
         if args.has_nodes:
             nodes = _kept_nodes(args, result)
         if args.sent_names is not None:
-            names = _encode(_kept_names(args, result))
+            names = _encoded_names(args, _kept_names(args, result))
     # Tens of megabytes, where they are nodes: put together only once.
     return b"".join(
         (
@@ -98,6 +98,13 @@ def _kept_names(args: ReceivedArgs, result: ExtenderFilterResult) -> Sequence[st
     return names
 
 
+def _encoded_names(args: ReceivedArgs, names: Sequence[str]) -> bytes | memoryview:
+    """As they were sent, if all of them stay."""
+    if args.encoded_names is not None and tuple(names) == args.asked:
+        return args.encoded_names
+    return _encode(names)
+
+
 def _kept_nodes(args: ReceivedArgs, result: ExtenderFilterResult) -> list[bytes | Raw]:
     """The pieces of a NodeList. `Nodes` of the answer may have been changed, so they are sent."""
     if result.Nodes is not None:
@@ -148,6 +155,9 @@ def write_priorities(result: list[HostPriority]) -> tuple[bytes, int]:
         scores = [each.Score for each in result]
     except AttributeError:
         raise BadAnswer("the answer has something that is no HostPriority") from None
+    body = _all_alike(hosts, scores)
+    if body is not None:
+        return body, 0
     if not _are(_Hosts, hosts):
         raise BadAnswer("a Host is not text")
     clamped = 0
@@ -156,6 +166,26 @@ def write_priorities(result: list[HostPriority]) -> tuple[bytes, int]:
         clamped = sum(int(is_clamped) for _, is_clamped in fitting)
         result = list(map(HostPriority, hosts, (score for score, _ in fitting)))
     return _encode_answer("the answer", result), clamped
+
+
+def _all_alike(hosts: list[str], scores: list[Any]) -> bytes | None:
+    """One score for all nodes, which is what algorithms answer who know nothing of a pod; None if
+    it is not that simple. It takes half the time of thousands of objects."""
+    score = scores[0]
+    if type(score) is not int or not MIN_SCORE <= score <= MAX_SCORE:
+        return None
+    if scores.count(score) != len(scores):
+        return None
+    between = f'","Score":{score}}},{{"Host":"'
+    try:
+        text = between.join(hosts)
+    except TypeError:
+        return None
+    length = len(text) - (len(hosts) - 1) * len(between)
+    # Names that have to be escaped are longer in JSON than their quotes and commas make them.
+    if not text.isascii() or len(_encode(hosts)) != length + 3 * len(hosts) + 1:
+        return None
+    return f'[{{"Host":"{text}","Score":{score}}}]'.encode()
 
 
 def _are(kind: Any, values: list[Any]) -> bool:

@@ -147,7 +147,8 @@ def test_few_answers_take_longer() -> None:
 @pytest.mark.parametrize("mode", list(Mode))
 def test_questions_are_what_kube_scheduler_asks(mode: Mode) -> None:
     asked = question(mode, 3)
-    head, _, body = asked.filter_request.partition(b"\r\n\r\n")
+    filter_request, prioritize_request = asked.requests[0]
+    head, _, body = filter_request.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /filter HTTP/1.1\r\n")
     assert f"Content-Length: {len(body)}\r\n".encode() in head
     args = json.loads(body)
@@ -158,7 +159,19 @@ def test_questions_are_what_kube_scheduler_asks(mode: Mode) -> None:
     else:
         assert args["NodeNames"] is None
         assert [each["metadata"]["name"] for each in args["Nodes"]["items"]] == names
-    assert asked.prioritize_request.endswith(body)
+    assert prioritize_request.startswith(b"POST /prioritize HTTP/1.1\r\n")
+    assert prioritize_request.endswith(body)
+
+
+def test_names_come_in_another_order_from_pod_to_pod() -> None:
+    bodies = [
+        filter_request.partition(b"\r\n\r\n")[2]
+        for filter_request, _ in question(Mode.NAMES, 200).requests
+    ]
+    assert len(set(bodies)) == len(bodies) == 64
+    orders = [json.loads(body)["NodeNames"] for body in bodies]
+    assert {tuple(sorted(order)) for order in orders} == {tuple(sorted(orders[0]))}
+    assert {len(body) for body in bodies} == {len(bodies[0])}
 
 
 def test_a_node_is_as_large_as_a_real_one() -> None:

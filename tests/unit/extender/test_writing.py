@@ -189,6 +189,39 @@ def test_what_looks_like_a_host_priority_will_do() -> None:
     assert clamped == 1
 
 
+@pytest.mark.parametrize("names", [["a"], ["a", "b"], ['"', "a"], ["\\n"], ["\n", ""], ["é", "x"]])
+@pytest.mark.parametrize("score", [0, 7, 10])
+def test_one_score_for_all_is_written_like_any_other(names: list[str], score: int) -> None:
+    body, clamped = write_priorities([HostPriority(name, score) for name in names])
+    assert json.loads(body) == [{"Host": name, "Score": score} for name in names]
+    assert clamped == 0
+    mixed, _ = write_priorities(
+        [*(HostPriority(name, score) for name in names), HostPriority("", 1)]
+    )
+    assert mixed == body[:-1] + b',{"Host":"","Score":1}]'
+
+
+def test_scores_that_are_equal_but_no_integers() -> None:
+    scores: list[Any] = [1, True, 1.0]
+    body, clamped = write_priorities([HostPriority("a", score) for score in scores])
+    assert body == b'[{"Host":"a","Score":1},{"Host":"a","Score":1},{"Host":"a","Score":1}]'
+    assert clamped == 0
+
+
+def test_a_result_that_takes_no_node_away_has_the_bytes_of_the_request() -> None:
+    names = [f"node-\\u00e9-{number:04}" for number in range(200)]
+    text = '{"Pod":{},"Nodes":null,"NodeNames":["' + '","'.join(names) + '"]}'
+    args = read_args(text.encode())
+    assert args.NodeNames[3] == "node-é-0003"
+    same = write_filter_result(args, ExtenderFilterResult(NodeNames=list(args.NodeNames)))
+    assert f'"NodeNames":["{names[0]}","{names[1]}"'.encode() in same
+    fewer = ExtenderFilterResult(NodeNames=args.NodeNames[:-1])
+    assert json.loads(write_filter_result(args, fewer))["NodeNames"] == args.NodeNames[:-1]
+    args.NodeNames.reverse()
+    turned = write_filter_result(args, ExtenderFilterResult(NodeNames=args.NodeNames))
+    assert json.loads(turned)["NodeNames"][0] == "node-é-0199"
+
+
 def test_no_priorities() -> None:
     assert write_priorities([]) == (b"[]", 0)
 
