@@ -16,7 +16,7 @@ AT_MOST: Final = 64
 #: After so much of a rush events begin to wait, for at most so long ...
 _PROMPT_S, _PATIENCE_S = 5.0, 7.0
 #: ... and one that has waited so much longer waits for nobody.
-_OVERDUE_S = 2.5
+_OVERDUE_S = 1.0
 #: A pause that ends a rush.
 _LULL_S = 1.0
 
