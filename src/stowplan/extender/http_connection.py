@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: Bodies under way, of all clients together, are at most so many times the largest one.
+#: Bodies under way, and answers that clients are slow to read, of all clients together, are at
+#: most so many times the largest body.
 _BODIES_AT_A_TIME: Final = 2
 _SMALL_BODY: Final = 1024 * 1024
 _MAX_CONNECTIONS: Final = 1000
@@ -64,6 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self._large: bytearray | None = None
         self._filled = 0
         self._counted = 0
+        #: How long the last answer was, and that of it which is kept until it is read.
+        self._answered = self._unread = 0
         self._has_certificate = False
         self._is_full = False
         self._is_tls = False
@@ -88,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.connections.discard(self)
         self._server.one_gone.set()
         self._count(0)
+        self._keep_unread(0)
         self._received = bytearray()
         self._large = None
         if self._task is not None:
@@ -128,10 +132,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_full = True
+        self._keep_unread(self._answered)
         self.deadline = time.monotonic() + self._limits.request_timeout_s
 
     def resume_writing(self) -> None:
         self._is_full = False
+        self._keep_unread(0)
         if self._state is _State.HEAD:
             self._wait_for_next()
             self._transport.resume_reading()
@@ -264,6 +270,10 @@ class Connection(asyncio.BufferedProtocol):
         server.body_bytes += counted - self._counted
         self._counted = counted
 
+    def _keep_unread(self, length: int) -> None:
+        self._server.body_bytes += length - self._unread
+        self._unread = length
+
     def _answer(self, body: bytes | bytearray) -> None:
         assert self._head is not None
         self._state = _State.ANSWERING
@@ -319,6 +329,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, answer: Answer, *, is_last: bool) -> None:
         body = answer.body
+        self._answered = len(body)
         more = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
         end = "Connection: close\r\n\r\n" if is_last else "\r\n"
         head = (

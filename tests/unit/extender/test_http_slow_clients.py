@@ -110,3 +110,27 @@ async def test_scrapers_that_do_not_read_do_not_pile_up(path: str) -> None:
         await ended(*asking)
         for ears in deaf:
             ears.close()
+
+
+async def test_answers_that_nobody_reads_count_as_bodies_do() -> None:
+    """Whoever asks for more than may be kept is told to come again, until they are gone."""
+    loop = asyncio.get_running_loop()
+    limits = replace(LIMITS, request_timeout_s=20.0, max_body=2 * len(LONG))
+    async with stage(limits=limits) as served:
+        deaf = [await small_eared(served) for _ in range(12)]
+        for ears in deaf:
+            await loop.sock_sendall(ears, request("/filter", LONG) * 4)
+        while served.server.body_bytes <= 2 * len(LONG):  # noqa: ASYNC110 - the server's doing
+            await asyncio.sleep(0.01)
+        client = await served.connect()
+        statuses = set()
+        while 503 not in statuses:
+            await client.send(request("/filter", LONG))
+            statuses.add((await client.reply()).status)
+        assert statuses <= {200, 503}
+        for ears in deaf:
+            ears.close()
+        await client.close()
+        await no_connection(served)
+        assert served.server.body_bytes == 0
+        assert (await served.ask("/filter", LONG)).status == 200
