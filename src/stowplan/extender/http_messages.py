@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from time import perf_counter
 from typing import Final, Protocol
 
 import msgspec
@@ -36,6 +37,8 @@ class Request:
     body: bytes | bytearray
     #: Whether the client showed a certificate that the TLS layer found good.
     has_certificate: bool = False
+    #: When its last byte was there.
+    arrived: float = field(default_factory=perf_counter)
 
 
 @dataclass(slots=True)

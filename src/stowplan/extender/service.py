@@ -67,6 +67,7 @@ class _Question:
     """One call of the algorithm: how it is asked, told, and told to have failed."""
 
     verb: str
+    request: Request
     ask: Callable[[], Any]
     write: Callable[[Any], bytes]
     failed: Callable[[str], Answer]
@@ -164,6 +165,7 @@ class Service:
         return self._answer_with(
             _Question(
                 "filter",
+                request,
                 lambda: self._algorithm.filter(args),
                 write,
                 lambda problem: Answer(failed_filter(problem)),
@@ -185,7 +187,9 @@ class Service:
             return body
 
         return self._answer_with(
-            _Question("prioritize", lambda: self._algorithm.prioritize(args), write, _failed)
+            _Question(
+                "prioritize", request, lambda: self._algorithm.prioritize(args), write, _failed
+            )
         )
 
     def _preempt(self, request: Request) -> Answer | Awaitable[Answer]:
@@ -200,6 +204,7 @@ class Service:
         return self._answer_with(
             _Question(
                 "preempt",
+                request,
                 lambda: self._algorithm.preempt(args),
                 write_preemption_result,
                 _failed,
@@ -212,6 +217,7 @@ class Service:
         return self._answer_with(
             _Question(
                 "bind",
+                request,
                 lambda: self._algorithm.bind(args),
                 write_binding_result,
                 lambda problem: Answer(msgspec.json.encode({"Error": problem})),
@@ -254,7 +260,7 @@ class Service:
             return self._failure(question, error)
         verb = question.verb
         self.metrics.algorithm_seconds[verb].observe(asked - started)
-        self.metrics.request_seconds[verb].observe(perf_counter() - started)
+        self.metrics.request_seconds[verb].observe(perf_counter() - question.request.arrived)
         return answer
 
     def _failure(self, question: _Question, error: BaseException) -> Answer:
