@@ -192,7 +192,7 @@ def notes(measured: Measured) -> list[str]:
     if disturbed > QUIET_CORES:
         found.append(
             f"The machine was not quiet: others kept up to {disturbed:.1f} cores busy. Rates and "
-            "latencies are a guess; CPU time a request is not."
+            "latencies are a guess; CPU time a request is less of one."
         )
     busy = {
         f"{cell.contestant} ({_title((cell.mode, cell.nodes))})"

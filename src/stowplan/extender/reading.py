@@ -133,7 +133,8 @@ class ReceivedArgs(ExtenderArgs):
         elif name == "raw_nodes":
             value = self._split() if self.has_nodes else []
         elif name == "asked":
-            return tuple(self.NodeNames)
+            # To look at NodeNames is what makes it, unless somebody has put other names there.
+            return self.__dict__.setdefault("asked", tuple(self.NodeNames))
         else:
             raise AttributeError(name)
         setattr(self, name, value)

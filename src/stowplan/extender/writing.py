@@ -81,6 +81,7 @@ def failed_filter(problem: str) -> bytes:
 
 
 def _kept_names(args: ReceivedArgs, result: ExtenderFilterResult) -> Sequence[str]:
+    """`args.asked` itself, if all stay."""
     names: Sequence[str] | None = result.NodeNames
     if result.Nodes is not None and not names:
         names = [_name_of(node) for node in _items(result.Nodes)]
@@ -88,7 +89,7 @@ def _kept_names(args: ReceivedArgs, result: ExtenderFilterResult) -> Sequence[st
         return ()
     asked = args.asked
     if len(names) == len(asked) and tuple(names) == asked:
-        return names
+        return asked
     try:
         strangers = set(names).difference(asked)
     except TypeError as error:
@@ -100,7 +101,7 @@ def _kept_names(args: ReceivedArgs, result: ExtenderFilterResult) -> Sequence[st
 
 def _encoded_names(args: ReceivedArgs, names: Sequence[str]) -> bytes | memoryview:
     """As they were sent, if all of them stay."""
-    if args.encoded_names is not None and tuple(names) == args.asked:
+    if args.encoded_names is not None and names is args.asked:
         return args.encoded_names
     return _encode(names)
 
@@ -112,7 +113,7 @@ def _kept_nodes(args: ReceivedArgs, result: ExtenderFilterResult) -> list[bytes 
         return [b'{"metadata":{},"items":', items, b"}"]
     names = _kept_names(args, result)
     kept = args.raw_nodes
-    if len(names) != len(kept) or tuple(names) != args.asked:
+    if len(names) != len(kept) or names is not args.asked:
         by_name = dict(zip(args.asked, kept, strict=False))
         kept = [by_name[name] for name in names if name in by_name]
     separated: list[bytes | Raw] = [b","] * max(0, 2 * len(kept) - 1)

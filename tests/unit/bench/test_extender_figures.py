@@ -143,7 +143,7 @@ def test_one_contestant_has_no_ratio() -> None:
         (
             [cell(OURS, 500, others_cores=0.5)],
             "The machine was not quiet: others kept up to 0.5 cores busy. Rates and latencies are "
-            "a guess; CPU time a request is not.",
+            "a guess; CPU time a request is less of one.",
         ),
         (
             [cell(OURS, 500, client_cpu_s=1.9)],
