@@ -139,7 +139,7 @@ def waiting(play: Play) -> None:
         play.create(
             f"early-{priority or 'no'}-priority",
             priorityClassName=priority,
-            rules={"alpha.score": "a-1=9,a-2=7", "beta.score": "a-1=9,a-2=7"},
+            rules={"alpha.score": "a-1=10,a-2=5", "beta.score": "a-1=10,a-2=5"},
         )
 
 

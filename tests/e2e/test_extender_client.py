@@ -135,6 +135,7 @@ def test_resources_that_an_extender_manages_and_pods_that_it_binds(stage: Stage)
         **VERBS,
         "urlPrefix": alpha.url,
         "bindVerb": "bind",
+        "httpTimeout": "2s",
         "nodeCacheCapable": True,
         "managedResources": [{"name": GADGET, "ignoredByScheduler": True}, {"name": COUNTED}],
     }
@@ -167,8 +168,8 @@ def test_extenders_that_fail(stage: Stage) -> None:
         [
             one("needed", alpha.url, **scored),
             one("optional", beta.url, bindVerb="bind", ignorable=True),
-            one("slow", alpha.url, httpTimeout="400ms", **scored),
-            one("slow-optional", beta.url, httpTimeout="400ms", ignorable=True),
+            one("slow", alpha.url, httpTimeout="1s", **scored),
+            one("slow-optional", beta.url, httpTimeout="1s", ignorable=True),
             one("gone", f"http://{gone}/"),
             one("gone-optional", f"http://{gone}", ignorable=True),
         ]
