@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from pathlib import Path
 from tests.integration.extender_kit import NOP, ExtenderProcess, UnixConnection, extender
 from tests.integration.target import wait_for
 from tests.integration.warm_python import WarmProcess
+from tests.unit.api.tls_kit import Authority
 
 ARGS = {"Pod": {"metadata": {"name": "a", "namespace": "default"}}, "NodeNames": ["n1"]}
 COUNT = re.compile(r'^wca_scheduler_filter\{worker="(\d)"\} (\d+)$', re.MULTILINE)
@@ -168,6 +170,38 @@ def test_a_socket_and_a_port(tmp_path: Path) -> None:
         assert sum(counts(running).values()) == 2
         assert running.end() == 0
         assert not path.exists()
+
+
+def test_every_worker_serves_https(tmp_path: Path) -> None:
+    authority = Authority("ours")
+    pair = authority.server()
+    (tmp_path / "tls.crt").write_bytes(pair.cert)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    flags = (
+        f"--tls-cert-file={tmp_path}/tls.crt",
+        f"--tls-private-key-file={tmp_path}/tls.key",
+        f"--socket={tmp_path}/extender.sock",
+    )
+    context = ssl.create_default_context(cadata=authority.cert.decode())
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    with crew(tmp_path, *flags) as running:
+        with socket.create_connection(("127.0.0.1", running.port), 30) as rude:
+            rude.sendall(b"GET /status HTTP/1.1\r\n\r\n")
+            assert not rude.recv(100).startswith(b"HTTP/1.1 200")
+        names = [f"node-{number:030}" for number in range(50_000)]
+        for _ in range(4):
+            client = http.client.HTTPSConnection(
+                "127.0.0.1", running.port, timeout=30, context=context
+            )
+            client.request("POST", "/filter", json.dumps(ARGS | {"NodeNames": names}))
+            assert json.loads(client.getresponse().read())["NodeNames"] == names
+            client.close()
+        connection = UnixConnection(tmp_path / "extender.sock")
+        connection.request("GET", "/metrics")
+        page = connection.getresponse().read().decode()
+        connection.close()
+        assert sorted(COUNT.findall(page)) == [("0", "2"), ("1", "2")]
+        assert running.end() == 0
 
 
 def test_a_wrong_file_is_told_once(tmp_path: Path) -> None:

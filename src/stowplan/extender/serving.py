@@ -80,8 +80,7 @@ def run(configured: Configured, options: ExtenderOptions) -> int:
             listeners,
             drain_timeout_s=options.drain_timeout_s,
         )
-        _tell(listeners, options)
-        code = crew.run()
+        code = crew.run(on_start=lambda: _tell(listeners, options))
         log.info("Stopped")
         return code
 
@@ -174,15 +173,19 @@ async def _serve_alone(extender: Extender, listeners: Sequence[Listener]) -> Non
         await stop.wait()
 
 
+def configured_for(number: int, configured: Configured) -> Configured:
+    """Only the first worker reschedules of its own accord, lest pods be deleted twice."""
+    if number == FIRST:
+        return configured
+    return replace(configured, settings=replace(configured.settings, reschedule_interval=0.0))
+
+
 async def _serve_as_worker(
     configured: Configured, options: ExtenderOptions, mailboxes: Mailboxes, number: int
 ) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    if number != FIRST:
-        settings = replace(configured.settings, reschedule_interval=0.0)
-        configured = replace(configured, settings=settings)
-    extender = Extender(configured, options)
+    extender = Extender(configured_for(number, configured), options)
     peers = Peers(mailboxes, number)
     peers.attach(extender.service)
 

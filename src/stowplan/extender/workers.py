@@ -88,8 +88,11 @@ class Crew:
     def _is_stopping(self) -> bool:
         return self._stops_by > 0
 
-    def run(self) -> int:
-        """The exit code: 0 if every worker has ended in good order after a signal."""
+    def run(self, on_start: Callable[[], None]) -> int:
+        """The exit code: 0 if every worker has ended in good order after a signal.
+
+        `on_start` is called when all are started, and signals are heeded.
+        """
         for end in (self._signals, self._signalled):
             end.setblocking(False)
         self._selector.register(self._signals, selectors.EVENT_READ)
@@ -97,6 +100,8 @@ class Crew:
             signal.signal(number, _leave_it_to_the_loop)
         signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
         try:
+            self._start_those_due()
+            on_start()
             while not (self._is_stopping and not any(each.pid for each in self._workers)):
                 self._start_those_due()
                 self._accept_if_anybody_is_there()

@@ -9,11 +9,13 @@ from inspect import isawaitable
 import pytest
 
 from stowplan.extender.algorithms.nop import NOPAlgorithm
+from stowplan.extender.configuration import Configured, Settings
 from stowplan.extender.http_head import Head
 from stowplan.extender.http_messages import Answer, Request
 from stowplan.extender.mailboxes import Mailboxes
 from stowplan.extender.peers import Peers, one_page
 from stowplan.extender.service import Service
+from stowplan.extender.serving import configured_for
 
 PAGES = (
     "# HELP a Some.\n# TYPE a counter\na 1\n# HELP b_seconds Others.\n# TYPE b_seconds histogram\n"
@@ -146,3 +148,15 @@ async def test_a_question_that_is_none_is_survived() -> None:
         assert await made.peers[1]._ask(0, unknown, 0.2) is None
         page = (await answer_of(service, asked("/metrics"))).body.decode()
         assert 'wca_scheduler_worker_up{worker="0"} 1\n' in page
+
+
+def test_only_the_first_reschedules_of_its_own_accord() -> None:
+    algorithm = NOPAlgorithm()
+    configured = Configured(
+        algorithm, settings=Settings(reschedule_interval=5.0, reschedule_limit=3)
+    )
+    assert configured_for(0, configured) is configured
+    for number in (1, 2):
+        other = configured_for(number, configured)
+        assert other.settings == Settings(reschedule_interval=0.0, reschedule_limit=3)
+        assert other.algorithm is algorithm
