@@ -6,5 +6,6 @@ on a fresh control plane (`live` plays the workload, `observe` is what it sees w
 keeps what was measured, `figures` makes medians and ratios of it, `terminal`, `document`, `page`
 and `report` show them. `contestants` says who takes part; `raw` binds without thinking.
 
-`decisions` measures the pure cycle, `waiting` what waiting pods cost, `soak` a long churn.
+`decisions` measures the pure cycle, `waiting` what waiting pods cost, `soak` a long churn, and
+`extender` the extender service beside Flask and gunicorn.
 """

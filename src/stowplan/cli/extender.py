@@ -130,7 +130,7 @@ _FILE: Final = click.Path(path_type=Path)
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Processes that answer; connections go to them in turn.",
+    help="Processes that answer; connections go to them in turn. More than one needs Linux.",
 )
 @logging_options
 @click.pass_context

@@ -62,6 +62,8 @@ class ExtenderOptions:
 
 def run(configured: Configured, options: ExtenderOptions) -> int:
     """Serve until a signal; the exit code. Errors go to the command line."""
+    if options.workers > 1:
+        check_platform()
     log.warning(BANNER)
     log.debug("started PID=%d", os.getpid())
     keep_freed_memory()
@@ -72,7 +74,6 @@ def run(configured: Configured, options: ExtenderOptions) -> int:
         if options.workers == 1:
             run_on_loop(_serve_alone(extender, listeners))
             return 0
-        check_platform()
         mailboxes = Mailboxes(options.workers)
         crew = Crew(
             lambda number: run_on_loop(_serve_as_worker(configured, options, mailboxes, number)),
