@@ -266,6 +266,7 @@ def troubled(play: Play, gone: str) -> None:
         ("500", "failed filter with extender at URL <alpha>/filter, code 500", ""),
         ("error", ANNOUNCED, ""),
         ("close", f"{post}EOF", ""),
+        ("cut", "unexpected EOF", ""),
         ("junk", "...", ".+"),
     ):
         rules = {"alpha.trouble": f"filter={kind}", "beta.trouble": f"filter={kind}"}
@@ -275,6 +276,11 @@ def troubled(play: Play, gone: str) -> None:
     late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
     play.pod("slow", f"{post}{late}", resource="example.com/slow", rules=rules)
     play.pod("slow-optional", "b-2", resource="example.com/slow-optional", rules=rules)
+    stalled = (
+        "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+    )
+    rules = {"alpha.trouble": "filter=stall"}
+    play.pod("stalled", stalled, resource="example.com/slow", rules=rules)
     nobody = f'Post "http://{gone}/filter": dial tcp {gone}: connect: connection refused'
     play.pod("gone", nobody, resource="example.com/gone")
     play.pod("gone-optional", "b-2", resource="example.com/gone-optional")

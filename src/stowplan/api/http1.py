@@ -42,6 +42,13 @@ class Garbled(Exception):
     """What came is not an answer."""
 
 
+class BrokenOff(Garbled):
+    """The connection ended in the middle of an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer broke off")
+
+
 class TooLong(Garbled):
     """More came than any answer to such a request has."""
 

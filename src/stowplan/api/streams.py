@@ -14,7 +14,15 @@ import zlib
 from typing import cast
 
 from stowplan.api.connections import Connections, find_out_that_the_other_side_is_gone
-from stowplan.api.http1 import Disconnected, Garbled, header_of, is_chunked, is_kept, parse_head
+from stowplan.api.http1 import (
+    BrokenOff,
+    Disconnected,
+    Garbled,
+    header_of,
+    is_chunked,
+    is_kept,
+    parse_head,
+)
 
 _MAX_UNREAD = 4 * 1024 * 1024
 _MAX_LINE = 4096
@@ -324,7 +332,7 @@ class _Connection(asyncio.Protocol):
         if problem is None and body is not None and body.ends_with_connection:
             body.is_complete = True
         elif problem is None and body is not None:
-            self._fail(Garbled("the answer broke off"))
+            self._fail(BrokenOff())
         else:
             self._fail(Disconnected(str(problem or "Server disconnected")))
         self._tell()

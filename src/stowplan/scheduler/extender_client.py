@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from stowplan.api.connections import NotConnected
 from stowplan.api.decoding import UNREADABLE
-from stowplan.api.http1 import Disconnected, Garbled
+from stowplan.api.http1 import BrokenOff, Disconnected, Garbled
 from stowplan.api.no_answer import NO_ANSWER
 from stowplan.api.objects import Pod
 from stowplan.api.quick import JSON, QuickLanes
@@ -172,37 +172,32 @@ class _Line:
         """POST, and what the answer's body says; ExtenderError for everything else."""
         url = f"{self._url}/{verb}"
         timeout_s = float(self.extender.settings.http_timeout)
+        status, content = 0, b""
         try:
             async with asyncio.timeout(timeout_s):
-                status, answer = await self._post(verb, body, is_repeatable)
+                answer = await self._post(verb, body, is_repeatable)
+                status = answer.status
+                content = await _content(answer)
         except NO_ANSWER as problem:
-            raise ExtenderError(f'Post "{url}": {self._why(problem)}') from problem
+            if not status:
+                raise ExtenderError(f'Post "{url}": {self._why(problem)}') from problem
+            if status == 200:
+                raise ExtenderError(_why_no_more(problem)) from problem
         if status != 200:
             raise ExtenderError(f"failed {verb} with extender at URL {url}, code {status}")
         try:
-            return read(answer)
+            return read(content)
         except UNREADABLE as problem:
             raise ExtenderError(f"{url}: the answer cannot be read: {problem}") from problem
 
-    async def _post(self, verb: str, body: bytes, is_repeatable: bool) -> tuple[int, bytes]:
+    async def _post(self, verb: str, body: bytes, is_repeatable: bool) -> LongAnswer:
         try:
-            answer = await self._open(verb, body)
+            return await self._open(verb, body)
         except Disconnected:
             if not is_repeatable:
                 raise
             # The extender may end an idle connection at the very moment when it is used.
-            answer = await self._open(verb, body)
-        try:
-            pieces: list[bytes] = []
-            size = 0
-            while piece := await answer.piece():
-                size += len(piece)
-                if size > _MAX_ANSWER:
-                    raise Garbled("an answer without an end")
-                pieces.append(piece)
-            return answer.status, b"".join(pieces)
-        finally:
-            answer.close()
+            return await self._open(verb, body)
 
     async def _open(self, verb: str, body: bytes) -> LongAnswer:
         return await self._lanes.open(
@@ -229,6 +224,31 @@ class _Line:
         if isinstance(problem, Disconnected):
             return "EOF"
         return " ".join(str(problem).split()) or type(problem).__name__
+
+
+async def _content(answer: LongAnswer) -> bytes:
+    try:
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await answer.piece():
+            size += len(piece)
+            if size > _MAX_ANSWER:
+                raise Garbled("an answer without an end")
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        answer.close()
+
+
+def _why_no_more(problem: BaseException) -> str:
+    """Go's words for an answer that has begun and does not end."""
+    if isinstance(problem, TimeoutError):
+        return (
+            "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+        )
+    if isinstance(problem, BrokenOff):
+        return "unexpected EOF"
+    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 def _basic(url: str) -> str:

@@ -255,10 +255,26 @@ async def test_an_answer_that_breaks_off_is_a_failure() -> None:
 
     server = await asyncio.start_server(handler, "127.0.0.1", 0)
     asking = Asking(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    assert "the answer broke off" in await asking.failure()
+    assert await asking.failure() == "unexpected EOF"
     asking.client.close()
     server.close()
     await server.wait_closed()
+
+
+async def test_an_answer_that_stalls_is_given_up() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Length": "99"})
+        await answer.prepare(request)
+        await answer.write(b'{"NodeNames":[]')
+        await asyncio.sleep(60)
+        return answer
+
+    async with serving(handler) as url:
+        asking = Asking(url, http_timeout=Duration(0.1))
+        assert await asking.failure() == (
+            "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+        )
+        asking.client.close()
 
 
 async def test_a_large_answer_in_pieces() -> None:

@@ -64,12 +64,15 @@ func (e *extender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "500":
 		http.Error(w, announced, http.StatusInternalServerError)
 	case "hang", "late":
-		select {
-		case <-r.Context().Done():
-		case <-time.After(longest):
-		}
+		hang(r)
+	case "stall":
+		begin(w)
+		hang(r)
 	case "junk":
 		fmt.Fprint(w, "this is no JSON")
+	case "cut":
+		begin(w)
+		panic(http.ErrAbortHandler)
 	case "close":
 		panic(http.ErrAbortHandler)
 	case "empty":
@@ -79,6 +82,23 @@ func (e *extender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
 			return // the client is gone
 		}
+	}
+}
+
+// begin sends the beginning of an answer.
+func begin(w http.ResponseWriter) {
+	w.Header().Set("Content-Length", "100")
+	fmt.Fprint(w, `{"NodeNames": [`)
+	if flusher, ok := w.(http.Flusher); ok {
+		flusher.Flush()
+	}
+}
+
+// hang returns when the client has given up.
+func hang(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-time.After(longest):
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 //	spare    NODE,...         preempt: nobody is to be evicted from these
 //	trouble  VERB=KIND,...    what goes wrong
 //
-// Every verb can have the troubles 500 (that status), hang (no answer), junk (no JSON), close (the
-// connection) and empty ({}); filter and bind also error (their field Error). Further:
+// Every verb can have the troubles 500 (that status), hang (no answer), stall (only the beginning of
+// one), junk (no JSON), close (the connection), cut (in the middle of an answer) and empty ({}); filter
+// and bind also error (their field Error). Further:
 //
 //	filter=both        those that fail are among those that stay, too
 //	filter=stranger    a node that was not asked about stays
