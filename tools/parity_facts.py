@@ -166,6 +166,9 @@ CONFIGURATION: Final[dict[str, Fact]] = {
     "profiles[].tieBreakSeed": differs("", "ours alone", "config/types.py"),
     "profiles[].plugins.placementGenerate": differs("", "refused", "config/validation.py"),
     "profiles[].plugins.placementScore": differs("", "refused", "config/validation.py"),
+    "extenders[].urlPrefix": differs(
+        "", "neither proxies nor redirects", "scheduler/extender_client.py"
+    ),
     "extenders[].nodeCacheCapable": differs(
         "", "whole nodes that come back are scored as they are", "scheduler/extender_requests.py"
     ),

@@ -158,6 +158,8 @@ class _Line:
         settings = extender.settings
         self._url = settings.url_prefix.rstrip("/")
         server_name = settings.tls_config.server_name if settings.tls_config else ""
+        # DIVERGES: connections go straight. Upstream heeds the environment's proxy, and follows
+        # redirects.
         self._lanes = QuickLanes(
             self._url, [("User-Agent", "stowplan")], tls_server_name=server_name
         )
