@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -68,18 +69,16 @@ class ExtenderClient:
             if isinstance(request, FilterRequest):
                 return await self._filter(request)
             return await self._preempt(request)
-        except ExtenderError as problem:
-            return Failed(str(problem))
+        except Exception as problem:
+            return Failed(_told(problem))
 
     async def _filter(self, request: FilterRequest) -> Answer:
         line = self._line(request.extender)
         settings = line.extender.settings
-        body = self._about_nodes(line, request)
-        answer = wire.read_filter_answer
         said = await line.ask(
             settings.filter_verb,
-            body,
-            lambda got: answer(got, names_count=settings.node_cache_capable),
+            self._about_nodes(line, request),
+            partial(wire.read_filter_answer, names_count=settings.node_cache_capable),
         )
         return Failed(said) if isinstance(said, str) else said
 
@@ -92,13 +91,13 @@ class ExtenderClient:
             return await line.ask(
                 settings.prioritize_verb,
                 self._about_nodes(line, request),
-                lambda got: wire.read_scores(got, settings.weight),
+                partial(wire.read_scores, weight=settings.weight),
             )
-        except ExtenderError as problem:
+        except Exception as problem:
             log.log(
                 V5,
                 "Failed to run extender's priority function. No score given by this extender.",
-                extra=kv(err=str(problem), pod=request.pod.key, extender=extender.name),
+                extra=kv(err=_told(problem), pod=request.pod.key, extender=extender.name),
             )
             return None
 
@@ -251,6 +250,13 @@ def _why_no_more(problem: BaseException) -> str:
     if isinstance(problem, BrokenOff):
         return "unexpected EOF"
     return " ".join(str(problem).split()) or type(problem).__name__
+
+
+def _told(problem: Exception) -> str:
+    """A defect of ours costs the attempt, as a failure of the extender does, never the process."""
+    if not isinstance(problem, ExtenderError):
+        log.error("Asking an extender broke", exc_info=problem)
+    return str(problem) or type(problem).__name__
 
 
 def _basic(url: str) -> str:

@@ -20,6 +20,7 @@ from stowplan.config.durations import Duration
 from stowplan.config.types import Extender, ExtenderTLSConfig
 from stowplan.errors import ExtenderError
 from stowplan.framework.candidates import Victims
+from stowplan.scheduler import extender_wire as wire
 from stowplan.scheduler.configured_extender import ConfiguredExtender, configured_extenders
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.extender_requests import (
@@ -359,6 +360,21 @@ async def test_tls_with_a_client_certificate(tmp_path: Path) -> None:
     assert await over_tls(context, tls_config=tls) == FilterAnswer([])
     bare = ExtenderTLSConfig(ca_data=authority.cert)
     assert isinstance(await over_tls(context, tls_config=bare), Failed)
+
+
+async def test_a_defect_of_ours_costs_an_attempt_and_not_the_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> bytes:
+        raise KeyError("oh")
+
+    monkeypatch.setattr(wire, "about_nodes", broken)
+    monkeypatch.setattr(wire, "about_victims", broken)
+    asking = Asking("http://127.0.0.1:1")
+    assert await asking.filter() == Failed("'oh'")
+    assert await asking.preempt() == Failed("'oh'")
+    assert await asking.prioritize() == PrioritizeAnswer([None])
+    assert caplog.text.count("Asking an extender broke") == 3
 
 
 def test_an_extender_is_known_by_itself_not_by_its_settings() -> None:
