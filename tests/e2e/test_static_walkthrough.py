@@ -122,7 +122,11 @@ def check_metrics(page: str, placements: dict[str, str]) -> None:
         ("schedule_request_failure", "Binding failed requests"),
     ):
         assert f"# HELP {name}_total {text}\n# TYPE {name}_total counter\n" in page
-    assert "schedule_request_failure_total{" not in page
+    failures = [
+        line for line in page.split("\n") if line.startswith("schedule_request_failure_total{")
+    ]
+    # A pod may be deleted at the very moment when it is bound; the next one of its name is not.
+    assert [line for line in failures if 'http_status="409"' not in line] == []
 
 
 def walk(stage: StaticStage, scheduler: StaticProcess) -> None:
