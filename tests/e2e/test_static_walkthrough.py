@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -109,12 +110,14 @@ def move(stage: StaticStage, pod: str, node: str) -> subprocess.CompletedProcess
     )
 
 
-def check_metrics(page: str, placements: dict[str, str]) -> None:
-    """Each of these pods was placed once on that node, by a request that succeeded."""
-    for pod, node in placements.items():
+def check_metrics(page: str, lines: list[str]) -> None:
+    """Each pod was placed on a node as often as the log says, by requests that succeeded."""
+    for told, count in Counter(scheduled(lines)).items():
+        _, pod, *_, node = told.split()
         labels = f'{{namespace="default",node="{node}",pod="{pod}",scheduler="test"}}'
+        assert f"schedule_request_success_total{labels} {count}.0" in page
         for name in ("schedule_request", "schedule_request_success"):
-            assert f"{name}_total{labels} 1.0" in page
+            assert f"{name}_total{labels} " in page
             assert f"{name}_created{labels} " in page
     for name, text in (
         ("schedule_request", "Total binding requests"),
@@ -122,11 +125,9 @@ def check_metrics(page: str, placements: dict[str, str]) -> None:
         ("schedule_request_failure", "Binding failed requests"),
     ):
         assert f"# HELP {name}_total {text}\n# TYPE {name}_total counter\n" in page
-    failures = [
-        line for line in page.split("\n") if line.startswith("schedule_request_failure_total{")
-    ]
     # A pod may be deleted at the very moment when it is bound; the next one of its name is not.
-    assert [line for line in failures if 'http_status="409"' not in line] == []
+    failed = re.findall(r'^schedule_request_failure_total{http_status="(\d+)"', page, re.MULTILINE)
+    assert set(failed) <= {"404", "409"}
 
 
 def walk(stage: StaticStage, scheduler: StaticProcess) -> None:
@@ -164,24 +165,26 @@ def walk(stage: StaticStage, scheduler: StaticProcess) -> None:
     moved = move(stage, "web-0", WORKER)
     assert moved.returncode == 0, moved.stderr
     stage.wait_ready("web-0", WORKER)
+    wait_caught_up(stage, WORKER, "last")
     told = [f"Pod {pod} scheduled on node {WORKER}" for pod in WEB]
     told += [f"Pod {pod} scheduled on node {CONTROL_PLANE}" for pod in ("bare", *WEB)]
-    told += [f"Pod web-0 scheduled on node {WORKER}"]
-    wait_for("the last line", lambda: len(scheduled(scheduler.lines)) >= len(told))
-    assert scheduled(scheduler.lines) == told
+    told += [f"Pod {pod} scheduled on node {WORKER}" for pod in ("web-0", "last")]
+
+    # Whoever deletes by name, as the stand-in of a kubelet does, may meet the next pod of that
+    # name, which is then made and placed once more.
+    def placed() -> list[str]:
+        return [line for line, _ in groupby(scheduled(scheduler.lines))]
+
+    wait_for("the last line", lambda: placed()[-1] == told[-1])
+    assert placed() == told
 
 
 def test_as_the_administrator(stage: StaticStage, tmp_path: Path) -> None:
     flags = ("--name=test", "--daemon", "-vv")
     with daemon(tmp_path / "log", stage.admin(), *flags) as scheduler:
         walk(stage, scheduler)
-        # Twice on the worker: before and after.
-        page = scheduler.metrics()
-        assert f'node="{WORKER}",pod="web-0",scheduler="test"}} 2.0' in page
-        on_worker = dict.fromkeys(("web-1", "web-2"), WORKER)
-        check_metrics(page, on_worker)
-        check_metrics(page, dict.fromkeys(WEB, CONTROL_PLANE))
-        check_metrics(scheduler.metrics("/any/path"), on_worker)
+        check_metrics(scheduler.metrics(), scheduler.lines)
+        check_metrics(scheduler.metrics("/any/path"), scheduler.lines)
         scheduler.stop()
 
 
@@ -193,7 +196,7 @@ def test_as_the_service_account_with_the_shipped_role(stage: StaticStage, tmp_pa
         walk(stage, scheduler)
         scheduler.stop()
     requests = stage.trail.requests(ACCOUNT, since)
-    refused = [each for each in requests if each.code not in (200, 201)]
+    refused = [each for each in requests if each.code not in (200, 201, 404, 409)]
     assert refused == []
     used = {each.right for each in requests} - {ASKING}
     assert used == rights(DEPLOY / "rbac.yaml"), "what is granted is what is used"

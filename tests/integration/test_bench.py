@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +154,9 @@ def test_a_backlog_is_there_before_the_scheduler_starts(folder: Path) -> None:
 def descendants(pid: int) -> set[int]:
     found = set()
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in file.read_text().split():
-            found |= {int(child)} | descendants(int(child))
+        with suppress(OSError):  # a thread that has ended meanwhile
+            for child in file.read_text().split():
+                found |= {int(child)} | descendants(int(child))
     return found
 
 

@@ -20,11 +20,7 @@ from stowplan.framework.profile import Profile, build_profile
 from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.scheduler.configured_extender import (
-    address_errors,
-    configured_extenders,
-    ignored_resources,
-)
+from stowplan.scheduler.configured_extender import configured_extenders, ignored_resources
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.metrics import SchedulerMetrics
 
@@ -111,12 +107,15 @@ def build_profiles(
 
 
 def plugin_errors(config: KubeSchedulerConfiguration, registry: Registry) -> list[FieldError]:
-    """What `build_engine` would refuse anywhere, for who wants to see all mistakes at once."""
+    """What `build_engine` would refuse but for the extenders, which a file may leave unfinished.
+
+    For who wants to see all mistakes at once; kube-scheduler, too, finds those at its start only.
+    """
     errors: list[FieldError] = []
     names = [profile.scheduler_name for profile in config.profiles]
     handles = {name: Handle(profile=name) for name in names}
     _make_profiles(config, registry, handles, errors)
-    return errors + address_errors(config.extenders)
+    return errors
 
 
 def _make_profiles(

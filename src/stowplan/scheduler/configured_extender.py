@@ -83,26 +83,21 @@ def configured_extenders(
     configured: Sequence[config_types.Extender], errors: list[FieldError]
 ) -> list[ConfiguredExtender]:
     """In the order in which they are asked: those that may fail come last."""
-    errors += address_errors(configured)
     extenders = []
     for index, settings in enumerate(configured):
+        path = f"extenders[{index}]"
+        scheme = _scheme(settings.url_prefix)
+        if scheme is None:
+            detail = "must be an http or https URL with a host"
+            errors.append(invalid(f"{path}.urlPrefix", settings.url_prefix, detail))
+            continue
         try:
-            tls = _tls(settings) if _scheme(settings.url_prefix) == "https" else None
+            tls = _tls(settings) if scheme == "https" else None
         except ConfigError as problem:
-            errors.append(FieldError(f"extenders[{index}].tlsConfig", problem.message))
+            errors.append(FieldError(f"{path}.tlsConfig", problem.message))
             continue
         extenders.append(ConfiguredExtender(settings, tls))
     return sorted(extenders, key=lambda extender: extender.is_ignorable)
-
-
-def address_errors(configured: Sequence[config_types.Extender]) -> list[FieldError]:
-    """What is wrong wherever the scheduler runs; certificates are files of its own machine."""
-    detail = "must be an http or https URL with a host"
-    return [
-        invalid(f"extenders[{index}].urlPrefix", settings.url_prefix, detail)
-        for index, settings in enumerate(configured)
-        if _scheme(settings.url_prefix) is None
-    ]
 
 
 def ignored_resources(configured: Iterable[config_types.Extender]) -> list[str]:

@@ -103,7 +103,6 @@ profiles:
         "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
         'profiles[0].plugins.filter.enabled[0].name: Invalid value: "NodeNam": no such plugin; '
         'did you mean "NodeName"?',
-        'extenders[0].urlPrefix: Invalid value: "x": must be an http or https URL with a host',
     ]
 
 
@@ -153,12 +152,12 @@ def test_run_writes_what_would_apply(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert written["profiles"][0]["tieBreakSeed"] == 4
     code, _, err = run(capsys, "run", "--write-config-to", str(tmp_path))
     assert (code, err) == (2, f"Error: {tmp_path}: cannot be written: Is a directory\n")
-    file.write_text(HEADER + "extenders: [{urlPrefix: x}]\n")
+    file.write_text(HEADER + "profiles: [{plugins: {filter: {enabled: [{name: NodeNam}]}}}]\n")
     code, _, err = run(capsys, *argv)
     assert code == 2
     assert err == (
-        f'Error: {file}: extenders[0].urlPrefix: Invalid value: "x": '
-        "must be an http or https URL with a host\n"
+        f"Error: {file}: profiles[0].plugins.filter.enabled[0].name: Invalid value: "
+        '"NodeNam": no such plugin; did you mean "NodeName"?\n'
     )
 
 

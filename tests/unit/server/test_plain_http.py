@@ -177,7 +177,7 @@ async def test_answers_that_nobody_reads_are_not_worked_out() -> None:
         while not made:  # noqa: ASYNC110 - the server's doing
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.1)
-        assert made == [1]
+        assert len(made) < 10, "what the system's buffers take, and no more"
         assert len(server.connections) == 1
 
 
