@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -102,6 +103,7 @@ def test_the_cluster_holds_still_while_an_extender_thinks(
     target.delete_pod("leaving")
     target.create_nodes("n3")
     target.api.delete("/api/v1/nodes/n2")
+    time.sleep(2.0)  # for the news to get there: that it did cannot be seen from outside
     extender.answers.set()
 
     nodes = target.wait_bound("thinking", "staying")
