@@ -28,10 +28,13 @@ class ConfiguredExtender:
     settings: config_types.Extender
     tls: ssl.SSLContext | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """As upstream calls it in messages."""
-        return self.settings.url_prefix
+        """As upstream calls it in messages, which everybody who sees events can read: so without
+        a password."""
+        url = self.settings.url_prefix
+        password = urlsplit(url).password
+        return url.replace(f":{password}@", ":xxxxx@", 1) if password else url
 
     @property
     def filters(self) -> bool:

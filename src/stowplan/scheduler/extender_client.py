@@ -171,7 +171,7 @@ class _Line:
         self, verb: str, body: bytes, read: Callable[[bytes], T], *, is_repeatable: bool = True
     ) -> T:
         """POST, and what the answer's body says; ExtenderError for everything else."""
-        url = f"{self._url}/{verb}"
+        url = f"{self.extender.name.rstrip('/')}/{verb}"
         timeout_s = float(self.extender.settings.http_timeout)
         status, content = 0, b""
         try:

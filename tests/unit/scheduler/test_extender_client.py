@@ -302,6 +302,17 @@ async def test_name_and_password_of_the_url_are_sent() -> None:
     assert seen == ["Basic bWU6cEBzcw=="]
 
 
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_password_is_never_told(status: int) -> None:
+    """What fails is told in events."""
+    async with serving(answering("junk", status=status)) as url:
+        asking = Asking(url.replace("http://", "http://me:secret@"))
+        told = await asking.failure()
+        asking.client.close()
+    assert "http://me:xxxxx@127.0.0.1" in told
+    assert "secret" not in told + asking.extender.name
+
+
 async def over_tls(context: ssl.SSLContext, **settings: Any) -> object:
     async with serving(answering({"NodeNames": []}), context) as url:
         asking = Asking(url, **settings)
