@@ -36,9 +36,13 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 class Located(dict[str, Any]):
-    """A YAML mapping that knows its line."""
+    """A YAML mapping that knows its line, and that of each of its keys."""
 
     line = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
 
 
 class _Loader(_Base):  # type: ignore[misc]
@@ -55,6 +59,7 @@ def _mapping(loader: Any, node: MappingNode) -> Located:
                 None, None, f"`{key}` is given twice", key_node.start_mark
             )
         mapping[key] = loader.construct_object(value_node, deep=True)
+        mapping.lines[key] = key_node.start_mark.line + 1
     return mapping
 
 
@@ -93,24 +98,34 @@ class Fields:
         self._file = file
         self._line = getattr(value, "line", 0)
         self._what = what
+        self._lines: dict[str, int] = {}
         if not isinstance(value, dict):
             self.fail(f"expected {_NAMES[dict]}, got {_name(value)}")
         by_case = {name.lower(): name for name in known}
+        lines: dict[str, int] = getattr(value, "lines", {})
         self._values: dict[str, Any] = {}
         for key, member in value.items():
             name = by_case.get(str(key).lower())
+            self._lines[name or key] = lines.get(key, self._line)
             if name is None:
                 close = get_close_matches(str(key), known, 1)
                 hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
-                self.fail(f"unknown field `{key}`; {hint}")
+                self.fail(f"unknown field `{key}`; {hint}", at=key)
             if name in self._values:
-                self.fail(f"`{name}` is given twice")
+                self.fail(f"`{name}` is given twice", at=name)
             if member is not None:
                 self._values[name] = member
 
-    def fail(self, message: str) -> NoReturn:
-        line = f":{self._line}" if self._line else ""
-        raise ConfigError(message, where=f"{self._file}{line}: {self._what}".rstrip(": "))
+    def fail(self, message: str, *, at: str = "") -> NoReturn:
+        """`at`: the field that it is about, whose line is told then."""
+        line = self.line(at)
+        place = f"{self._file}:{line}" if line else str(self._file)
+        raise ConfigError(message, where=f"{place}: {self._what}".rstrip(": "))
+
+    def line(self, name: str = "") -> int:
+        """Where the field is written, or the whole mapping; 0 if that is not known."""
+        line: int = self._lines.get(name, self._line)
+        return line
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -131,7 +146,7 @@ class Fields:
         """A whole number that is not negative."""
         number = self._typed(name, int, default)
         if number < 0:
-            self.fail(f"`{name}` is {number}; it cannot be negative")
+            self.fail(f"`{name}` is {number}; it cannot be negative", at=name)
         return number
 
     def number(self, name: str) -> float:
@@ -141,19 +156,19 @@ class Fields:
         try:
             return seconds(self.text(name, "0"))
         except ValueError as problem:
-            self.fail(f"`{name}`: {problem}")
+            self.fail(f"`{name}`: {problem}", at=name)
 
     def texts(self, name: str) -> tuple[str, ...]:
         listed = self._typed(name, list, [])
         if not all(isinstance(each, str) for each in listed):
-            self.fail(f"`{name}` must be a list of texts")
+            self.fail(f"`{name}` must be a list of texts", at=name)
         return tuple(listed)
 
     def items(self, name: str) -> list[Any]:
         """A list that must be there and not be empty."""
         listed = self._typed(name, list, [])
         if not listed:
-            self.fail(f"`{name}` must be given, with at least one entry")
+            self.fail(f"`{name}` must be given, with at least one entry", at=name)
         return listed
 
     def table(self, name: str, kind: type[T]) -> dict[str, T]:
@@ -162,7 +177,7 @@ class Fields:
         for key, value in mapping.items():
             if not _is(value, kind):
                 expected = f"expected {_NAMES[kind]}, got {_name(value)}"
-                self.fail(f"`{name}.{key}`: {expected}")
+                self.fail(f"`{name}.{key}`: {expected}", at=name)
         return dict(mapping)
 
     def scalars(self, name: str) -> dict[str, Parameter]:
@@ -170,7 +185,8 @@ class Fields:
         mapping = self._typed(name, dict, {})
         for key, value in mapping.items():
             if not isinstance(value, int | float | str):
-                self.fail(f"`{name}.{key}`: expected a number or a text, got {_name(value)}")
+                got = f"expected a number or a text, got {_name(value)}"
+                self.fail(f"`{name}.{key}`: {got}", at=name)
         return dict(mapping)
 
     def value(self, name: str) -> Any:
@@ -185,7 +201,7 @@ class Fields:
     def _typed(self, name: str, kind: type[T], default: T) -> T:
         value = self._values.get(name, default)
         if not _is(value, kind):
-            self.fail(f"`{name}`: expected {_NAMES[kind]}, got {_name(value)}")
+            self.fail(f"`{name}`: expected {_NAMES[kind]}, got {_name(value)}", at=name)
         typed: T = value
         return typed
 
