@@ -23,7 +23,7 @@ from stowplan.api.objects import Wire
 from stowplan.api.quick import JSON
 from stowplan.api.reachability import Reachability
 from stowplan.api.resources import Resource
-from stowplan.api.transport import Lane, Params, Transport
+from stowplan.api.transport import Lane, Params, Requests, Transport
 from stowplan.api.watch import EventType, WatchEvent, WatchStream
 from stowplan.clock import Clock
 from stowplan.errors import ApiUnavailable, Gone
@@ -93,9 +93,13 @@ class ApiClient:
         burst: int = 0,
         bind_concurrency: int = 64,
         clock: Clock | None = None,
+        transport: Requests | None = None,
     ) -> None:
-        """`qps` and `burst` hold for each lane by itself; 0 means no limit."""
-        self._transport = Transport(
+        """`qps` and `burst` hold for each lane by itself; 0 means no limit.
+
+        With a `transport` requests go by that one, and what is said of HTTP does not matter.
+        """
+        self._transport: Requests = transport or Transport(
             config,
             user_agent=user_agent,
             qps=qps,

@@ -14,7 +14,7 @@ import random
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
@@ -71,8 +71,32 @@ class _OpenAnswer(Protocol):
     def close(self) -> None: ...
 
 
+class Requests(Protocol):
+    """How a client reaches an API server; `Transport` is by HTTP."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = "",
+        lane: Lane = Lane.READ,
+        timeout_s: float = 30.0,
+        retry_throttled: bool = True,
+    ) -> bytes: ...
+
+    def stream(
+        self, path: str, *, params: Params, inactivity_s: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+    async def close(self) -> None: ...
+
+
 class Transport:
-    """Sends requests; open it with `async with`."""
+    """Sends requests; `close` it at the end."""
 
     def __init__(
         self,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Literal
 
 from stowplan.apiserver.statuses import Failure
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 Action = Literal["answer", "drop", "hang", "delay", "lose-answer", "hang-answer"]
 
@@ -68,9 +69,9 @@ class Fault:
         return Failure(self.status, message, reason=self.reason or None, details=details)
 
 
-def match(faults: Iterable[Fault], request: web.BaseRequest) -> Fault | None:
+def match(faults: Iterable[Fault], method: str, path: str) -> Fault | None:
     for fault in faults:
-        if fault.matches(request.method, request.path):
+        if fault.matches(method, path):
             fault.hits += 1
             return fault
     return None

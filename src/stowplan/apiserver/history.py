@@ -91,6 +91,10 @@ class Subscription:
         if self._limit is not None and len(self._pending) > self._limit:
             self.drop()
 
+    @property
+    def has_news(self) -> bool:
+        return bool(self._pending)
+
     def take(self) -> list[Change]:
         """Everything new, without waiting."""
         taken, self._pending = self._pending, []
@@ -125,7 +129,8 @@ class History:
         self._changes: deque[Change] = deque()
         self._size = size
         self._forgotten = version
-        self._subscriptions: set[Subscription] = set()
+        #: In the order they joined, which is the order they hear of things.
+        self._subscriptions: dict[Subscription, None] = {}
 
     def append(self, change: Change) -> None:
         self._changes.append(change)
@@ -153,7 +158,7 @@ class History:
         self._forgotten = max(self._forgotten, version)
 
     def join(self, subscription: Subscription) -> None:
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
 
     def leave(self, subscription: Subscription) -> None:
-        self._subscriptions.discard(subscription)
+        self._subscriptions.pop(subscription, None)

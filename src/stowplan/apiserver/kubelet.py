@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stowplan.apiserver.deletion import Deleter
-from stowplan.apiserver.history import Change, Json, Record
+from stowplan.apiserver.history import Change, Json, Record, Subscription
 from stowplan.apiserver.kinds import NODES, PODS
 from stowplan.apiserver.node_lifecycle import registered, tainted
 from stowplan.apiserver.pod_status import running_status, succeeded_status
@@ -49,14 +49,17 @@ class Kubelet:
         self._store = store
         self._deleter = deleter
         self._options = options
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        #: When, in which order, what, and whether it is a pod's own end, which may be far away.
+        self._due: list[tuple[float, int, Callable[[], None], bool]] = []
+        self._ends = 0
+        self._inbox: Subscription | None = None
         self._order = itertools.count()
         self._ips = itertools.count(2)
         self._homeless: dict[str, list[tuple[tuple[str, str], str]]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
-        subscription = self._store.subscribe(NODES, PODS)
+        subscription = self._inbox = self._store.subscribe(NODES, PODS)
         try:
             for kind in (NODES, PODS):
                 for record in self._store.records(kind):
@@ -77,14 +80,22 @@ class Kubelet:
             return None
         return max(0.0, self._due[0][0] - self._store.clock.monotonic())
 
-    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+    @property
+    def has_work(self) -> bool:
+        """A pod is to be started or removed, or a node to be made ready. Running is no work."""
+        return len(self._due) > self._ends or (self._inbox is not None and self._inbox.has_news)
+
+    def _later(self, delay_s: float, action: Callable[[], None], *, is_end: bool = False) -> None:
         when = self._store.clock.monotonic() + delay_s
-        heapq.heappush(self._due, (when, next(self._order), action))
+        self._ends += is_end
+        heapq.heappush(self._due, (when, next(self._order), action, is_end))
 
     def _do_what_is_due(self) -> None:
         now = self._store.clock.monotonic()
         while self._due and self._due[0][0] <= now:
-            heapq.heappop(self._due)[2]()
+            _, _, action, is_end = heapq.heappop(self._due)
+            self._ends -= is_end
+            action()
 
     def _see(self, change: Change) -> None:
         if change.type == "DELETED":
@@ -133,7 +144,7 @@ class Kubelet:
         self._store.update(PODS, {**pod, "status": status}, record)
         run_s = self._run_seconds(pod)
         if run_s is not None:
-            self._later(run_s, lambda: self._finish(key, uid))
+            self._later(run_s, lambda: self._finish(key, uid), is_end=True)
 
     def _finish(self, key: tuple[str, str], uid: str) -> None:
         record = self._current(key, uid)

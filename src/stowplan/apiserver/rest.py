@@ -1,13 +1,13 @@
-"""HTTP verbs on resources: reads the query and the body, calls the right part, writes the answer.
+"""HTTP verbs on resources: reads the query and the body, calls the right part, gives the answer.
 
-Everything a client can get wrong ends as an `ApiError`, which `server` turns into a Status.
+No sockets here: `server` brings requests that came by HTTP, `in_process` those of this process.
+Everything a client can get wrong ends as an `ApiError`, which they turn into a Status.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from aiohttp import web
+from dataclasses import dataclass
 
 from stowplan.apiserver import events
 from stowplan.apiserver.deletion import Deleter
@@ -25,8 +25,38 @@ from stowplan.apiserver.reading import Reader, encoded_list, selector_of
 from stowplan.apiserver.statuses import details_of, method_not_allowed, success
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.strategies import DELETED_OBJECT_RETURNED
-from stowplan.apiserver.watching import Watches
+from stowplan.apiserver.watching import Watch, Watches
 from stowplan.apiserver.writing import Writer, is_apply
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request for a resource, however it came."""
+
+    method: str
+    target: Target
+    query: Mapping[str, str]
+    body: bytes = b""
+    content_type: str = ""
+    accept: str = ""
+    user_agent: str = ""
+
+    @property
+    def is_watch(self) -> bool:
+        target = self.target
+        if self.method != "GET":
+            return False
+        return target.watch or (not target.name and self.query.get("watch", "") in TRUE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the client gets; errors are raised instead."""
+
+    body: bytes
+    media: str
+    code: int = 200
+    warnings: Sequence[str] = ()
 
 
 class Rest:
@@ -40,41 +70,41 @@ class Rest:
         self.writer = Writer(store, self.deleter, taint_new_nodes=taint_new_nodes)
         self.pods = PodActions(store, self.deleter)
 
-    async def handle(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = request.query
-        want = wanted(request.headers.get("Accept", ""))
-        method = request.method
+    def watch(self, request: Request) -> Watch:
+        """The stream that a watch request opens; whoever gets it closes it."""
+        want = wanted(request.accept)
+        _check_readable(request.target)
+        return self.watches.open(request.target, request.query, want)
+
+    def answer(self, request: Request) -> Answer:
+        """Carry out anything but a watch."""
+        method, target, query = request.method, request.target, request.query
+        want = wanted(request.accept)
         if method == "GET":
-            return await self._read(request, target, query, want)
-        body = await request.read()
-        content_type = request.headers.get("Content-Type", "")
+            return self._read(target, query, want)
         if method == "DELETE":
-            return self._delete(target, delete_options(content_type, body, query), want, query)
-        options = write_options(method, query, request.headers.get("User-Agent", ""))
+            options = delete_options(request.content_type, request.body, query)
+            return self._delete(target, options, want, query)
+        write = write_options(method, query, request.user_agent)
         if method == "POST":
-            sent = decode_body(content_type, body, target.kind)
-            return self._post(target, sent, want, query, options)
+            sent = decode_body(request.content_type, request.body, target.kind)
+            return self._post(target, sent, want, query, write)
         if not target.name or not target.kind.stored:
             raise method_not_allowed()
         if method == "PUT":
-            sent = decode_body(content_type, body, target.kind)
-            record, created = self.writer.update(target, sent, options)
+            sent = decode_body(request.content_type, request.body, target.kind)
+            record, created = self.writer.update(target, sent, write)
             code = 201 if created else 200
-            return self._answer(target.kind, record, want, query, code, options.warnings)
+            return self._show(target.kind, record, want, query, code, write.warnings)
         if method == "PATCH":
-            return self._patch(target, content_type, body, want, query, options)
+            return self._patch(target, request.content_type, request.body, want, query, write)
         raise method_not_allowed()
 
-    async def _read(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], want: Wanted
-    ) -> web.StreamResponse:
-        if not target.kind.stored or target.subresource in ("binding", "eviction"):
-            raise method_not_allowed()
-        if target.watch or (not target.name and query.get("watch", "") in TRUE):
-            return await self.watches.serve(request, target, query, want)
+    def _read(self, target: Target, query: Mapping[str, str], want: Wanted) -> Answer:
+        _check_readable(target)
         if target.name:
-            return _response(self.reader.get(target, query, want), want)
-        return _response(self.reader.list_objects(target, query, want), want)
+            return Answer(self.reader.get(target, query, want), want.media)
+        return Answer(self.reader.list_objects(target, query, want), want.media)
 
     def _post(
         self,
@@ -83,21 +113,21 @@ class Rest:
         want: Wanted,
         query: Mapping[str, str],
         options: WriteOptions,
-    ) -> web.Response:
+    ) -> Answer:
         kind = target.kind
         if kind is SELF_SUBJECT_ACCESS_REVIEWS:
             review = {"metadata": {}, **sent, "status": {"allowed": True}}
-            return _response(encode(review, want.media), want, 201)
+            return Answer(encode(review, want.media), want.media, 201)
         if kind is BINDINGS or target.subresource == "binding":
             self.pods.bind(target.namespace, target.name, sent, dry_run=options.dry_run)
-            return _response(encode(success(code=201), want.media), want, 201)
+            return Answer(encode(success(code=201), want.media), want.media, 201)
         if target.subresource == "eviction":
             self.pods.evict(target.namespace, target.name, sent, dry_run=options.dry_run)
-            return _response(encode(success(code=201), want.media), want, 201)
+            return Answer(encode(success(code=201), want.media), want.media, 201)
         if target.name or target.all_namespaces:
             raise method_not_allowed()
         record = self.writer.create(target, sent, options)
-        return self._answer(kind, record, want, query, 201, options.warnings)
+        return self._show(kind, record, want, query, 201, options.warnings)
 
     def _patch(
         self,
@@ -107,7 +137,7 @@ class Rest:
         want: Wanted,
         query: Mapping[str, str],
         options: WriteOptions,
-    ) -> web.Response:
+    ) -> Answer:
         created = False
         if is_apply(content_type):
             record, created = self.writer.apply(
@@ -120,11 +150,11 @@ class Rest:
         else:
             record = self.writer.patch(target, content_type, body, options)
         code = 201 if created else 200
-        return self._answer(target.kind, record, want, query, code, options.warnings)
+        return self._show(target.kind, record, want, query, code, options.warnings)
 
     def _delete(
         self, target: Target, options: Json, want: Wanted, query: Mapping[str, str]
-    ) -> web.Response:
+    ) -> Answer:
         kind = target.kind
         dry_run = bool(options.get("dryRun"))
         if target.subresource or not kind.stored:
@@ -135,8 +165,8 @@ class Rest:
         record, gone = self.deleter.delete(kind, current, options, dry_run=dry_run)
         if gone and kind.plural not in DELETED_OBJECT_RETURNED:
             details = details_of(kind, target.name, uid=current.object["metadata"]["uid"])
-            return _response(encode(success(details), want.media), want)
-        return self._answer(kind, record, want, query, 200)
+            return Answer(encode(success(details), want.media), want.media)
+        return self._show(kind, record, want, query, 200)
 
     def _delete_collection(
         self,
@@ -145,7 +175,7 @@ class Rest:
         want: Wanted,
         query: Mapping[str, str],
         dry_run: bool,
-    ) -> web.Response:
+    ) -> Answer:
         kind = target.kind
         if "deletecollection" not in kind.verbs or target.all_namespaces:
             raise method_not_allowed()
@@ -159,9 +189,9 @@ class Rest:
             self.deleter.delete(kind, record, options, dry_run=dry_run)
         meta = {"resourceVersion": str(self.store.version)}
         shown = [events.view(kind, record) for record in deleted]
-        return _response(encoded_list(kind, shown, meta), want)
+        return Answer(encoded_list(kind, shown, meta), want.media)
 
-    def _answer(
+    def _show(
         self,
         kind: Kind,
         record: Record,
@@ -169,13 +199,10 @@ class Rest:
         query: Mapping[str, str],
         code: int,
         warnings: Sequence[str] = (),
-    ) -> web.Response:
-        response = _response(self.reader.show(kind, record, want, query), want, code)
-        for warning in warnings:
-            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
-            response.headers.add("Warning", f'299 - "{escaped}"')
-        return response
+    ) -> Answer:
+        return Answer(self.reader.show(kind, record, want, query), want.media, code, warnings)
 
 
-def _response(body: bytes, want: Wanted, code: int = 200) -> web.Response:
-    return web.Response(body=body, status=code, headers={"Content-Type": want.media})
+def _check_readable(target: Target) -> None:
+    if not target.kind.stored or target.subresource in ("binding", "eviction"):
+        raise method_not_allowed()

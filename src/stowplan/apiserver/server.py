@@ -1,4 +1,4 @@
-"""The embedded API server as one object: `start`, `url`, `stop`, and the hooks that tests need.
+"""The embedded API server as one object: `start`, `url`, `stop`; a `Cluster` over HTTP.
 
     server = ApiServer()
     await server.start()
@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 import yaml
 from aiohttp import web
 
-from stowplan.apiserver import admission, faults
+from stowplan.apiserver import faults
+from stowplan.apiserver.cluster import Cluster
 from stowplan.apiserver.discovery import discovery_document
-from stowplan.apiserver.history import Json
-from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
+from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.openapi import openapi_document
-from stowplan.apiserver.options import WriteOptions
-from stowplan.apiserver.paths import Target, parse_path
-from stowplan.apiserver.rest import Rest
+from stowplan.apiserver.paths import parse_path
+from stowplan.apiserver.rest import Request
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
-from stowplan.apiserver.store import Store
+from stowplan.apiserver.watching import Watch
 from stowplan.clock import Clock
 from stowplan.errors import ApiError
 from stowplan.logs import get_logger, kv
@@ -55,7 +53,7 @@ _VERSION = {
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
-class ApiServer:
+class ApiServer(Cluster):
     """An in-memory Kubernetes API server."""
 
     def __init__(
@@ -67,22 +65,16 @@ class ApiServer:
         token: str = "",
         clock: Clock | None = None,
     ) -> None:
-        self.store = Store(history_size=history_size, clock=clock)
-        self._kubelet_options = kubelet or KubeletOptions()
-        # The taint of new nodes waits for somebody who takes it off when they are ready.
-        self.rest = Rest(
-            self.store,
+        super().__init__(
+            history_size=history_size,
             bookmark_interval_s=bookmark_interval_s,
-            taint_new_nodes=self._kubelet_options.enabled,
+            kubelet=kubelet,
+            clock=clock,
         )
-        self.faults: list[faults.Fault] = []
         self._token = token
         self._runner: web.ServerRunner | None = None
-        self._kubelet: asyncio.Task[None] | None = None
         self._host = ""
         self.port = 0
-        for kind, obj in admission.first_objects():
-            self.create(kind.group, kind.version, kind.plural, obj)
 
     @property
     def url(self) -> str:
@@ -103,41 +95,16 @@ class ApiServer:
         self._runner = runner
         self._host = host
         self.port = runner.addresses[0][1]
-        if self._kubelet_options.enabled:
-            kubelet = Kubelet(self.store, self.rest.deleter, self._kubelet_options)
-            self._kubelet = asyncio.create_task(kubelet.run(), name="pretend-kubelet")
+        self.start_controllers()
         log.info("Serving the embedded API", extra=kv(url=self.url))
 
     async def stop(self) -> None:
         """Ends the watches, the kubelet and the listener. The objects stay readable."""
-        if self._kubelet is not None:
-            self._kubelet.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._kubelet
-            self._kubelet = None
+        await self.stop_controllers()
         self.drop_watches()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-    def create(
-        self, group: str, version: str, plural: str, obj: Json, *, namespace: str = ""
-    ) -> Json:
-        """Creates an object without HTTP, with defaults, admission and validation."""
-        prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        place = f"/namespaces/{namespace}" if namespace else ""
-        target = parse_path(f"{prefix}{place}/{plural}")
-        if target is None:
-            raise no_such_path()
-        return self.rest.writer.create(target, obj, WriteOptions()).object
-
-    def drop_watches(self) -> int:
-        """Closes all watch streams; clients have to reconnect. The number that were open."""
-        return self.rest.watches.drop_all()
-
-    def compact(self) -> None:
-        """Forgets the history: watches and continue tokens from before get a 410."""
-        self.store.compact()
 
     def kubeconfig(self) -> str:
         user = {"token": self._token} if self._token else {}
@@ -157,7 +124,7 @@ class ApiServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             self._authenticate(request)
-            fault = faults.match(self.faults, request) if self.faults else None
+            fault = faults.match(self.faults, request.method, request.path) if self.faults else None
             if fault is None:
                 return await self._answer(request)
             await faults.before(fault, request)
@@ -185,12 +152,43 @@ class ApiServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
         target = parse_path(path)
-        if target is not None:
-            return await self._serve(request, target)
-        return self._static(path.rstrip("/"), request)
+        if target is None:
+            return self._static(path.rstrip("/"), request)
+        headers = request.headers
+        asked = Request(
+            request.method,
+            target,
+            request.query,
+            b"" if request.method == "GET" else await request.read(),
+            headers.get("Content-Type", ""),
+            headers.get("Accept", ""),
+            headers.get("User-Agent", ""),
+        )
+        if asked.is_watch:
+            return await self._stream(request, self.rest.watch(asked))
+        answer = self.rest.answer(asked)
+        response = web.Response(
+            body=answer.body, status=answer.code, headers={"Content-Type": answer.media}
+        )
+        for warning in answer.warnings:
+            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.add("Warning", f'299 - "{escaped}"')
+        return response
 
-    async def _serve(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return await self.rest.handle(request, target)
+    @staticmethod
+    async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.headers["Cache-Control"] = "no-cache, private"
+        response.enable_chunked_encoding()
+        try:
+            await response.prepare(request)
+            async for piece in watch.pieces():
+                await response.write(piece)
+        except ConnectionResetError:
+            pass  # the client has gone, which is how most watches end
+        finally:
+            watch.close()
+        return response
 
     @staticmethod
     def _static(path: str, request: web.BaseRequest) -> web.Response:

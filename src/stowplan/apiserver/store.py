@@ -29,8 +29,16 @@ def storage_kind(kind: Kind) -> Kind:
 class Store:
     """Objects and their histories. `version` is the resourceVersion of the last write."""
 
-    def __init__(self, *, history_size: int = 10_000, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        history_size: int = 10_000,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`rng` draws UIDs and generated names; a seeded one makes them the same every time."""
         self.clock: Clock = clock or SystemClock()
+        self._rng = rng or random.Random()
         self.version = 1
         self._objects: dict[Kind, dict[tuple[str, str], Record]] = {}
         self._keys: dict[Kind, list[tuple[str, str]] | None] = {}
@@ -94,7 +102,7 @@ class Store:
         key = (metadata.get("namespace", ""), metadata["name"])
         if key in self._objects[kind]:
             raise already_exists(kind, metadata["name"])
-        metadata["uid"] = metadata.get("uid") or str(uuid.uuid4())
+        metadata["uid"] = metadata.get("uid") or self._new_uid()
         metadata["creationTimestamp"] = rfc3339(self.clock.time())
         if dry_run:
             return Record({**obj, "metadata": metadata}, self.version)
@@ -139,12 +147,15 @@ class Store:
         self._histories[kind].append(Change("MODIFIED" if previous else "ADDED", record, previous))
         return record
 
+    def _new_uid(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
     def free_name(self, kind: Kind, namespace: str, prefix: str) -> str:
         """A name for generateName. Eight tries; then the collision is the caller's 409."""
         kind = storage_kind(kind)
         name = ""
         for _ in range(NAME_TRIES):
-            name = prefix[:58] + "".join(random.choices(NAME_ALPHABET, k=5))
+            name = prefix[:58] + "".join(self._rng.choices(NAME_ALPHABET, k=5))
             if (namespace, name) not in self._objects[kind]:
                 break
         return name

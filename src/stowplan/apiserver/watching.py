@@ -1,4 +1,4 @@
-"""Watch streams: one coroutine a watch, fed by the store, batching what is ready into one write.
+"""Watch streams: each a reader of the store's changes, batching what is ready into one piece.
 
 An event is the cached encoding of its object between two constants, so a hundred watchers of the
 same change cost one encoding. Only selectors, Tables and metadata views look into objects.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import msgspec
-from aiohttp import web
 
 from stowplan.apiserver import events
 from stowplan.apiserver.conforming import conform
@@ -36,13 +35,13 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Watches:
-    """Serves watch requests; `drop_all` ends the open ones as a restart would."""
+    """Opens watches; `drop_all` ends the open ones as a restart would."""
 
     def __init__(self, store: Store, reader: Reader, *, bookmark_interval_s: float) -> None:
         self._store = store
         self._reader = reader
-        self._bookmark_interval_s = bookmark_interval_s
-        self._open: set[Subscription] = set()
+        self.bookmark_interval_s = bookmark_interval_s
+        self._open: dict[Subscription, None] = {}
 
     @property
     def open_count(self) -> int:
@@ -54,29 +53,25 @@ class Watches:
             subscription.drop()
         return len(dropped)
 
-    async def serve(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], want: Wanted
-    ) -> web.StreamResponse:
+    def open(self, target: Target, query: Mapping[str, str], want: Wanted) -> Watch:
+        """A new stream; `close` it when nobody reads it any more."""
         stream = _Stream(self._reader, target, query, want)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.headers["Cache-Control"] = "no-cache, private"
-        response.enable_chunked_encoding()
         # Subscribe before reading the state: nothing awaits in between, so nothing is missed.
         subscription = self._store.subscribe(target.kind, limit=BACKLOG_LIMIT)
-        self._open.add(subscription)
         try:
             first = self._first(stream, target, query)
-            await response.prepare(request)
-            if first:
-                await response.write(first)
-            if not stream.failed:
-                await self._follow(stream, subscription, response)
-        except ConnectionResetError:
-            pass  # the client has gone, which is how most watches end
-        finally:
-            self._open.discard(subscription)
+        except BaseException:
             subscription.close()
-        return response
+            raise
+        self._open[subscription] = None
+        return Watch(self, stream, subscription, first)
+
+    def closed(self, subscription: Subscription) -> None:
+        self._open.pop(subscription, None)
+        subscription.close()
+
+    def bookmark(self, stream: _Stream) -> bytes:
+        return stream.bookmark(self._store.version)
 
     def _first(self, stream: _Stream, target: Target, query: Mapping[str, str]) -> bytes:
         """What a new watch is sent at once: the state, or the changes since its version."""
@@ -104,22 +99,42 @@ class Watches:
             return stream.error(error)
         return stream.lines(changes)
 
-    async def _follow(
-        self, stream: _Stream, subscription: Subscription, response: web.StreamResponse
+
+class Watch:
+    """One open stream."""
+
+    def __init__(
+        self, watches: Watches, stream: _Stream, subscription: Subscription, first: bytes
     ) -> None:
+        self._watches = watches
+        self._stream = stream
+        self._subscription = subscription
+        self._first = first
+
+    def close(self) -> None:
+        self._watches.closed(self._subscription)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Whole lines, as they come, until the time is up or somebody drops the stream."""
+        stream, subscription = self._stream, self._subscription
+        if self._first:
+            yield self._first
+        if stream.failed:
+            return
         loop = asyncio.get_running_loop()
+        interval_s = self._watches.bookmark_interval_s
         end = loop.time() + stream.timeout_s
-        next_bookmark = loop.time() + self._bookmark_interval_s
+        next_bookmark = loop.time() + interval_s
         while not subscription.dropped:
             until = min(end, next_bookmark) if stream.bookmarks else end
             await subscription.wait(max(0.0, until - loop.time()))
             lines = stream.lines(subscription.take())
             now = loop.time()
             if stream.bookmarks and now >= next_bookmark:
-                lines += stream.bookmark(self._store.version)
-                next_bookmark = now + self._bookmark_interval_s
+                lines += self._watches.bookmark(stream)
+                next_bookmark = now + interval_s
             if lines:
-                await response.write(lines)
+                yield lines
             if now >= end:
                 return
 

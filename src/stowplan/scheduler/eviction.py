@@ -53,6 +53,10 @@ class Evictor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def in_flight(self) -> int:
+        return len(self._tasks)
+
     async def drain(self, timeout_s: float) -> None:
         """Wait for the evictions under way, but not for ever."""
         if self._tasks:

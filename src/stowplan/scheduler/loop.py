@@ -64,6 +64,10 @@ class SchedulingLoop:
     def binds_in_flight(self) -> int:
         return len(self._binds)
 
+    @property
+    def evictions_in_flight(self) -> int:
+        return self._evictor.in_flight
+
     async def run(self) -> None:
         """Schedule until cancelled."""
         self._ready.set()

@@ -97,11 +97,11 @@ class SchedulerProcess:
         election: Election | None = None,
         clock: Clock | None = None,
         on_outcome: Callable[[Placement | Failure], None] | None = None,
-        handlers: type[EventHandlers] = EventHandlers,
+        handlers: Callable[[Engine], EventHandlers] = EventHandlers,
         reporter: type[Reporter] = Reporter,
         means: Means | None = None,
     ) -> None:
-        """`handlers` and `reporter`: a scheduler that sees or tells more gives its subclasses."""
+        """`handlers` and `reporter`: a scheduler that sees or tells more gives its own."""
         self.engine = engine
         self._client = client
         self._clock: Clock = clock or SystemClock()
@@ -354,6 +354,7 @@ class SchedulerProcess:
         """What an informer does where it may not watch."""
         right = f"watch {resource.plural}"
         return {
+            "clock": self._clock,
             "poll_s": self._means.poll_s,
             "on_watch_refused": lambda _: self._means.on_refused(right),
         }

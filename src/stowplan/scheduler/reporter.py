@@ -61,6 +61,11 @@ class Reporter:
         #: Where pods under way are said to go, by UID: our copy of them may not know it yet.
         self._expected: dict[str, str] = {}
 
+    @property
+    def unwritten(self) -> int:
+        """Pods whose condition is still to be written."""
+        return len(self._in_hand)
+
     async def fall_silent(self, pod: Pod) -> None:
         """Before a pod is bound: an older word that came after it would call it unschedulable."""
         self._patches.pop(pod.uid, None)

@@ -33,11 +33,29 @@ _KINDS: dict[tuple[str, str], Resource[Any]] = {
 _DYNAMIC_RESOURCES = "resource.k8s.io/"
 
 
+def known_kinds() -> list[str]:
+    return sorted(kind for _, kind in _KINDS)
+
+
+def find_resource(api_version: str, kind: str) -> Resource[Any] | None:
+    """By the first two lines of a manifest."""
+    return _KINDS.get((api_version, kind))
+
+
+def resource_named(word: str) -> Resource[Any] | None:
+    """By kind or plural, in any case: `Pod`, `pods`, `persistentvolumeclaim`."""
+    wanted = word.lower()
+    for resource in _RESOURCES:
+        if wanted in (resource.kind.lower(), resource.plural):
+            return resource
+    return None
+
+
 def resource_of(template: Template) -> Resource[Any]:
     """What the template's objects are to the API server."""
     found = _KINDS.get((template.api_version, template.kind))
     if found is None:
-        known = ", ".join(sorted(kind for _, kind in _KINDS))
+        known = ", ".join(known_kinds())
         unknown = f"kind {template.kind} of {template.api_version} is not known; known: {known}"
         raise ConfigError(unknown, where=str(template.path))
     return found

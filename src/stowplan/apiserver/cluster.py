@@ -1,0 +1,84 @@
+"""A pretend cluster: objects, their REST endpoints and controllers; everything but HTTP.
+
+`server` puts HTTP in front of it, `in_process` calls it directly. Controllers are tasks of the
+running event loop: they live from `start_controllers` to `stop_controllers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from stowplan.apiserver import admission
+from stowplan.apiserver.faults import Fault
+from stowplan.apiserver.history import Json
+from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
+from stowplan.apiserver.options import WriteOptions
+from stowplan.apiserver.paths import parse_path
+from stowplan.apiserver.rest import Rest
+from stowplan.apiserver.statuses import no_such_path
+from stowplan.apiserver.store import Store
+from stowplan.clock import Clock
+
+
+class Cluster:
+    """All of it in this process: when that ends, the cluster is gone."""
+
+    def __init__(
+        self,
+        *,
+        history_size: int = 10_000,
+        bookmark_interval_s: float = 60.0,
+        kubelet: KubeletOptions | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        self.store = Store(history_size=history_size, clock=clock, rng=rng)
+        self._kubelet_options = kubelet or KubeletOptions()
+        # The taint of new nodes waits for somebody who takes it off when they are ready.
+        self.rest = Rest(
+            self.store,
+            bookmark_interval_s=bookmark_interval_s,
+            taint_new_nodes=self._kubelet_options.enabled,
+        )
+        self.kubelet = Kubelet(self.store, self.rest.deleter, self._kubelet_options)
+        #: What goes wrong on purpose.
+        self.faults: list[Fault] = []
+        self._controllers: list[asyncio.Task[None]] = []
+        for kind, obj in admission.first_objects():
+            self.create(kind.group, kind.version, kind.plural, obj)
+
+    @property
+    def has_work(self) -> bool:
+        """Some stand-in will do something soon, without being asked again."""
+        return self.kubelet.has_work
+
+    def start_controllers(self) -> None:
+        if self._kubelet_options.enabled:
+            running = asyncio.create_task(self.kubelet.run(), name="pretend-kubelet")
+            self._controllers.append(running)
+
+    async def stop_controllers(self) -> None:
+        for task in self._controllers:
+            task.cancel()
+        await asyncio.gather(*self._controllers, return_exceptions=True)
+        self._controllers.clear()
+
+    def create(
+        self, group: str, version: str, plural: str, obj: Json, *, namespace: str = ""
+    ) -> Json:
+        """Creates an object without a request, with defaults, admission and validation."""
+        prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        place = f"/namespaces/{namespace}" if namespace else ""
+        target = parse_path(f"{prefix}{place}/{plural}")
+        if target is None:
+            raise no_such_path()
+        return self.rest.writer.create(target, obj, WriteOptions()).object
+
+    def drop_watches(self) -> int:
+        """Closes all watch streams; clients have to reconnect. The number that were open."""
+        return self.rest.watches.drop_all()
+
+    def compact(self) -> None:
+        """Forgets the history: watches and continue tokens from before get a 410."""
+        self.store.compact()

@@ -1,0 +1,124 @@
+"""Requests to a `Cluster` of this process, without HTTP: the transport of an `ApiClient`.
+
+What a client gets is what it would get over HTTP, errors included; only sockets, credentials and
+lanes are missing. Used by the virtual target, where a request costs a function call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from stowplan.api.status_errors import error_from_response
+from stowplan.api.transport import Lane, Params
+from stowplan.apiserver import faults
+from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.paths import parse_path
+from stowplan.apiserver.rest import Request
+from stowplan.apiserver.statuses import no_such_path, status_of
+from stowplan.errors import ApiError, ApiUnavailable
+
+SERVER = "in-process:"
+
+
+class InProcess:
+    """One client's way to the cluster."""
+
+    def __init__(self, cluster: Cluster, *, user_agent: str = "stowplan") -> None:
+        self._cluster = cluster
+        self._user_agent = user_agent
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "",
+        lane: Lane = Lane.READ,
+        timeout_s: float = 30.0,
+        retry_throttled: bool = True,
+    ) -> bytes:
+        """One request and its answer; ApiError where the server refuses."""
+        fault = None
+        if self._cluster.faults:
+            fault = faults.match(self._cluster.faults, method, path)
+        try:
+            if fault is not None:
+                await _before(fault, timeout_s)
+            answer = self._cluster.rest.answer(
+                self._request(method, path, params, body, content_type, accept)
+            )
+            if fault is not None:
+                await _after(fault, timeout_s)
+        except ApiError as refusal:
+            raise _as_sent(refusal, f"{method} {path}") from None
+        return answer.body
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Params, inactivity_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A watch, line by line."""
+        try:
+            watch = self._cluster.rest.watch(self._request("GET", path, params))
+        except ApiError as refusal:
+            raise _as_sent(refusal, f"GET {path}") from None
+        try:
+            yield watch.pieces()
+        finally:
+            watch.close()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None = None,
+        content_type: str = "",
+        accept: str = "",
+    ) -> Request:
+        target = parse_path(path)
+        if target is None:
+            raise no_such_path()
+        query = {name: str(value) for name, value in params.items()} if params else {}
+        return Request(method, target, query, body or b"", content_type, accept, self._user_agent)
+
+
+def _as_sent(refusal: ApiError, request: str) -> ApiError:
+    """The error that a client makes of the server's answer."""
+    body = msgspec.json.encode(status_of(refusal))
+    return error_from_response(refusal.status, body, request=request)
+
+
+async def _before(fault: faults.Fault, timeout_s: float) -> None:
+    match fault.action:
+        case "answer":
+            raise fault.failure()
+        case "drop":
+            raise ApiUnavailable(f"{SERVER} the connection was closed")
+        case "hang":
+            await _hang(timeout_s)
+        case "delay":
+            await asyncio.sleep(fault.delay_s)
+
+
+async def _after(fault: faults.Fault, timeout_s: float) -> None:
+    match fault.action:
+        case "lose-answer":
+            raise ApiUnavailable(f"{SERVER} the connection was closed")
+        case "hang-answer":
+            await _hang(timeout_s)
+
+
+async def _hang(timeout_s: float) -> None:
+    await asyncio.sleep(timeout_s)
+    raise ApiUnavailable(f"{SERVER} no answer within {timeout_s:g} s")

@@ -1,0 +1,78 @@
+"""What happened in a scenario, as plain data: entries in order of time, and the outcome.
+
+Filled by `recording` and `cluster`, read by whoever reports. Times are seconds since the scenario
+began, in the cluster's own time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class EntryKind(StrEnum):
+    """What an entry tells."""
+
+    STEP = "step"
+    SAID = "said"
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    DECIDED = "decided"
+    UNSCHEDULABLE = "unschedulable"
+    BOUND = "bound"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+    FAULT = "fault"
+    EXPECTATION = "expectation"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened. `subject` is `pod default/web-0`, `node n1`, or ""."""
+
+    at: float
+    kind: EntryKind
+    subject: str
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Something that should be so. `found` says what is so instead."""
+
+    text: str
+    is_met: bool
+    found: str = ""
+    #: `file:line` or `step 3`.
+    where: str = ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a scenario."""
+
+    name: str
+    on: str
+    seed: int
+    entries: list[Entry] = field(default_factory=list)
+    #: Every pod that was there at the end, by namespace/name, and its node or "".
+    placements: dict[str, str] = field(default_factory=dict)
+    expectations: list[Expectation] = field(default_factory=list)
+    #: Why it did not come to its end, in words: an assertion or an error of the scenario's.
+    problem: str = ""
+    #: Real seconds, and the cluster's.
+    took_s: float = 0.0
+    cluster_s: float = 0.0
+    #: How many attempts, bindings, failures, preemptions there were.
+    counts: dict[str, int] = field(default_factory=dict)
+    #: The cluster as it was at the end: manifests by kind.
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    pods: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_ok(self) -> bool:
+        return not self.problem and all(each.is_met for each in self.expectations)
