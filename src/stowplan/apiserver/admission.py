@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
 from stowplan.apiserver.statuses import Cause, forbidden, not_found
@@ -23,12 +25,22 @@ SYSTEM_PRIORITIES = {
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
-def admit_create(kind: Kind, obj: Json, store: Store, *, taint_new_nodes: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class AdmissionOptions:
+    """Which of upstream's admission plugins are at work, as far as one may turn them off."""
+
+    #: TaintNodesByCondition; a taint that somebody must take off when the node is ready.
+    taint_new_nodes: bool = True
+    #: Priority: without it a pod's `spec.priority` is whatever its creator says.
+    compute_priority: bool = True
+
+
+def admit_create(kind: Kind, obj: Json, store: Store, options: AdmissionOptions) -> None:
     if kind.namespaced:
         _admit_namespace(kind, obj, store)
-    if kind is PODS:
+    if kind is PODS and options.compute_priority:
         _admit_priority(obj, store)
-    elif kind is NODES and taint_new_nodes:
+    elif kind is NODES and options.taint_new_nodes:
         _taint_new_node(obj)
 
 

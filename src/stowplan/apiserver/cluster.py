@@ -32,14 +32,18 @@ class Cluster:
         kubelet: KubeletOptions | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
+        compute_priority: bool = True,
     ) -> None:
+        """Without `compute_priority` pods say their priority themselves, as in scheduler_perf."""
         self.store = Store(history_size=history_size, clock=clock, rng=rng)
         self._kubelet_options = kubelet or KubeletOptions()
         # The taint of new nodes waits for somebody who takes it off when they are ready.
         self.rest = Rest(
             self.store,
             bookmark_interval_s=bookmark_interval_s,
-            taint_new_nodes=self._kubelet_options.enabled,
+            admission=admission.AdmissionOptions(
+                taint_new_nodes=self._kubelet_options.enabled, compute_priority=compute_priority
+            ),
         )
         self.kubelet = Kubelet(self.store, self.rest.deleter, self._kubelet_options)
         #: What goes wrong on purpose.

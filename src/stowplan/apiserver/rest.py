@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stowplan.apiserver import events
+from stowplan.apiserver.admission import AdmissionOptions
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import (
@@ -62,12 +63,14 @@ class Answer:
 class Rest:
     """The resource endpoints over one store."""
 
-    def __init__(self, store: Store, *, bookmark_interval_s: float, taint_new_nodes: bool) -> None:
+    def __init__(
+        self, store: Store, *, bookmark_interval_s: float, admission: AdmissionOptions
+    ) -> None:
         self.store = store
         self.reader = Reader(store)
         self.watches = Watches(store, self.reader, bookmark_interval_s=bookmark_interval_s)
         self.deleter = Deleter(store)
-        self.writer = Writer(store, self.deleter, taint_new_nodes=taint_new_nodes)
+        self.writer = Writer(store, self.deleter, admission)
         self.pods = PodActions(store, self.deleter)
 
     def watch(self, request: Request) -> Watch:

@@ -64,12 +64,14 @@ class ApiServer(Cluster):
         kubelet: KubeletOptions | None = None,
         token: str = "",
         clock: Clock | None = None,
+        compute_priority: bool = True,
     ) -> None:
         super().__init__(
             history_size=history_size,
             bookmark_interval_s=bookmark_interval_s,
             kubelet=kubelet,
             clock=clock,
+            compute_priority=compute_priority,
         )
         self._token = token
         self._runner: web.ServerRunner | None = None

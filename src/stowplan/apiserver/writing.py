@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from stowplan.apiserver import admission, defaulting, events, validation
+from stowplan.apiserver.admission import AdmissionOptions
 from stowplan.apiserver.apply import server_side_apply, track_update
 from stowplan.apiserver.conforming import Mismatch, conform
 from stowplan.apiserver.deletion import Deleter
@@ -55,10 +56,10 @@ from stowplan.clock import rfc3339
 class Writer:
     """All writes but deletion; the deleter is told when an object lost its last finalizer."""
 
-    def __init__(self, store: Store, deleter: Deleter, *, taint_new_nodes: bool) -> None:
+    def __init__(self, store: Store, deleter: Deleter, admission_options: AdmissionOptions) -> None:
         self._store = store
         self._deleter = deleter
-        self._taint_new_nodes = taint_new_nodes
+        self._admission = admission_options
 
     def create(self, target: Target, sent: Json, options: WriteOptions) -> Record:
         kind = target.kind
@@ -75,7 +76,7 @@ class Writer:
         if kind is EVENTS_V1:
             obj, kind = events.to_core(obj), EVENTS
         defaulting.on_create(kind, obj, self._store.clock.time())
-        admission.admit_create(kind, obj, self._store, taint_new_nodes=self._taint_new_nodes)
+        admission.admit_create(kind, obj, self._store, self._admission)
         validation.check_create(kind, obj, asked_as=target.kind)
         return self._store.create(kind, obj, dry_run=options.dry_run)
 

@@ -23,7 +23,7 @@ import yaml
 
 import stowplan
 from stowplan.bench import figures
-from stowplan.bench.gates import gate_flags
+from stowplan.controlplane.gates import gate_flags
 from stowplan.bench.raw import READY
 from stowplan.controlplane import components
 from stowplan.controlplane.api_access import unverified_access

@@ -27,7 +27,7 @@ from stowplan.bench.contestants import (
 )
 from stowplan.bench.figures import Run, over_time, percentile, throughput
 from stowplan.bench.follow import session
-from stowplan.bench.gates import gate_flags
+from stowplan.controlplane.gates import gate_flags
 from stowplan.bench.live import WRITERS, BenchError, LiveCluster
 from stowplan.bench.observe import (
     PODS_PATH,

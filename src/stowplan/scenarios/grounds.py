@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -28,6 +28,7 @@ from stowplan.virtual.time_loop import TimeLoop
 #: How long a real cluster must look calm before it is called so: others work there, unseen.
 _REAL_CALM_S = 0.6
 _EMBEDDED_CALM_S = 0.05
+_PV_CONTROLLER = "persistentvolume-binder-controller"
 
 
 async def _no_wait() -> None:
@@ -57,12 +58,16 @@ class Ground:
 
 
 @asynccontextmanager
-async def virtual_ground(kubelet: KubeletOptions, seed: int) -> AsyncIterator[Ground]:
+async def virtual_ground(
+    kubelet: KubeletOptions, *, seed: int, compute_priority: bool = True
+) -> AsyncIterator[Ground]:
     """The embedded API server without HTTP, on an event loop with virtual time."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, TimeLoop):
         raise StowplanError("a virtual cluster needs an event loop with virtual time")
-    cluster = PretendCluster(kubelet=kubelet, clock=loop.clock, rng=Random(seed))
+    cluster = PretendCluster(
+        kubelet=kubelet, clock=loop.clock, rng=Random(seed), compute_priority=compute_priority
+    )
     config = ClusterConfig(server=SERVER)
     cluster.start_controllers()
     try:
@@ -82,11 +87,13 @@ async def virtual_ground(kubelet: KubeletOptions, seed: int) -> AsyncIterator[Gr
 
 
 @asynccontextmanager
-async def embedded_ground(kubelet: KubeletOptions) -> AsyncIterator[Ground]:
+async def embedded_ground(
+    kubelet: KubeletOptions, *, compute_priority: bool = True
+) -> AsyncIterator[Ground]:
     """The embedded API server over HTTP, in real time."""
     from stowplan.apiserver.server import ApiServer  # HTTP takes long to load
 
-    server = ApiServer(kubelet=kubelet)
+    server = ApiServer(kubelet=kubelet, compute_priority=compute_priority)
     await server.start()
     try:
         async with _clients(ClusterConfig(server=server.url)) as (client, scheduler_client):
@@ -105,17 +112,28 @@ async def embedded_ground(kubelet: KubeletOptions) -> AsyncIterator[Ground]:
 
 
 @asynccontextmanager
-async def real_ground() -> AsyncIterator[Ground]:
-    """etcd, kube-apiserver, the controllers of volumes, and KWOK for the kubelets."""
+async def real_ground(
+    *, as_scheduler_perf: bool = False, feature_gates: Mapping[str, bool] | None = None
+) -> AsyncIterator[Ground]:
+    """etcd, kube-apiserver, the PV controller, and KWOK for the kubelets."""
+    from stowplan.controlplane import components
     from stowplan.controlplane.binaries import BinaryMissing
     from stowplan.controlplane.cluster import ControlPlane
+    from stowplan.controlplane.gates import gate_flags
     from stowplan.controlplane.processes import ControlPlaneError
 
-    plane = ControlPlane()
+    plane = ControlPlane(
+        disabled_admission_plugins=components.ADMISSION_OFF_IN_SCHEDULER_PERF
+        if as_scheduler_perf
+        else components.ADMISSION_NEEDING_CONTROLLERS,
+        apiserver_flags=gate_flags("kube-apiserver", feature_gates or {}),
+    )
     try:
         await asyncio.to_thread(plane.start)
-        await asyncio.to_thread(plane.start_controller_manager)
-        await asyncio.to_thread(plane.start_kwok)
+        # Others would undo what a scenario does to nodes, or do what it means to do itself.
+        await asyncio.to_thread(plane.start_controller_manager, controllers=_PV_CONTROLLER)
+        if not as_scheduler_perf:
+            await asyncio.to_thread(plane.start_kwok)
     except BinaryMissing as missing:
         plane.stop()
         hint = "`make controlplane` builds it, once"

@@ -34,6 +34,9 @@ class Recording:
         self.deleted_on_purpose: set[str] = set()
         #: Seconds since the scenario began, in the cluster's time.
         self.now = now
+        #: Pods that ever had a node, and those that were ever tried, by namespace/name.
+        self.bound: set[str] = set()
+        self.attempted: set[str] = set()
         self._on_entry = on_entry
         self._keeps_entries = keeps_entries
 
@@ -50,6 +53,7 @@ class Recording:
         """The scheduler's `on_outcome`."""
         subject = f"pod {outcome.pod.key}"
         self.counts["attempts"] += 1
+        self.attempted.add(outcome.pod.key)
         if isinstance(outcome, Placement):
             self.counts["placements"] += 1
             decision = outcome.decision
@@ -84,6 +88,8 @@ class Recording:
         self.add(EntryKind.CREATED, f"pod {pod.key}", "created")
         if pod.spec.node_name:
             self._bound(pod)
+        elif any(each.type == "PodScheduled" for each in pod.status.conditions or ()):
+            self.attempted.add(pod.key)  # gated, says the API server
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         if new.spec.node_name and not old.spec.node_name:
@@ -103,6 +109,8 @@ class Recording:
 
     def _bound(self, pod: Pod) -> None:
         self.counts["bound"] += 1
+        self.bound.add(pod.key)
+        self.attempted.add(pod.key)
         node = pod.spec.node_name
         self.add(EntryKind.BOUND, f"pod {pod.key}", f"bound to {node}", node=node)
 

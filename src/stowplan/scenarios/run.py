@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -58,6 +58,10 @@ class Options:
     kubelet: KubeletOptions = field(default_factory=KubeletOptions)
     on_entry: Callable[[Entry], None] | None = None
     keeps_entries: bool = True
+    #: The cluster is set up as scheduler_perf sets up its own: no kubelets, pods say their
+    #: priority themselves, and a real API server gets these feature gates.
+    as_scheduler_perf: bool = False
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
     #: For a kubeconfig.
     context: str | None = None
     allow_remote: bool = False
@@ -84,11 +88,17 @@ def run_scenario(
 def _open(on: str, options: Options) -> AbstractAsyncContextManager[Ground]:
     match on:
         case "virtual":
-            return virtual_ground(options.kubelet, options.seed)
+            return virtual_ground(
+                options.kubelet,
+                seed=options.seed,
+                compute_priority=not options.as_scheduler_perf,
+            )
         case "embedded":
-            return embedded_ground(options.kubelet)
+            return embedded_ground(options.kubelet, compute_priority=not options.as_scheduler_perf)
         case "real":
-            return real_ground()
+            return real_ground(
+                as_scheduler_perf=options.as_scheduler_perf, feature_gates=options.feature_gates
+            )
     return existing_ground(on, context=options.context, allow_remote=options.allow_remote)
 
 
