@@ -10,6 +10,7 @@ from stowplan.apiserver.conforming import Mismatch, conform, zero_status
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import KINDS, Kind
 from stowplan.apiserver.options import WriteOptions
+from stowplan.apiserver.resizing import resized_spec
 from stowplan.apiserver.statuses import bad_request
 
 CREATED_BY_PUT = frozenset({"leases", "events", "services"})
@@ -153,6 +154,13 @@ def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
         new["metadata"], new["status"] = metadata, status
         if kind.plural == "pods":
             _keep_pod_status(status, old["status"])
+    elif subresource == "resize":
+        spec = resized_spec(new["spec"], old["spec"])
+        for name in ("labels", "annotations", "ownerReferences", "finalizers"):
+            metadata.pop(name, None)
+            if name in old_metadata:
+                metadata[name] = old_metadata[name]
+        new = {**old, "metadata": metadata, "spec": spec}
     elif subresource == "finalize":
         finalizers = (new.get("spec") or {}).get("finalizers")
         new = {**old, "spec": {"finalizers": finalizers} if finalizers else {}}

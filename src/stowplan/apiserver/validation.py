@@ -25,6 +25,7 @@ from stowplan.apiserver.kind_validation import (
 )
 from stowplan.apiserver.kinds import EVENTS, PODS, Kind
 from stowplan.apiserver.pod_validation import pod_causes, pod_status_causes, pod_update_causes
+from stowplan.apiserver.resizing import resize_causes
 from stowplan.apiserver.statuses import Cause, invalid
 
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
@@ -53,6 +54,8 @@ def check_update(kind: Kind, obj: Json, old: Json, subresource: str) -> None:
     elif kind is PODS:
         if subresource == "status":
             causes += pod_status_causes(obj, old)
+        elif subresource == "resize":
+            causes += resize_causes(obj, old)
         else:
             causes += pod_update_causes(obj, old)
     elif subresource != "status":
