@@ -1,0 +1,156 @@
+"""What a trace is: the objects a cluster begins with, and events in the order of time.
+
+Every reader and generator of this package ends in a `Trace`, every player begins with one. What
+must stay true: walking a trace twice gives the same events, times never go back, and an event
+costs little memory however many there are (manifests share their parts: encode them, copy them,
+never change them).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+
+#: Annotation of a pod: seconds after which it succeeds, counted from its start. The pretend
+#: kubelets of the embedded API server obey it.
+RUN_SECONDS = "stowplan.io/run-seconds"
+
+DisruptionKind: TypeAlias = Literal["fail", "recover", "drain", "cordon", "uncordon"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An object is created: mostly a pod. `run_s` is the duration that its annotation tells."""
+
+    at: float
+    manifest: Json
+    run_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """Something happens to a node; a drain cordons it first."""
+
+    at: float
+    kind: DisruptionKind
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An object is deleted by whoever owned it."""
+
+    at: float
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """An object is changed: it now is what the manifest says."""
+
+    at: float
+    manifest: Json
+
+
+Event: TypeAlias = Arrival | Disruption | Removal | Revision
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """A row or line that could not be used."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What became of a file's rows. `examples` are the first few of the broken ones."""
+
+    read: int = 0
+    #: Rows that the layout's `where`, the window or the limit leaves out.
+    left_out: int = 0
+    broken: int = 0
+    examples: tuple[BrokenRow, ...] = ()
+
+    def __add__(self, other: Reading) -> Reading:
+        return Reading(
+            self.read + other.read,
+            self.left_out + other.left_out,
+            self.broken + other.broken,
+            self.examples + other.examples,
+        )
+
+    def summary(self) -> str:
+        """One line for a person, with a line for each example."""
+        text = f"{self.read} rows used"
+        if self.left_out:
+            text += f", {self.left_out} left out"
+        if self.broken:
+            text += f", {self.broken} broken and skipped"
+        return "\n".join([text, *(f"  {row.where}: {row.reason}" for row in self.examples)])
+
+
+def _nothing() -> Iterator[Any]:
+    return iter(())
+
+
+@dataclass(frozen=True)
+class Trace:
+    """`make_objects` and `make_events` begin anew each time they are called."""
+
+    sources: tuple[str, ...]
+    make_objects: Callable[[], Iterator[Json]] = _nothing
+    make_events: Callable[[], Iterator[Event]] = _nothing
+    #: Pods among the arrivals, for a progress bar.
+    pods: int = 0
+    nodes: int = 0
+    reading: Reading = field(default_factory=Reading)
+    #: A KubeSchedulerConfiguration that came with the trace.
+    config: Json | None = None
+
+    def objects(self) -> Iterator[Json]:
+        """What the cluster begins with, in the order in which it can be created."""
+        return self.make_objects()
+
+    def events(self) -> Iterator[Event]:
+        """What happens, `at` seconds after the beginning, never earlier than the one before."""
+        return self.make_events()
+
+    def arrivals(self) -> Iterator[Arrival]:
+        return (event for event in self.events() if isinstance(event, Arrival))
+
+
+def combined(*traces: Trace) -> Trace:
+    """All of them at once: the nodes of one file under the pods of another.
+
+    Events of the same moment come in the order of the traces; a configuration is the last one's.
+    """
+
+    def objects() -> Iterator[Json]:
+        for trace in traces:
+            yield from trace.objects()
+
+    def events() -> Iterator[Event]:
+        return heapq.merge(*(trace.events() for trace in traces), key=lambda event: event.at)
+
+    reading = Reading()
+    for trace in traces:
+        reading += trace.reading
+    configs = [trace.config for trace in traces if trace.config is not None]
+    return Trace(
+        sources=tuple(source for trace in traces for source in trace.sources),
+        make_objects=objects,
+        make_events=events,
+        pods=sum(trace.pods for trace in traces),
+        nodes=sum(trace.nodes for trace in traces),
+        reading=reading,
+        config=configs[-1] if configs else None,
+    )
