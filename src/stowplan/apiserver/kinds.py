@@ -92,7 +92,12 @@ _ALL = ("all",)
 _NAMESPACE_VERBS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 PODS = _kind(
-    "v1", "pods", "Pod", "po", subresources=("binding", "eviction", "status"), categories=_ALL
+    "v1",
+    "pods",
+    "Pod",
+    "po",
+    subresources=("binding", "eviction", "resize", "status"),
+    categories=_ALL,
 )
 NODES = _kind("v1", "nodes", "Node", "no", namespaced=False, subresources=_STATUS)
 NAMESPACES = _kind(
@@ -110,6 +115,16 @@ EVENTS_V1 = _kind("events.k8s.io/v1", "events", "Event", "ev")
 PRIORITY_CLASSES = _kind(
     "scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc", namespaced=False
 )
+PERSISTENT_VOLUME_CLAIMS = _kind(
+    "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", subresources=_STATUS
+)
+PERSISTENT_VOLUMES = _kind(
+    "v1", "persistentvolumes", "PersistentVolume", "pv", namespaced=False, subresources=_STATUS
+)
+STORAGE_CLASSES = _kind(
+    "storage.k8s.io/v1", "storageclasses", "StorageClass", "sc", namespaced=False
+)
+CSI_NODES = _kind("storage.k8s.io/v1", "csinodes", "CSINode", namespaced=False)
 POD_DISRUPTION_BUDGETS = _kind(
     "policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", subresources=_STATUS
 )
@@ -127,15 +142,8 @@ KINDS: tuple[Kind, ...] = (
     EVENTS,
     NAMESPACES,
     NODES,
-    _kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", subresources=_STATUS),
-    _kind(
-        "v1",
-        "persistentvolumes",
-        "PersistentVolume",
-        "pv",
-        namespaced=False,
-        subresources=_STATUS,
-    ),
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     PODS,
     _kind(
         "v1",
@@ -151,8 +159,8 @@ KINDS: tuple[Kind, ...] = (
     EVENTS_V1,
     _kind("coordination.k8s.io/v1", "leases", "Lease"),
     PRIORITY_CLASSES,
-    _kind("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc", namespaced=False),
-    _kind("storage.k8s.io/v1", "csinodes", "CSINode", namespaced=False),
+    STORAGE_CLASSES,
+    CSI_NODES,
     _kind("storage.k8s.io/v1", "csidrivers", "CSIDriver", namespaced=False),
     _kind("storage.k8s.io/v1", "csistoragecapacities", "CSIStorageCapacity"),
     _kind(
