@@ -8,13 +8,13 @@ and line, and whoever reads adds in words where that is (test, workload, operati
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import yaml
-from yaml.nodes import MappingNode
+from yaml.nodes import MappingNode, ScalarNode
 
 from stowplan.errors import ConfigError
 
@@ -53,7 +53,9 @@ def _mapping(loader: Any, node: MappingNode) -> Located:
     mapping = Located()
     mapping.line = node.start_mark.line + 1
     for key_node, value_node in node.value:
-        key = str(loader.construct_object(key_node, deep=True))
+        # As it is written: YAML would make a truth value of a field called `on`.
+        is_plain = isinstance(key_node, ScalarNode)
+        key = str(key_node.value if is_plain else loader.construct_object(key_node, deep=True))
         if key in mapping:
             raise yaml.constructor.ConstructorError(
                 None, None, f"`{key}` is given twice", key_node.start_mark
@@ -68,8 +70,18 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 def read_yaml(file: Path) -> Any:
     """The file's one document, mappings with their lines."""
+    return _read(file, lambda text: yaml.load(text, Loader=_Loader))  # noqa: S506  is a safe one
+
+
+def read_documents(file: Path) -> list[Any]:
+    """All of the file's documents but empty ones, likewise."""
+    documents = _read(file, lambda text: list(yaml.load_all(text, Loader=_Loader)))  # noqa: S506
+    return [document for document in documents if document is not None]
+
+
+def _read(file: Path, load: Callable[[str], Any]) -> Any:
     try:
-        return yaml.load(file.read_text(), Loader=_Loader)  # noqa: S506  a safe loader's child
+        return load(file.read_text())
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"cannot be read: {problem}", where=str(file)) from None
     except yaml.YAMLError as problem:
