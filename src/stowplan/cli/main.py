@@ -36,6 +36,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "demo": LazyCommand(
         "stowplan.cli.demo:demo", "Watch the scheduler place pods on a pretend cluster."
     ),
+    "learn": LazyCommand("stowplan.cli.learn:learn", "Learn scheduling in sixteen short lessons."),
     "apiserver": LazyCommand(
         "stowplan.cli.apiserver:apiserver", "Serve an in-memory Kubernetes API."
     ),

@@ -1,4 +1,4 @@
-"""`stowplan learn`: sixteen lessons with a page to read, a file to complete and a check that runs it.
+"""`stowplan learn`: lessons with a page to read, a file to complete and a check that runs it.
 
 The frame (this package) knows no lesson by name: it shows what it finds in `lessons/`. A lesson is
 a folder `lessons/NN_name/`, numbered in the order of learning:
@@ -35,9 +35,11 @@ and never looks at its text. Everything it needs is in `stowplan.learn.checking`
                                         a learner's program as they are; without our own scheduler
                                         unless the options have one
     start(cluster, function, *args)     run the learner's coroutine function beside the scenario;
-                                        gives a Running (has_ended)
+                                        gives a Running (has_ended, error, must_go_on())
     part(work, "schedule")              a function or class of the learner's, or a Mistake that
                                         says that it is gone; part(work, "run", is_async=True)
+    call(function, *args)               what the learner's function returns, or a Mistake if its
+                                        parameters are not those of the exercise any more
     printed()                           a context manager: the lines that were printed in it (they
                                         are still shown)
 

@@ -23,8 +23,7 @@ def check(work: Any, on: str) -> None:
         await must_be_bound(cluster, "hello", "not_bound")
         await cluster.create_pod("hello-again", schedulerName=SCHEDULER_NAME)
         await cluster.sleep(5)
-        if program.has_ended:
-            raise Mistake("ended", at=schedule)
+        program.must_go_on()
         await must_be_bound(cluster, "hello-again", "later_not_bound")
         if node := await cluster.node_of("visitor"):
             taken = {"pod": "visitor", "scheduler": "default-scheduler", "node": node}

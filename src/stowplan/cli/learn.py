@@ -1,0 +1,299 @@
+"""`stowplan learn`: sixteen lessons, from a pod that waits to a scheduler of your own.
+
+The lessons are data (`stowplan.learn`); this module finds out which one is meant, and prints.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from stowplan.clock import rfc3339
+from stowplan.errors import ConfigError
+from stowplan.learn.course import Course, Lesson
+from stowplan.learn.faults import shown
+from stowplan.learn.page import PAGE_WIDTH, render
+from stowplan.learn.progress import Passed, Progress
+from stowplan.learn.texts import Texts, chosen_language
+from stowplan.learn.workbook import Workbook, diff
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_NOT_YET: Final = 1
+_TARGETS: Final = ("virtual", "embedded", "real")
+
+
+class Desk:
+    """What every command needs: the lessons, the learner's files, the words."""
+
+    def __init__(self, lang: str | None, lessons_dir: str | None) -> None:
+        self.course = Course()
+        self.language = chosen_language(lang, self.course.languages(), os.environ)
+        self.say = Texts(self.language)
+        self.here = Path.cwd()
+        self.book = Workbook.find(Path(lessons_dir) if lessons_dir else None, self.here)
+        self.progress = Progress(self.book.directory)
+
+    def lesson(self, asked: str | None) -> Lesson:
+        """The one that was named; or the one whose folder we are in; or the next."""
+        if asked is not None:
+            return self.course.find(asked)
+        inside = self.book.lesson_of(self.here, {each.key: each for each in self.course.lessons})
+        return inside or self.next() or self.course.lessons[-1]
+
+    def next(self) -> Lesson | None:
+        lessons = self.course.lessons
+        return next((each for each in lessons if not self.progress.passed(each.key)), None)
+
+    def file(self, lesson: Lesson) -> str:
+        return shown(self.book.file(lesson))
+
+    def tell_next(self) -> None:
+        lesson = self.next()
+        if lesson is None:
+            tell(self.say("all_passed", count=len(self.course.lessons)))
+        elif self.book.has(lesson):
+            tell(self.say("next_check", number=lesson.number, file=self.file(lesson)))
+        else:
+            echo(self.say("next_start", number=lesson.number))
+
+
+def desk_options(command: F) -> F:
+    command = click.option(
+        "--lessons-dir",
+        metavar="DIR",
+        help="Where your files and your progress are. Without it: stowplan-lessons, here or in a "
+        "folder above.",
+    )(command)
+    return click.option(
+        "--lang",
+        metavar="LANGUAGE",
+        help="Language of the lessons. Without it: that of $LANG, if there is a translation.",
+    )(command)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """With colours on a terminal only, and not where NO_COLOR is set."""
+    click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def tell(text: str, *, indent: str = "", hang: str = "") -> None:
+    """A sentence, wrapped; a path or a command is never cut."""
+    lines = textwrap.wrap(
+        text,
+        _width(),
+        initial_indent=indent,
+        subsequent_indent=hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    echo("\n".join(lines))
+
+
+def _width() -> int:
+    return min(PAGE_WIDTH, shutil.get_terminal_size((PAGE_WIDTH + 2, 24)).columns - 2)
+
+
+@click.group(invoke_without_command=True)
+@desk_options
+@click.pass_context
+def learn(context: click.Context, lang: str | None, lessons_dir: str | None) -> None:
+    """Learn scheduling in sixteen short lessons.
+
+    Each lesson has a page to read, a file to complete, and a check that runs your file on a
+    pretend cluster and says in words what is wrong. Without a command: the lessons, what you have
+    passed, and what is next.
+
+    A lesson is named by its number (3), its name (bind) or the step of a track (framework/3). Your
+    files are in ./stowplan-lessons, with your progress in progress.json there.
+    """
+    if context.invoked_subcommand is None:
+        _show_list(Desk(lang, lessons_dir))
+
+
+def _show_list(desk: Desk) -> None:
+    track = ""
+    for lesson in desk.course.lessons:
+        if lesson.track != track:
+            track = lesson.track
+            echo(
+                ("" if lesson is desk.course.lessons[0] else "\n")
+                + _bold(desk.say(f"track_{track}"))
+            )
+        passed = desk.progress.passed(lesson.key)
+        status = "passed" if passed else "begun" if desk.book.has(lesson) else "new"
+        words = desk.say(f"status_{status}").ljust(8)
+        if passed:
+            words = click.style(words, fg="green")
+        echo(f"  {lesson.number:2}  {words}  {lesson.title(desk.language)}".rstrip())
+    count = sum(1 for each in desk.course.lessons if desk.progress.passed(each.key))
+    total, directory = len(desk.course.lessons), shown(desk.book.directory)
+    echo("\n" + desk.say("progress", passed=count, count=total, directory=directory))
+    desk.tell_next()
+
+
+def _bold(text: str) -> str:
+    return click.style(text, bold=True)
+
+
+@learn.command()
+@click.argument("lesson", required=False)
+@desk_options
+def start(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
+    """Copy a lesson's exercise, and show its page.
+
+    Into stowplan-lessons/NN_name. A file that is there already is left alone.
+    """
+    desk = Desk(lang, lessons_dir)
+    chosen = desk.lesson(lesson)
+    started = desk.book.start(chosen)
+    echo(_page(desk, chosen))
+    words = "started" if started.is_new else "already_started"
+    echo(_bold(desk.say(words, file=desk.file(chosen), number=chosen.number)))
+
+
+@learn.command()
+@click.argument("lesson", required=False)
+@desk_options
+def read(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
+    """Show the page of a lesson."""
+    desk = Desk(lang, lessons_dir)
+    echo(_page(desk, desk.lesson(lesson)))
+
+
+def _page(desk: Desk, lesson: Lesson) -> str:
+    title, _, rest = lesson.page(desk.language).partition("\n")
+    title = f"# {lesson.number}. {title.lstrip('# ')}"
+    return render(f"{title}\n{rest}", _width())
+
+
+@learn.command()
+@click.argument("lesson", required=False)
+@click.option(
+    "--on",
+    type=click.Choice(_TARGETS),
+    default="virtual",
+    show_default=True,
+    help="virtual: in a moment, without network. embedded: over HTTP, in real time. real: etcd and "
+    "kube-apiserver, which `make controlplane` builds.",
+)
+@desk_options
+def check(lesson: str | None, on: str, lang: str | None, lessons_dir: str | None) -> int:
+    """Run your file and say what is wrong with it, if anything.
+
+    It runs in a process of its own, for a limited time; what it prints is shown. The exit code is 1
+    if the lesson is not passed.
+    """
+    from stowplan.learn.child import check_in_child  # here, as pages should come quickly
+
+    desk = Desk(lang, lessons_dir)
+    chosen = desk.lesson(lesson)
+    number = chosen.number
+    if not desk.book.has(chosen):
+        file = desk.file(chosen)
+        raise ConfigError(desk.say("not_started", file=file, number=number))
+    verdict = check_in_child(
+        chosen,
+        desk.book.file(chosen),
+        on=on,
+        language=desk.language,
+        show=lambda line: echo(click.style("  | ", dim=True) + line),
+    )
+    if not verdict.is_passed:
+        echo(click.style(desk.say("check_failed"), fg="red", bold=True))
+        _list_of(verdict.mistakes)
+        tell(desk.say("after_failure", number=number))
+        return EXIT_NOT_YET
+    if verdict.notes:
+        echo(_bold(desk.say("check_notes")))
+        _list_of(verdict.notes)
+    is_first = desk.progress.passed(chosen.key) is None
+    words = "check_passed" if is_first or on == "virtual" else "check_passed_on"
+    desk.progress.note(chosen.key, Passed(rfc3339(time.time()), on))
+    echo(click.style(desk.say(words, number=number, on=on), fg="green", bold=True))
+    desk.tell_next()
+    return 0
+
+
+def _list_of(texts: Iterable[str]) -> None:
+    """Each wrapped; lines that are indented already (quoted code) stay as they are."""
+    for text in texts:
+        first, *quoted = text.splitlines()
+        tell(first, indent="  - ", hang="    ")
+        for line in quoted:
+            echo(f"    {click.style(line, fg='cyan')}")
+
+
+@learn.command()
+@click.argument("lesson", required=False)
+@desk_options
+def hint(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
+    """Show a hint for a lesson."""
+    desk = Desk(lang, lessons_dir)
+    echo(render(desk.lesson(lesson).hint(desk.language), _width()))
+
+
+@learn.command()
+@click.argument("lesson", required=False)
+@desk_options
+def solution(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
+    """Show what a solution does otherwise than your file."""
+    desk = Desk(lang, lessons_dir)
+    chosen = desk.lesson(lesson)
+    solved = {chosen.file: chosen.solution.read_text(encoding="utf-8")}
+    if desk.book.has(chosen):
+        mine, name = desk.book.text(chosen), "yours"
+    else:
+        mine, name = chosen.exercise.read_text(encoding="utf-8"), "exercise"
+    lines = diff({chosen.file: mine}, solved, name, "solution")
+    _show_diff(lines, otherwise=desk.say("is_solution", file=desk.file(chosen)))
+
+
+@learn.command("diff")
+@click.argument("old")
+@click.argument("new")
+@desk_options
+def show_step(old: str, new: str, lang: str | None, lessons_dir: str | None) -> None:
+    """Show what the solution of lesson NEW adds to that of lesson OLD.
+
+    Such as `stowplan learn diff 3 4`, or by the steps of a track: `diff framework/3 framework/4`.
+    """
+    desk = Desk(lang, lessons_dir)
+    before, after = desk.course.find(old), desk.course.find(new)
+    lines = diff(before.solved(), after.solved(), before.key, after.key)
+    _show_diff(lines, otherwise=desk.say("no_difference", old=old, new=new))
+
+
+_DIFF_COLORS: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def _show_diff(lines: list[str], *, otherwise: str) -> None:
+    for line in lines:
+        if line.startswith(("+++", "---")):
+            echo(_bold(line))
+        else:
+            echo(click.style(line, fg=_DIFF_COLORS.get(line[:1])))
+    if not lines:
+        echo(otherwise)
+
+
+@learn.command()
+@click.argument("lesson")
+@desk_options
+def reset(lesson: str, lang: str | None, lessons_dir: str | None) -> None:
+    """Put the exercise of a lesson back; your file is kept beside it."""
+    desk = Desk(lang, lessons_dir)
+    chosen = desk.course.find(lesson)
+    kept = desk.book.reset(chosen)
+    desk.progress.forget(chosen.key)
+    if kept is None:
+        echo(desk.say("was_reset_new", file=desk.file(chosen)))
+    else:
+        tell(desk.say("was_reset", file=desk.file(chosen), kept=shown(kept)))

@@ -1,0 +1,150 @@
+"""What the check of a lesson is written with: see the package for how.
+
+A check plays scenarios with what the learner wrote, and raises a `Mistake` that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from stowplan.errors import StowplanError
+from stowplan.learn.faults import Faults
+from stowplan.scenarios import Cluster, Options, Outcome, run_scenario
+
+#: Set by whoever runs a check: where errors of programs go that were started.
+FAULTS: ContextVar[Faults] = ContextVar("faults")
+
+
+class Mistake(Exception):
+    """What is wrong with the learner's work: a key of the lesson's messages, and what fills it."""
+
+    def __init__(self, key: str, /, *, at: object = None, **fields: object) -> None:
+        super().__init__(key)
+        self.key = key
+        self.at = at
+        self.fields = fields
+
+
+class Note:
+    """Something to know that is no mistake."""
+
+    def __init__(self, key: str, /, **fields: object) -> None:
+        self.key = key
+        self.fields = fields
+
+
+def part(work: Any, name: str, *, is_async: bool = False) -> Any:
+    """A function or class of the learner's module."""
+    found = getattr(work, name, None)
+    if not callable(found):
+        raise Mistake("part_is_gone", name=name)
+    if is_async and not inspect.iscoroutinefunction(found):
+        raise Mistake("part_is_not_async", at=found, name=name)
+    return found
+
+
+def call(function: Callable[..., Any], *args: object) -> Any:
+    """What the learner's function returns; a Mistake where it does not take what it should."""
+    _must_take(function, args)
+    return function(*args)
+
+
+def _must_take(function: Callable[..., Any], args: Sequence[object]) -> None:
+    try:
+        inspect.signature(function).bind(*args)
+    except TypeError as error:
+        name = getattr(function, "__name__", str(function))
+        raise Mistake("part_takes_other_things", at=function, name=name, why=error) from None
+    except ValueError:
+        pass  # something of Python's own, which has no signature to look at
+
+
+@dataclass(slots=True)
+class Running:
+    """A program of the learner's that runs beside a scenario."""
+
+    function: Callable[..., Any]
+    has_ended: bool = False
+    error: Exception | None = None
+
+    def must_go_on(self) -> None:
+        """A Mistake if it has ended, for a scheduler does not."""
+        if self.has_ended:
+            name = getattr(self.function, "__name__", "")
+            key = "ended_itself" if self.error is None else "ended_by_error"
+            raise Mistake(key, at=self.function, name=name)
+
+
+def start(cluster: Cluster, function: Callable[..., Awaitable[Any]], *args: object) -> Running:
+    """Run it until the scenario ends; its error is told the learner and ends nothing else."""
+    _must_take(function, args)
+    running, faults = Running(function), FAULTS.get()
+
+    async def program() -> None:
+        try:
+            await function(*args)
+        except Exception as error:
+            running.error = error
+            faults.add(error)
+        finally:
+            running.has_ended = True
+
+    _ = cluster.start(program(), name=getattr(function, "__name__", "program"))
+    return running
+
+
+def play(
+    scenario: Callable[[Cluster], Awaitable[None]], on: str, options: Options | None = None
+) -> Outcome:
+    """Play a scenario; what it raises comes out as it is."""
+    raised: list[Exception] = []
+
+    async def kept(cluster: Cluster) -> None:
+        try:
+            await scenario(cluster)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    outcome = run_scenario(kept, on=on, options=options or Options(with_scheduler=False))
+    if raised:
+        raise raised[0]
+    if outcome.problem:
+        raise StowplanError(outcome.problem)
+    return outcome
+
+
+class Printed:
+    """What was printed, and goes on to where it was to go."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._text = ""
+
+    @property
+    def lines(self) -> list[str]:
+        return self._text.splitlines()
+
+    def write(self, text: str) -> int:
+        self._text += text
+        return self._out.write(text)
+
+    def flush(self) -> None:
+        self._out.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._out, name)
+
+
+@contextmanager
+def printed() -> Iterator[Printed]:
+    """The lines that are printed meanwhile."""
+    kept = Printed(sys.stdout)
+    with redirect_stdout(kept):
+        yield kept

@@ -1,0 +1,70 @@
+"""Words by language: pages and messages are data files, `NAME.LANGUAGE.EXT`.
+
+English is complete; another language may lack what nobody has translated yet, and is then English
+in these places. Whoever translates adds files, no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from stowplan.errors import ConfigError
+
+ENGLISH: Final = "en"
+_FOLDER: Final = Path(__file__).parent / "texts"
+_VARIABLES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
+
+
+class Texts:
+    """Messages of one language: the frame's own, and a lesson's where one is given."""
+
+    def __init__(self, language: str, folder: Path | None = None) -> None:
+        self.language = language
+        folders = [_FOLDER] if folder is None else [_FOLDER, folder]
+        self._texts: dict[str, str] = {}
+        for each in (ENGLISH, language):
+            for place in folders:
+                name = "frame" if place == _FOLDER else "messages"
+                self._texts.update(_read(place / f"{name}.{each}.yaml"))
+
+    def __call__(self, key: str, /, **fields: object) -> str:
+        try:
+            return self._texts[key].format_map(fields)
+        except KeyError as error:
+            raise KeyError(f"message {key!r} is not there, or wants the field {error}") from None
+
+
+@cache
+def _read(path: Path) -> Mapping[str, str]:
+    if not path.is_file():
+        return {}
+    read: Any = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    return {str(key): str(value) for key, value in read.items()}
+
+
+def page_of(folder: Path, name: str, language: str) -> str:
+    """`name.LANGUAGE.md` of a folder, or the English one."""
+    path = folder / f"{name}.{language}.md"
+    if not path.is_file():
+        path = folder / f"{name}.{ENGLISH}.md"
+    return path.read_text(encoding="utf-8")
+
+
+def chosen_language(asked: str | None, available: Iterable[str], environ: Mapping[str, str]) -> str:
+    """What was asked for, or what the environment speaks if somebody has translated to it."""
+    known = set(available)
+    if asked:
+        if asked not in known:
+            raise ConfigError(
+                f"{asked!r} is no language of the lessons; there is {', '.join(sorted(known))}",
+                where="--lang",
+            )
+        return asked
+    wished = next((environ[name] for name in _VARIABLES if environ.get(name)), "")
+    code = wished.partition(".")[0].partition("_")[0]
+    return code if code in known else ENGLISH
