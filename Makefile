@@ -94,6 +94,10 @@ bench-extender: $(READY) ## The extender service beside Flask + gunicorn, 7 minu
 soak: controlplane ## Half an hour of churn on 2,000 nodes: memory flat, cache true; SOAK_ARGS="--minutes 5 --nodes 500"
 	@$(BIN)/python -m stowplan.bench.soak $(SOAK_ARGS)
 
+.PHONY: perf-integration
+perf-integration: controlplane ## Kubernetes' own small scheduler_perf workloads on the real control plane, 10 minutes
+	@$(BIN)/python -m pytest --no-cov tests/e2e/perf_integration.py $(PYTEST_ARGS)
+
 .PHONY: live-parity
 live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1 LIVE_ARGS=--preemption
 	@$(BIN)/python -m tests.e2e.live_parity $(if $(N),--pods $(N)) $(if $(SEED),--seed $(SEED)) $(LIVE_ARGS)

@@ -18,6 +18,7 @@ from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import Rest
 from stowplan.apiserver.statuses import no_such_path
 from stowplan.apiserver.store import Store
+from stowplan.apiserver.volume_controller import VolumeController, VolumeControllerOptions
 from stowplan.clock import Clock
 
 
@@ -33,8 +34,12 @@ class Cluster:
         clock: Clock | None = None,
         rng: Random | None = None,
         compute_priority: bool = True,
+        volumes: VolumeControllerOptions | None = None,
     ) -> None:
-        """Without `compute_priority` pods say their priority themselves, as in scheduler_perf."""
+        """Without `compute_priority` pods say their priority themselves, as in scheduler_perf.
+
+        Without `volumes` nobody binds claims.
+        """
         self.store = Store(history_size=history_size, clock=clock, rng=rng)
         self._kubelet_options = kubelet or KubeletOptions()
         # The taint of new nodes waits for somebody who takes it off when they are ready.
@@ -46,6 +51,9 @@ class Cluster:
             ),
         )
         self.kubelet = Kubelet(self.store, self.rest.deleter, self._kubelet_options)
+        self.volume_controller: VolumeController | None = None
+        if volumes is not None and volumes.enabled:
+            self.volume_controller = VolumeController(self.store, self.rest.deleter, volumes)
         #: What goes wrong on purpose.
         self.faults: list[Fault] = []
         self._controllers: list[asyncio.Task[None]] = []
@@ -55,11 +63,15 @@ class Cluster:
     @property
     def has_work(self) -> bool:
         """Some stand-in will do something soon, without being asked again."""
-        return self.kubelet.has_work
+        volumes = self.volume_controller
+        return self.kubelet.has_work or (volumes is not None and volumes.has_work)
 
     def start_controllers(self) -> None:
         if self._kubelet_options.enabled:
             running = asyncio.create_task(self.kubelet.run(), name="pretend-kubelet")
+            self._controllers.append(running)
+        if self.volume_controller is not None:
+            running = asyncio.create_task(self.volume_controller.run(), name="pretend-volumes")
             self._controllers.append(running)
 
     async def stop_controllers(self) -> None:

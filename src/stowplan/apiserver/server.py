@@ -26,6 +26,7 @@ from stowplan.apiserver.openapi import openapi_document
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import Request
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
+from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.apiserver.watching import Watch
 from stowplan.clock import Clock
 from stowplan.errors import ApiError
@@ -65,6 +66,7 @@ class ApiServer(Cluster):
         token: str = "",
         clock: Clock | None = None,
         compute_priority: bool = True,
+        volumes: VolumeControllerOptions | None = None,
     ) -> None:
         super().__init__(
             history_size=history_size,
@@ -72,6 +74,7 @@ class ApiServer(Cluster):
             kubelet=kubelet,
             clock=clock,
             compute_priority=compute_priority,
+            volumes=volumes,
         )
         self._token = token
         self._runner: web.ServerRunner | None = None

@@ -13,6 +13,7 @@ import click
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
+from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.cli.options import PORT, logging_options
 from stowplan.errors import ConfigError
 from stowplan.server.listen import cannot_listen
@@ -40,9 +41,20 @@ _MARK: Final = "# Written by `stowplan apiserver`.\n"
     metavar="SECONDS",
     help="How long a pretend kubelet takes to start or stop a pod.",
 )
+@click.option(
+    "--volumes/--no-volumes",
+    default=True,
+    show_default=True,
+    help="A pretend volume controller: claims are bound, volumes made for them.",
+)
 @logging_options
 def apiserver(
-    host: str, port: int, kubeconfig_out: str | None, kubelet: bool, kubelet_delay: float
+    host: str,
+    port: int,
+    kubeconfig_out: str | None,
+    kubelet: bool,
+    kubelet_delay: float,
+    volumes: bool,
 ) -> None:
     """Serve an in-memory Kubernetes API until Ctrl-C.
 
@@ -52,7 +64,8 @@ def apiserver(
     options = KubeletOptions(
         enabled=kubelet, start_delay_s=kubelet_delay, stop_delay_s=kubelet_delay
     )
-    asyncio.run(_serve(ApiServer(kubelet=options), host, port, kubeconfig_out))
+    server = ApiServer(kubelet=options, volumes=VolumeControllerOptions(enabled=volumes))
+    asyncio.run(_serve(server, host, port, kubeconfig_out))
 
 
 async def _serve(server: ApiServer, host: str, port: int, kubeconfig_out: str | None) -> None:

@@ -21,6 +21,7 @@ from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.apiserver.cluster import Cluster as PretendCluster
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.virtual.time_loop import TimeLoop
@@ -66,7 +67,11 @@ async def virtual_ground(
     if not isinstance(loop, TimeLoop):
         raise StowplanError("a virtual cluster needs an event loop with virtual time")
     cluster = PretendCluster(
-        kubelet=kubelet, clock=loop.clock, rng=Random(seed), compute_priority=compute_priority
+        kubelet=kubelet,
+        clock=loop.clock,
+        rng=Random(seed),
+        compute_priority=compute_priority,
+        volumes=VolumeControllerOptions(),
     )
     config = ClusterConfig(server=SERVER)
     cluster.start_controllers()
@@ -93,7 +98,9 @@ async def embedded_ground(
     """The embedded API server over HTTP, in real time."""
     from stowplan.apiserver.server import ApiServer  # HTTP takes long to load
 
-    server = ApiServer(kubelet=kubelet, compute_priority=compute_priority)
+    server = ApiServer(
+        kubelet=kubelet, compute_priority=compute_priority, volumes=VolumeControllerOptions()
+    )
     await server.start()
     try:
         async with _clients(ClusterConfig(server=server.url)) as (client, scheduler_client):

@@ -37,6 +37,8 @@ class Recording:
         #: Pods that ever had a node, and those that were ever tried, by namespace/name.
         self.bound: set[str] = set()
         self.attempted: set[str] = set()
+        #: Told of each entry, too, while they want to be.
+        self.listeners: list[Callable[[Entry], None]] = []
         self._on_entry = on_entry
         self._keeps_entries = keeps_entries
 
@@ -46,6 +48,8 @@ class Recording:
             self.entries.append(entry)
         if self._on_entry is not None:
             self._on_entry(entry)
+        for listener in self.listeners:
+            listener(entry)
 
     # Decisions
 
