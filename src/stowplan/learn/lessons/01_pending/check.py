@@ -1,0 +1,63 @@
+"""Does the pod wait, and for the right scheduler?"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.errors import ApiError, ConfigError
+from stowplan.learn.checking import Mistake, play
+from stowplan.scenarios import Cluster, Options
+
+SCHEDULER_NAME = "PrgContSched"
+THE_USUAL = "default-scheduler"
+#: What keeps a pod off nodes; a scheduler tells only what came of it.
+KEEP_OFF = ("nodeSelector", "affinity", "schedulingGates", "nodeName", "resources")
+
+
+def check(work: Any, on: str) -> None:
+    pods = [each for each in work if isinstance(each, dict) and each.get("kind") == "Pod"]
+    named = [pod for pod in pods if (pod.get("metadata") or {}).get("name") == "hello"]
+    if not named:
+        raise Mistake("no_pod")
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create_node("alpha")
+        await cluster.create_node("bravo")
+        try:
+            await cluster.create(*work)
+        except (ApiError, ConfigError) as error:
+            raise Mistake("refused", why=error) from None
+        await cluster.sleep(5 if on != "virtual" else 60)
+        pod = await cluster.get("Pod", "hello", namespace=named[0]["metadata"].get("namespace", ""))
+        judge(pod, named[0])
+
+    play(scenario, on, Options(with_scheduler=True))
+
+
+def judge(pod: dict[str, Any], written: dict[str, Any]) -> None:
+    scheduler, node = pod["spec"]["schedulerName"], pod["spec"].get("nodeName", "")
+    if node:
+        where = next((path for path in paths_to(written, "schedulerName")), "")
+        if where and where != "spec.schedulerName":
+            raise Mistake("misplaced", node=node, where=where)
+        raise Mistake("placed", node=node, phase=pod["status"]["phase"])
+    if scheduler == THE_USUAL:
+        conditions = pod["status"].get("conditions") or ()
+        why = next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
+        used = (field for field in KEEP_OFF if next(paths_to(written, field), ""))
+        field = next(used, "spec that keeps it waiting")
+        raise Mistake("waits_for_a_node", scheduler=scheduler, why=why.partition(". ")[0], field=field)
+    if scheduler != SCHEDULER_NAME:
+        raise Mistake("other_name", scheduler=scheduler)
+
+
+def paths_to(value: Any, key: str, path: str = "") -> Iterator[str]:
+    """Where in a document a field of that name is."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            here = f"{path}.{name}" if path else str(name)
+            if name == key:
+                yield here
+            yield from paths_to(each, key, here)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from paths_to(each, key, f"{path}[{number}]")

@@ -1,0 +1,24 @@
+"""Lesson 2, see every pod: `stowplan learn read 2`, then `stowplan learn check 2`."""
+
+import asyncio
+
+from stowplan.api.client import ApiClient
+from stowplan.api.follow import follow
+from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.resources import PODS
+
+
+async def schedule(api: ApiClient, namespace: str) -> None:
+    """Watch the pods of a namespace for ever, and print each change."""
+    async for event in follow(api, PODS, namespace=namespace):
+        pod = event.object
+        print(f"pod: '{pod.metadata.name}', phase: '{pod.status.phase}' {pod.spec.scheduler_name}.")
+
+
+async def main() -> None:
+    async with ApiClient(load_cluster_config()) as api:
+        await schedule(api, api.config.namespace)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
