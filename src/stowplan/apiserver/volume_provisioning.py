@@ -68,12 +68,12 @@ class Provisioner:
     def begin(self, claim: Record) -> None:
         """Say who is to make the claim's volume, and have it made after some time."""
         obj = claim.object
-        driver = _driver_for(obj, self._class(obj))
+        driver = _driver_of(self._class(obj))
         if driver is None:
             return
         self._write(claim, dict.fromkeys(_PROVISIONERS, driver))
         key, uid = claim.key, obj["metadata"]["uid"]
-        if uid not in self._in_the_making:
+        if _can_have_one(obj) and uid not in self._in_the_making:
             self._in_the_making.add(uid)
             self._later(self._delay_s, lambda: self._make(key, uid))
 
@@ -89,10 +89,10 @@ class Provisioner:
             return
         obj = claim.object
         storage_class = self._class(obj)
-        driver = _driver_for(obj, storage_class)
-        selected = annotations_of(obj).get(SELECTED_NODE)
-        if storage_class is None or driver is None or obj["spec"].get("volumeName"):
+        driver = _driver_of(storage_class)
+        if storage_class is None or driver is None or not _can_have_one(obj):
             return
+        selected = annotations_of(obj).get(SELECTED_NODE)
         if selected is None and is_delayed(storage_class):
             return
         try:
@@ -124,17 +124,22 @@ class Provisioner:
         self._store.update(PERSISTENT_VOLUME_CLAIMS, annotated(claim.object, marks), claim)
 
 
-def _driver_for(claim: Json, storage_class: Json | None) -> str | None:
-    """Who makes a volume for the claim; None: nobody does. Drivers know nothing of selectors."""
-    if storage_class is None or "deletionTimestamp" in claim["metadata"]:
-        return None
-    if "selector" in claim["spec"]:
+def _driver_of(storage_class: Json | None) -> str | None:
+    """Who makes the volumes of a class; None: nobody does."""
+    if storage_class is None:
         return None
     provisioner: str = storage_class["provisioner"]
     if provisioner.startswith(_IN_TREE):
         # Among them kubernetes.io/no-provisioner, which is the name of nobody.
         return _DRIVERS.get(provisioner)
     return provisioner
+
+
+def _can_have_one(claim: Json) -> bool:
+    """Whether a driver would make a volume for the claim; they know nothing of selectors."""
+    spec = claim["spec"]
+    is_leaving = "deletionTimestamp" in claim["metadata"]
+    return not (is_leaving or "selector" in spec or spec.get("volumeName"))
 
 
 def reference_to(claim: Json) -> Json:

@@ -116,6 +116,7 @@ async def test_no_driver_knows_what_to_make_for_a_selector(stage: Stage) -> None
     stage.create_claim("data", selector={"matchLabels": {"tier": "fast"}})
     await stage.settle()
     assert stage.claim_phase("data") == ("Pending", "")
+    assert marks_of(stage.claim("data"))["volume.kubernetes.io/storage-provisioner"] == DRIVER
 
 
 @staged()
