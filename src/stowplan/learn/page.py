@@ -50,7 +50,7 @@ def render(page: str, width: int = PAGE_WIDTH) -> str:
 
     def flush() -> None:
         if paragraph:
-            lines.extend(_wrapped(" ".join(paragraph), width))
+            lines.extend(_wrapped(_joined(paragraph), width))
             paragraph.clear()
 
     is_code = False
@@ -74,6 +74,15 @@ def render(page: str, width: int = PAGE_WIDTH) -> str:
             paragraph.append(line.strip())
     flush()
     return "\n".join(lines) + "\n"
+
+
+def _joined(lines: list[str]) -> str:
+    """One line of several: a break is a space, except between two wide characters."""
+    text = lines[0]
+    for line in lines[1:]:
+        is_tight = _columns(text[-1]) == 2 and _columns(line[0]) == 2
+        text += line if is_tight else f" {line}"
+    return text
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:

@@ -6,9 +6,9 @@ from stowplan.learn.checking import Mistake, play
 from stowplan.learn.stage import Stage
 from stowplan.scenarios import Cluster
 
-NODES = tuple(f"node{number}" for number in range(5))
+NODES = tuple(f"node{number}" for number in range(3))
 #: So many that no node is left out by mere chance.
-PODS = tuple(f"pod{number}" for number in range(150))
+PODS = tuple(f"pod{number}" for number in range(40))
 TEAM = "team-a"
 
 
