@@ -273,15 +273,17 @@ class Cluster:
         )
 
     async def _empty(self, node: str, *, grace_period_s: int | None = None) -> None:
-        for pod in await self.list("Pod", namespace="*"):
+        there = await self.client.request(
+            "GET", PODS.path(), params={"fieldSelector": f"spec.nodeName={node}"}
+        )
+        for pod in msgspec.json.decode(there).get("items") or ():
             metadata = pod["metadata"]
-            if pod["spec"].get("nodeName") == node:
-                await self.delete(
-                    "Pod",
-                    metadata["name"],
-                    namespace=metadata["namespace"],
-                    grace_period_s=grace_period_s,
-                )
+            await self.delete(
+                "Pod",
+                metadata["name"],
+                namespace=metadata["namespace"],
+                grace_period_s=grace_period_s,
+            )
 
     # Telling
 
