@@ -43,6 +43,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "decide": LazyCommand(
         "stowplan.cli.decide:decide", "Say which nodes would take a pod, and why the others not."
     ),
+    "simulate": LazyCommand(
+        "stowplan.cli.simulate:simulate",
+        "Play a scenario, and say whether all went as it should.",
+    ),
     "static": LazyCommand(
         "stowplan.cli.static:static", "Place pods on the nodes that are labelled for them."
     ),
@@ -58,6 +62,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "stowplan.cli.extender:extender",
         "Answer kube-scheduler's questions by your algorithm.",
     ),
+    "new": LazyCommand("stowplan.cli.new:new", "Start a plugin of your own."),
     "bench": LazyCommand(
         "stowplan.cli.bench:bench", "Measure pods per second beside kube-scheduler."
     ),

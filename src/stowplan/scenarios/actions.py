@@ -7,14 +7,16 @@ are resolved, and every action has been checked as far as that goes without a cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from stowplan.scenarios.expectations import Expected
     from stowplan.scenarios.scheduling import Scheduling
+    from stowplan.traces.model import Trace
+    from stowplan.workloads.model import Workload
 
 Json: TypeAlias = dict[str, Any]
 NodeVerb: TypeAlias = Literal["cordon", "uncordon", "drain", "fail", "recover"]
@@ -113,18 +115,34 @@ class Expect:
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
-    """Arrivals that somebody else made up: a scheduler_perf workload, a trace, a generator."""
+class PlayWorkload:
+    """scheduler_perf's, one after the other."""
 
-    source: Literal["scheduler_perf", "trace", "generate"]
-    #: A file, or what to generate.
-    what: Path | Mapping[str, Any]
-    #: Further fields, by the source's own names.
-    options: Mapping[str, Any] = field(default_factory=dict)
+    workloads: tuple[Workload, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayTrace:
+    """A trace from a file, or one that is made up by a description."""
+
+    what: str
+    trace: Trace
+    #: The same made up from another seed.
+    with_seed: Callable[[int], Trace]
 
 
 Action: TypeAlias = (
-    Create | Delete | Patch | OnNodes | Sleep | Say | WaitForQuiet | WaitUntil | Expect | Play
+    Create
+    | Delete
+    | Patch
+    | OnNodes
+    | Sleep
+    | Say
+    | WaitForQuiet
+    | WaitUntil
+    | Expect
+    | PlayWorkload
+    | PlayTrace
 )
 
 

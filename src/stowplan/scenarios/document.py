@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -22,7 +23,8 @@ from stowplan.scenarios.actions import (
     OnNodes,
     Patch,
     Place,
-    Play,
+    PlayTrace,
+    PlayWorkload,
     Reference,
     Say,
     Scenario,
@@ -35,21 +37,28 @@ from stowplan.scenarios.expectations import Expected, read_expected
 from stowplan.scenarios.manifests import Manifests, plain
 from stowplan.scenarios.references import read_reference
 from stowplan.scenarios.scheduling import Scheduling, read_scheduling
+from stowplan.traces import generate, load_trace
 from stowplan.workloads.fields import Fields, Located, read_yaml, seconds
+from stowplan.workloads.load import find_performance_config, read_workloads, select
 
 _FIELDS: Final = ("name", "about", "seed", "config", "plugins", "cluster", "steps")
 _CREATE: Final = ("nodes", "objects", "pods")
 _OPTIONS: Final = ("name", "settle")
 _NODE_VERBS: Final = ("cordon", "uncordon", "drain", "fail", "recover")
-_SOURCES: Final = ("scheduler_perf", "trace", "generate")
+#: Of `workload`, each with what it may say beside.
+_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
+    "scheduler_perf": ("name",),
+    "trace": ("columns", "nodes", "nodeColumns", "limit", "skipBroken", "reschedule"),
+    "generate": (),
+}
 _TIMEOUT_S: Final = 60.0
 #: So many names are told in a step's title.
 _MOST_NAMED: Final = 3
 
 
-def read_scenario(file: Path) -> Scenario:
-    """ConfigError says what is wrong, and where."""
-    return _Reader(file).read(read_yaml(file))
+def read_scenario(file: Path, document: object = None) -> Scenario:
+    """ConfigError says what is wrong, and where. `document`: the file's, if it was read already."""
+    return _Reader(file).read(read_yaml(file) if document is None else document)
 
 
 def is_performance_config(document: object) -> bool:
@@ -223,21 +232,45 @@ class _Reader:
 
         return read
 
-    def _play(self, written: Any, step: Fields, what: str) -> Play:
-        names = list(written) if isinstance(written, dict) else []
-        fields = Fields(self._file, written, what, names or _SOURCES)
-        sources = [source for source in _SOURCES if source in fields]
+    def _play(self, written: Any, step: Fields, what: str) -> PlayWorkload | PlayTrace:
+        sources = [name for name in _SOURCES if isinstance(written, dict) and name in written]
         if len(sources) != 1:
-            fields.fail(f"write one of {', '.join(_SOURCES)}")
+            step.fail(f"`workload`: write one of {', '.join(_SOURCES)}", at="workload")
         source = sources[0]
-        value = plain(fields.value(source))
-        options = {name: plain(fields.value(name)) for name in names if name != source}
-        if source != "generate":
-            path = self._file.parent / fields.required_text(source)
-            return Play(cast(Any, source), path, options)
-        if not isinstance(value, dict):
-            fields.fail("`generate` must be a mapping that says what to generate", at=source)
-        return Play("generate", value, options)
+        fields = Fields(self._file, written, what, (source, *_SOURCES[source]))
+        if source == "scheduler_perf":
+            name = fields.required_text(source)
+            beside = self._file.parent / name
+            found = find_performance_config(str(beside) if beside.exists() else name)
+            workloads = select(read_workloads(found), fields.text("name", "*"))
+            for workload in workloads:
+                if workload.cannot_play:
+                    why = f"{workload.title} cannot be played: {workload.cannot_play}"
+                    fields.fail(why, at=source)
+            return PlayWorkload(tuple(workloads))
+        if source == "generate":
+            description = fields.value(source)
+            if not isinstance(description, dict):
+                fields.fail("`generate` must be a mapping that says what to make up", at=source)
+            make = partial(generate, description, file=self._file)
+            return PlayTrace("what is made up", make(), lambda seed: make(seed=seed))
+        return self._trace(fields)
+
+    def _trace(self, fields: Fields) -> PlayTrace:
+        folder = self._file.parent
+        path = folder / fields.required_text("trace")
+        nodes = fields.text("nodes")
+        load = partial(
+            load_trace,
+            path,
+            columns=fields.text("columns") or None,
+            nodes=folder / nodes if nodes else None,
+            node_columns=fields.text("nodeColumns") or None,
+            limit=fields.whole("limit") if "limit" in fields else None,
+            skip_broken=fields.flag("skipBroken"),
+            reschedule=fields.flag("reschedule"),
+        )
+        return PlayTrace(path.name, load(), lambda seed: load(seed=seed))
 
     def _expect(self, written: Any, step: Fields, what: str) -> Expect:
         if not written:
@@ -277,16 +310,18 @@ def _title(verb: str, action: Action) -> str:
             return f"{verb} {_listed(nodes)}"
         case Sleep(seconds=amount):
             return f"sleep {amount:g} s"
-        case Say(text=text):
-            return f"say {text}"
+        case Say():
+            return "say"
         case WaitForQuiet():
             return "wait for quiet"
         case WaitUntil(expected=expected):
             return f"wait until {expected}"
         case Expect(all=expected):
-            return f"expect {_listed([str(each) for each in expected])}"
-        case Play(source=source, what=what):
-            return f"play {source} {what.name if isinstance(what, Path) else ''}".strip()
+            return f"expect {len(expected)} things" if len(expected) > 1 else "expect"
+        case PlayWorkload(workloads=workloads):
+            return f"play {_listed([workload.title for workload in workloads])}"
+        case PlayTrace(what=what):
+            return f"play {what}"
     raise AssertionError(action)
 
 

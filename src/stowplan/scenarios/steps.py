@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from stowplan.errors import ApiError, ConfigError, NotFound, StowplanError
 from stowplan.scenarios.actions import (
@@ -19,7 +20,8 @@ from stowplan.scenarios.actions import (
     Json,
     OnNodes,
     Patch,
-    Play,
+    PlayTrace,
+    PlayWorkload,
     Reference,
     Say,
     Scenario,
@@ -32,7 +34,10 @@ from stowplan.scenarios.cluster import Cluster
 from stowplan.scenarios.expectations import Expected
 from stowplan.scenarios.facts import Finding, View
 from stowplan.scenarios.timeline import EntryKind
-from stowplan.scenarios.workload import play_workload
+from stowplan.scenarios.workload_cluster import workload_scenario
+
+if TYPE_CHECKING:
+    from stowplan.scenarios.trace_play import Progress
 
 
 class Player:
@@ -42,18 +47,24 @@ class Player:
         self,
         scenario: Scenario,
         *,
+        seed: int | None = None,
         after_step: Callable[[Cluster, Step], Awaitable[None]] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
+        """`seed` goes before that of the scenario, and before those of its traces."""
         self._scenario = scenario
+        self._seed = scenario.seed if seed is None else seed
         self._after_step = after_step
+        self._on_progress = on_progress
         self._preempted: dict[str, str] = {}
         self._seen_entries = 0
         self.mistake: ConfigError | None = None
 
     async def __call__(self, cluster: Cluster) -> None:
         for step in self._scenario.steps:
-            what = f"step {step.number}" if step.number else ""
-            cluster.recording.add(EntryKind.STEP, what, step.title, line=step.place.line)
+            if not isinstance(step.action, Say):
+                what = f"step {step.number}" if step.number else ""
+                cluster.recording.add(EntryKind.STEP, what, step.title, line=step.place.line)
             try:
                 await self._do(step.action, cluster, step)
                 if step.settle:
@@ -92,8 +103,15 @@ class Player:
                 await self._wait(action, cluster)
             case Expect():
                 await self._expect(action.all, cluster)
-            case Play():
-                await play_workload(cluster, action, step.place)
+            case PlayWorkload():
+                for workload in action.workloads:
+                    await workload_scenario(workload)(cluster)
+            case PlayTrace():
+                seed = self._seed
+                trace = action.trace if seed is None else action.with_seed(seed)
+                from stowplan.scenarios.trace_play import play_trace  # few scenarios have one
+
+                await play_trace(cluster, trace, on_progress=self._on_progress)
 
     async def _create(self, action: Create, cluster: Cluster, *, settle: bool) -> None:
         await cluster.create(*action.objects, *action.nodes)

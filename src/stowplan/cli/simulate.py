@@ -1,0 +1,203 @@
+"""`stowplan simulate`: play a scenario, and say whether all went as it should."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from stowplan.cli.options import verbosity_level
+from stowplan.cli.tables import OutputFormat, print_object, print_table
+from stowplan.errors import ConfigError
+from stowplan.logs import configure
+
+if TYPE_CHECKING:
+    from stowplan.scenarios import Outcome
+
+EXIT_NOT_MET: Final = 1
+
+
+@click.command()
+@click.argument("file")
+@click.option(
+    "--on",
+    metavar="TARGET",
+    default="virtual",
+    show_default=True,
+    help="virtual (no sockets, virtual time), embedded (our API server, real time), real (etcd, "
+    "kube-apiserver and KWOK are started), or the path of a kubeconfig.",
+)
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
+@click.option(
+    "--allow-remote",
+    is_flag=True,
+    help="Play it even if the kubeconfig's cluster is not on this machine. A scenario creates and "
+    "deletes nodes and pods there.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Of everything that is drawn by lot. [default: the scenario's own, or 0]",
+)
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    help="KubeSchedulerConfiguration, instead of the scenario's own.",
+)
+@click.option(
+    "--workload",
+    metavar="PATTERN",
+    default="*",
+    help="Of a performance-config.yaml: only workloads whose Test/Name, Test or Name matches.",
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="LABEL",
+    multiple=True,
+    help="Of a performance-config.yaml: only workloads with this label (-LABEL: without it).",
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page with the cluster and its timeline; it needs no other file.",
+)
+@click.option(
+    "--decisions",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a line of JSON for every attempt, eviction and binding.",
+)
+@click.option(
+    "--timeline",
+    type=click.Choice(["auto", "all", "none"]),
+    default="auto",
+    show_default=True,
+    help="Of very many entries auto tells the first few hundred, then only steps.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="The timeline as it happens and tables, or everything as data.",
+)
+@click.option(
+    "-v",
+    "--v",
+    "verbosity",
+    type=verbosity_level,
+    metavar="LEVEL",
+    help="Log what the scheduler does to standard error, 0 to 10. [default: only warnings]",
+)
+def simulate(
+    file: str,
+    on: str,
+    context: str | None,
+    allow_remote: bool,
+    seed: int | None,
+    config_file: str | None,
+    workload: str,
+    labels: Sequence[str],
+    html: Path | None,
+    decisions: Path | None,
+    timeline: str,
+    output: str,
+    verbosity: int | None,
+) -> int:
+    """Play a scenario, and say whether all went as it should.
+
+    FILE is a YAML scenario (cluster, steps, expectations), a Python file with
+    `async def scenario(cluster)`, or a performance-config.yaml of scheduler_perf:
+
+    \b
+      $ stowplan simulate scenario.yaml
+      $ stowplan simulate scenario.py --on real --html page.html
+      $ stowplan simulate performance-config.yaml --workload 'SchedulingBasic/*'
+
+    The exit code is 0 if every expectation is met, 1 if one is not or the scenario failed, 2 if
+    the file is wrong. docs/scenarios.md tells how to write scenarios.
+    """
+    configure(verbosity or 0, "text")
+    if verbosity is None:
+        logging.getLogger("stowplan").setLevel(logging.WARNING)
+    from stowplan.scenarios import Options
+    from stowplan.scenarios.files import Wishes, read_playables
+    from stowplan.scenarios.live import MOST_LINES, Live
+
+    live = Live(
+        sys.stdout if output == "table" and timeline != "none" else None,
+        sys.stderr,
+        most=None if timeline == "all" else MOST_LINES,
+    )
+    wishes = Wishes(seed, config_file, workload, labels, live.progress)
+    outcomes: list[Outcome] = []
+    for playable in read_playables(Path(file), wishes):
+        options = Options(
+            name=playable.name,
+            seed=seed if seed is not None else playable.seed or 0,
+            on_entry=live,
+            context=context,
+            allow_remote=allow_remote,
+        )
+        if output == "table":
+            click.echo(f"{playable.name}, on {on}, seed {options.seed}")
+        try:
+            outcome = playable.play(on, options)
+        finally:
+            live.end()
+        outcomes.append(outcome)
+        if output == "table":
+            _show(outcome)
+        if html is not None:
+            from stowplan.scenarios.page import page
+
+            shown = page(outcome, playable.pictures(outcome), about=playable.about)
+            _write(_numbered(html, len(outcomes)), shown)
+    if output != "table":
+        _print_data(outcomes, "json" if output == "json" else "yaml", timeline != "none")
+    if decisions is not None:
+        from stowplan.scenarios.report import decision_log
+
+        entries = (entry for outcome in outcomes for entry in outcome.entries)
+        _write(decisions, "".join(decision_log(entries)))
+    return 0 if all(outcome.is_ok for outcome in outcomes) else EXIT_NOT_MET
+
+
+def _show(outcome: Outcome) -> None:
+    from stowplan.scenarios.report import summary, tables
+
+    for table in tables(outcome):
+        click.echo()
+        print_table(table.headers, table.rows)
+    click.echo()
+    for line in summary(outcome):
+        is_bad = line.startswith("FAIL")
+        click.secho(line, fg="red" if is_bad else None, bold=is_bad)
+
+
+def _print_data(outcomes: Sequence[Outcome], output: OutputFormat, with_timeline: bool) -> None:
+    from stowplan.scenarios.report import as_data
+
+    data = [as_data(outcome, with_timeline=with_timeline) for outcome in outcomes]
+    print_object(data[0] if len(data) == 1 else data, output)
+
+
+def _numbered(path: Path, number: int) -> Path:
+    """Of several workloads each has a page: page.html, page-2.html, ..."""
+    return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
