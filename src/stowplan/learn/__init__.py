@@ -42,6 +42,7 @@ and never looks at its text. Everything it needs is in `stowplan.learn.checking`
                                         parameters are not those of the exercise any more
     printed()                           a context manager: the lines that were printed in it (they
                                         are still shown)
+    logged()                            the same of what is logged: a list of messages
 
 An error in the learner's code needs no care: wherever it ends up (in the check, in a program that
 was started, in the log of an informer whose handler raised), the learner is told the error and the

@@ -6,6 +6,7 @@ A check plays scenarios with what the learner wrote, and raises a `Mistake` that
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -148,3 +149,28 @@ def printed() -> Iterator[Printed]:
     kept = Printed(sys.stdout)
     with redirect_stdout(kept):
         yield kept
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """The messages that the learner's code logs meanwhile (from INFO up); they are still shown."""
+    root, messages = logging.getLogger(), list[str]()
+    handler = _Messages(messages)
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(min(level, logging.INFO))
+    try:
+        yield messages
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+
+
+class _Messages(logging.Handler):
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.INFO)
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] != "stowplan":
+            self._messages.append(record.getMessage())

@@ -35,6 +35,10 @@ from stowplan.learn.texts import Texts
 _TIMES_SLOWER: Final = {"virtual": 1, "embedded": 4, "real": 10}
 _GRACE_S: Final = 15.0
 _MEMORY: Final = 4 << 30
+_TICK_S: Final = 0.25
+#: The interrupt comes again, for who catches all exceptions; after some, the process just ends.
+_PAUSE_TICKS: Final = 12
+_SWALLOWED_TICKS: Final = 2 * _PAUSE_TICKS
 _SHOWN_LINES: Final = 200
 _LINE_BYTES: Final = 2000
 
@@ -104,14 +108,23 @@ def _run(order: Order, texts: Texts, show: Callable[[str], None]) -> int:
         env=environment,
     ) as child:
         assert child.stdout is not None
-        killer = threading.Timer(order.limit_s + _GRACE_S, child.kill)
-        killer.start()
+        is_over = threading.Event()
+        seconds = int(order.limit_s + _GRACE_S)
+        threading.Thread(target=_kill_in, args=(seconds, child, is_over), daemon=True).start()
         try:
             _pass_on(child.stdout, texts, show)
             return child.wait()
         finally:
-            killer.cancel()
+            is_over.set()
             child.kill()  # where it is still there, which is after Ctrl-C only
+
+
+def _kill_in(seconds: int, child: subprocess.Popen[bytes], is_over: threading.Event) -> None:
+    """Counted in seconds that both have lived through: a machine may sleep in between."""
+    for _ in range(seconds):
+        if is_over.wait(1.0):
+            return
+    child.kill()
 
 
 def _pass_on(out: IO[bytes], texts: Texts, show: Callable[[str], None]) -> None:
@@ -171,24 +184,29 @@ def _leave(order: Order, told: dict[str, Any]) -> None:
 
 
 def _set_alarm(order: Order) -> None:
+    """Ticks are counted, not seconds: those in which the machine slept are nobody's fault."""
     texts = Texts(order.language)
     faults = Faults(Path(order.file), texts)
-    rings = 0
+    ticks = 0
+    allowed = max(1, round(order.limit_s / _TICK_S))
 
-    def ring(number: int, frame: FrameType | None) -> None:
-        nonlocal rings
-        rings += 1
+    def tick(number: int, frame: FrameType | None) -> None:
+        nonlocal ticks
+        ticks += 1
+        if ticks < allowed:
+            return
         line = faults.busy_line(frame) or _waiting_line(faults)
         place = f"{faults.place(line)}: " if line else ""
         quoted = faults.quote(line) if line else ""
         words = texts("time_is_up", seconds=f"{order.limit_s:g}")
         up = TimeIsUp(f"{place}{words}{quoted}")
-        if rings > 2:  # somebody swallows it
+        if ticks > allowed + _SWALLOWED_TICKS:
             _leave(order, _verdict(Verdict((str(up),))))
-        raise up
+        if (ticks - allowed) % _PAUSE_TICKS == 0:  # and time to clean up in between
+            raise up
 
-    signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, order.limit_s, 2.0)
+    signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
 
 
 def _waiting_line(faults: Faults) -> int:

@@ -45,7 +45,9 @@ def judge(pod: dict[str, Any], written: dict[str, Any]) -> None:
         why = next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
         used = (field for field in KEEP_OFF if next(paths_to(written, field), ""))
         field = next(used, "spec that keeps it waiting")
-        raise Mistake("waits_for_a_node", scheduler=scheduler, why=why.partition(". ")[0], field=field)
+        raise Mistake(
+            "waits_for_a_node", scheduler=scheduler, why=why.partition(". ")[0], field=field
+        )
     if scheduler != SCHEDULER_NAME:
         raise Mistake("other_name", scheduler=scheduler)
 

@@ -1,11 +1,13 @@
 """Lesson 2, see every pod: `stowplan learn read 2`, then `stowplan learn check 2`."""
 
 import asyncio
+import sys
 
 from stowplan.api.client import ApiClient
 from stowplan.api.follow import follow
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.resources import PODS
+from stowplan.errors import StowplanError
 
 
 async def schedule(api: ApiClient, namespace: str) -> None:
@@ -22,4 +24,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))

@@ -1,11 +1,13 @@
 """Lesson 3, bind the pod: `stowplan learn read 3`, then `stowplan learn check 3`."""
 
 import asyncio
+import sys
 
 from stowplan.api.client import ApiClient
 from stowplan.api.follow import follow
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.resources import NODES, PODS
+from stowplan.errors import StowplanError
 
 SCHEDULER_NAME = "PrgContSched"
 
@@ -33,4 +35,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))
