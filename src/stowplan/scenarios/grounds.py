@@ -29,7 +29,13 @@ from stowplan.virtual.time_loop import TimeLoop
 #: How long a real cluster must look calm before it is called so: others work there, unseen.
 _REAL_CALM_S = 0.6
 _EMBEDDED_CALM_S = 0.05
-_PV_CONTROLLER = "persistentvolume-binder-controller"
+#: Binds claims; and lets those go that are deleted, which the API server protects from that.
+_VOLUME_CONTROLLERS = (
+    "persistentvolume-binder-controller,persistentvolume-protection-controller,"
+    "persistentvolumeclaim-protection-controller"
+)
+#: How often a claim is looked at again that found no volume; 15 s is upstream's default.
+_CLAIMS_AGAIN = "--pvclaimbinder-sync-period=1s"
 
 
 async def _no_wait() -> None:
@@ -137,9 +143,13 @@ async def real_ground(
     )
     try:
         await asyncio.to_thread(plane.start)
-        # Others would undo what a scenario does to nodes, or do what it means to do itself.
-        await asyncio.to_thread(plane.start_controller_manager, controllers=_PV_CONTROLLER)
+        # scheduler_perf's claims say that they are bound before their volumes exist: Lost, to
+        # whoever controls volumes.
         if not as_scheduler_perf:
+            # Others would undo what a scenario does to nodes, or do what it means to do itself.
+            await asyncio.to_thread(
+                plane.start_controller_manager, _CLAIMS_AGAIN, controllers=_VOLUME_CONTROLLERS
+            )
             await asyncio.to_thread(plane.start_kwok)
     except BinaryMissing as missing:
         plane.stop()
