@@ -59,6 +59,14 @@ class WatchedClient:
         return [each.at for each in self.tries if each.pod == pod]
 
 
+def needed(owner: Any, name: str) -> Any:
+    """Something that the learner's object must have; a Mistake where it is gone."""
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise Mistake("part_is_gone", name=f"{type(owner).__name__}.{name}") from None
+
+
 class Stage:
     """The learner's scheduler at work on a cluster."""
 
@@ -70,16 +78,17 @@ class Stage:
 
     def method(self, name: str) -> Any:
         """A method of the learner's scheduler; a Mistake where it is gone."""
-        found = getattr(self.scheduler, name, None)
-        if not callable(found):
-            raise Mistake("part_is_gone", name=f"MiniScheduler.{name}")
-        return found
+        return needed(self.scheduler, name)
+
+    @property
+    def queue(self) -> Any:
+        return needed(self.scheduler, "queue")
 
     def plugins(self, point: str) -> list[Any]:
         """The list of plugins that the scheduler asks at one point, to plant some in it."""
         found = getattr(self.scheduler, point, None)
         if not isinstance(found, list):
-            raise Mistake("part_is_gone", name=f"self.{point} = [...]")
+            raise Mistake("part_is_gone", name=f"self.{point}")
         return found
 
     def plugin(self, point: str, name: str) -> Any:

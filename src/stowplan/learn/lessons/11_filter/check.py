@@ -4,7 +4,7 @@ from typing import Any
 
 from stowplan import SUCCESS, Node, Pod, Status, unschedulable
 from stowplan.learn.checking import Mistake, play
-from stowplan.learn.stage import Stage
+from stowplan.learn.stage import Stage, needed
 from stowplan.scenarios import Cluster
 
 CORDONED = tuple(f"node{number}" for number in range(9))
@@ -95,7 +95,7 @@ async def all_plugins_count(stage: Stage) -> None:
 
 
 def their_filter(stage: Stage) -> Any:
-    return stage.plugin("filters", "NodeUnschedulable").filter
+    return needed(stage.plugin("filters", "NodeUnschedulable"), "filter")
 
 
 async def answer(stage: Stage, pod: str, node: str) -> Status:

@@ -5,7 +5,7 @@ from typing import Any
 
 from stowplan import Node, Pod
 from stowplan.learn.checking import Mistake, play
-from stowplan.learn.stage import Stage
+from stowplan.learn.stage import Stage, needed
 from stowplan.scenarios import Cluster
 
 CORDONED = "node3"
@@ -55,7 +55,7 @@ async def favourites_win(stage: Stage) -> None:
 
 async def say_why(stage: Stage, pod: str, favourite: str, node: str) -> None:
     """The plugin, the sum or the choice: which of them went wrong?"""
-    score = stage.plugin("scorers", "NodeNumber").score
+    score = needed(stage.plugin("scorers", "NodeNumber"), "score")
     told = {"pod": pod, "favourite": favourite, "node": node}
     own, other = await stage.pod(pod), await stage.node(node)
     given = score(own, await stage.node(favourite))
@@ -79,7 +79,7 @@ async def chance_decides_among_equals(stage: Stage) -> None:
     if len(set(placed.values())) > 1:
         return
     pod, node = next(iter(placed.items()))
-    score = stage.plugin("scorers", "NodeNumber").score
+    score = needed(stage.plugin("scorers", "NodeNumber"), "score")
     if given := score(await stage.pod(pod), await stage.node(node)):
         told = {"pod": pod, "node": node, "count": len(PLAIN), "score": given}
         raise Mistake("without_digit", at=score, **told)

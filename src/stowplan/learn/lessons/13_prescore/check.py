@@ -4,7 +4,7 @@ from typing import Any
 
 from stowplan import Node, Pod
 from stowplan.learn.checking import Mistake, call, play
-from stowplan.learn.stage import Stage
+from stowplan.learn.stage import Stage, needed
 from stowplan.scenarios import Cluster
 
 NODES = ("node1", "node2", "node3")
@@ -64,20 +64,21 @@ def check(work: Any, on: str) -> None:
 
 async def notes_are_kept_in_the_cycle(stage: Stage) -> None:
     number = stage.plugin("scorers", "NodeNumber")
+    pre_score, score_of = needed(number, "pre_score"), needed(number, "score")
     first, second = await stage.pod("pod1"), await stage.pod("pod2")
     nodes = [await stage.node(name) for name in NODES]
     cycle: dict[str, str] = {}
     other: dict[str, str] = {}
-    call(number.pre_score, cycle, first, nodes)
+    call(pre_score, cycle, first, nodes)
     if not cycle:
-        raise Mistake("no_note", at=number.pre_score, pod="pod1")
-    call(number.pre_score, other, second, nodes)
-    score = call(number.score, cycle, first, nodes[0])
+        raise Mistake("no_note", at=pre_score, pod="pod1")
+    call(pre_score, other, second, nodes)
+    score = call(score_of, cycle, first, nodes[0])
     if score != 10:
-        raise Mistake("mixed_up", at=number.pre_score, score=score)
-    score = call(number.score, cycle, second, nodes[0])
+        raise Mistake("mixed_up", at=pre_score, score=score)
+    score = call(score_of, cycle, second, nodes[0])
     if score != 10:
-        raise Mistake("not_read", at=number.score, score=score)
+        raise Mistake("not_read", at=score_of, score=score)
 
 
 def look_into(diary: PlantedDiary, pod: str, schedule_one: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from stowplan import SUCCESS, Pod, Status, wait
 from stowplan.learn.checking import Mistake, call, play
-from stowplan.learn.stage import TOLERANCE_S, Stage
+from stowplan.learn.stage import TOLERANCE_S, Stage, needed
 from stowplan.scenarios import Cluster
 
 NODES = ("node0", "node1", "node3", "node9")
@@ -20,8 +20,8 @@ class PlantedHolder:
     name = "PlantedHolder"
     seconds = 5
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, waiting: dict[str, Any]) -> None:
+        self._waiting = waiting
 
     def permit(self, pod: Pod, node: str) -> Status:
         if pod.metadata.name.startswith("both"):
@@ -30,9 +30,8 @@ class PlantedHolder:
         return wait() if pod.metadata.name.startswith("stuck") else SUCCESS
 
     def allow(self, uid: str) -> None:
-        waiting = self._stage.scheduler.waiting.get(uid)
-        if waiting is not None:
-            waiting.allow(self.name)
+        if uid in self._waiting:
+            self._waiting[uid].allow(self.name)
 
 
 def check(work: Any, on: str) -> None:
@@ -40,12 +39,13 @@ def check(work: Any, on: str) -> None:
         stage = Stage(work, cluster)
         await stage.create_nodes(*NODES)
         await each_pod_waits_for_itself(stage)
-        stage.plugins("permits").append(PlantedHolder(stage))
+        waiting = needed(stage.scheduler, "waiting")
+        stage.plugins("permits").append(PlantedHolder(waiting))
         await time_is_up(stage)
         await both_must_allow(stage)
-        if stage.scheduler.waiting:
-            count = len(stage.scheduler.waiting)
-            raise Mistake("still_waiting", at=stage.method("wait_on_permit"), count=count)
+        if waiting:
+            wait_on_permit = stage.method("wait_on_permit")
+            raise Mistake("still_waiting", at=wait_on_permit, count=len(waiting))
 
     play(scenario, on)
 
@@ -54,31 +54,31 @@ async def each_pod_waits_for_itself(stage: Stage) -> None:
     began = stage.cluster.now()
     await stage.create_pods(*DELAYS)
     placed = await stage.placed(*DELAYS, within_s=PATIENCE_S)
-    number = stage.plugin("permits", "NodeNumber")
+    permit = needed(stage.plugin("permits", "NodeNumber"), "permit")
     for pod, wanted in sorted(DELAYS.items()):
         node = f"node{wanted}"
         times = stage.api.times(pod)
         if not times:
             told = {"pod": pod, "node": node, "wanted": wanted, "after": PATIENCE_S}
-            raise Mistake("never_allowed", at=number.permit, **told)
+            raise Mistake("never_allowed", at=permit, **told)
         if placed[pod] != node:
             told = {"pod": pod, "node": placed[pod], "favourite": node}
             raise Mistake("wrong_node", at=stage.method("schedule_one"), **told)
         took = times[0] - began
         told = {"pod": pod, "node": node, "wanted": wanted, "took": f"{took:.1f}"}
         if took < wanted - 0.1:
-            answer = call(number.permit, await stage.pod(pod), node)
+            answer = call(permit, await stage.pod(pod), node)
             if not isinstance(answer, Status) or not answer.is_wait:
                 said = answer.code.label if isinstance(answer, Status) else repr(answer)
-                raise Mistake("not_held", at=number.permit, answer=said, **told)
+                raise Mistake("not_held", at=permit, answer=said, **told)
             is_at_once = took < TOLERANCE_S
-            at = stage.method("wait_on_permit") if is_at_once else number.permit
+            at = stage.method("wait_on_permit") if is_at_once else permit
             raise Mistake("not_waited" if is_at_once else "wrong_delay", at=at, **told)
         if took > wanted + TOLERANCE_S:
             others = [other for other in DELAYS if DELAYS[other] > wanted]
             if others:
                 raise Mistake("had_to_wait", at=stage.method("run"), other=others[0], **told)
-            raise Mistake("wrong_delay", at=number.permit, **told)
+            raise Mistake("wrong_delay", at=permit, **told)
 
 
 async def time_is_up(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from stowplan import SUCCESS, Node, Pod, Status, unschedulable
 from stowplan.learn.checking import Mistake, play
-from stowplan.learn.stage import TOLERANCE_S, PlantedCounter, Stage
+from stowplan.learn.stage import TOLERANCE_S, PlantedCounter, Stage, needed
 from stowplan.scenarios import Cluster
 
 NODE = "node0"
@@ -51,7 +51,7 @@ def check(work: Any, on: str) -> None:
 
 
 async def pauses_grow(stage: Stage) -> None:
-    queue = stage.scheduler.queue
+    pop, add_failed, add_backoff = methods(stage)
     stage.api.failures["flaky0"] = len(PAUSES)
     await stage.create_pods("flaky0")
     await stage.placed("flaky0", within_s=sum(PAUSES) + 3)
@@ -59,7 +59,7 @@ async def pauses_grow(stage: Stage) -> None:
     pauses = [after - before for before, after in pairwise(times)]
     if not pauses:
         after = sum(PAUSES) + 3
-        raise Mistake("forgotten", at=queue.add_failed, pod="flaky0", after=after)
+        raise Mistake("forgotten", at=add_failed, pod="flaky0", after=after)
     is_right = len(pauses) == len(PAUSES) and all(
         -0.1 < pause - wanted < TOLERANCE_S for pause, wanted in zip(pauses, PAUSES, strict=True)
     )
@@ -72,14 +72,15 @@ async def pauses_grow(stage: Stage) -> None:
         "wanted": ", ".join(map(str, PAUSES)),
     }
     if len(pauses) > 1 and max(pauses) - min(pauses) < TOLERANCE_S:
-        raise Mistake("pauses_same", at=queue.pop, **told)
+        key = "no_pauses" if max(pauses) < TOLERANCE_S else "pauses_same"
+        raise Mistake(key, at=add_backoff if key == "no_pauses" else pop, **told)
     if max(pauses) > max(PAUSES) + TOLERANCE_S:
-        raise Mistake("pauses_too_long", at=queue.add_backoff, **told)
-    raise Mistake("pauses_wrong", at=queue.add_backoff, **told)
+        raise Mistake("pauses_too_long", at=add_backoff, **told)
+    raise Mistake("pauses_wrong", at=add_backoff, **told)
 
 
 async def refused_pods_stay_aside(stage: Stage, counter: PlantedCounter) -> None:
-    add_failed = stage.scheduler.queue.add_failed
+    _, add_failed, _ = methods(stage)
     await stage.create_pods("pod1")
     await stage.cluster.sleep(WHILE_S)
     if (count := counter.attempts["pod1"]) > 1:
@@ -90,8 +91,7 @@ async def refused_pods_stay_aside(stage: Stage, counter: PlantedCounter) -> None
 
 async def refusals_are_those_of_the_last_attempt(stage: Stage) -> None:
     """Refused by one plugin, brought back by hand, and refused by the other."""
-    queue, filters = stage.scheduler.queue, stage.plugins("filters")
-    filters.append(PlantedOnce())
+    stage.plugins("filters").append(PlantedOnce())
     await stage.cluster.uncordon(NODE)
     await stage.cluster.sleep(1)
     await stage.create_pods("moody0")
@@ -99,17 +99,27 @@ async def refusals_are_those_of_the_last_attempt(stage: Stage) -> None:
     await must_be_refused_by(stage, "moody0", "PlantedOnce", "wrong_refusal")
     await stage.cluster.cordon(NODE)
     await stage.cluster.sleep(1)
-    queue.add(queue.unschedulable.pop((await stage.pod("moody0")).uid))
+    queued = needed(stage.queue, "unschedulable").pop((await stage.pod("moody0")).uid)
+    needed(stage.queue, "add")(queued)
     await stage.cluster.sleep(1)
     await must_be_refused_by(stage, "moody0", "NodeUnschedulable", "old_refusal")
 
 
 async def must_be_refused_by(stage: Stage, pod: str, plugin: str, otherwise: str) -> None:
-    queue = stage.scheduler.queue
-    queued = queue.unschedulable.get((await stage.pod(pod)).uid)
+    pop, add_failed, _ = methods(stage)
+    queued = needed(stage.queue, "unschedulable").get((await stage.pod(pod)).uid)
     if queued is None:
-        raise Mistake("not_remembered", at=queue.add_failed, pod=pod)
-    if queued.refused_by != {plugin}:
-        found = ", ".join(sorted(queued.refused_by)) or "nobody"
-        at = queue.pop if otherwise == "old_refusal" else queue.add_failed
+        raise Mistake("not_remembered", at=add_failed, pod=pod)
+    refused_by = needed(queued, "refused_by")
+    if refused_by != {plugin}:
+        found = ", ".join(sorted(refused_by)) or "nobody"
+        at = pop if otherwise == "old_refusal" else add_failed
         raise Mistake(otherwise, at=at, pod=pod, wanted=plugin, found=found)
+
+
+def methods(stage: Stage) -> tuple[Any, Any, Any]:
+    """Those of the queue that the learner writes."""
+    pop, add_failed, add_backoff = (
+        needed(stage.queue, name) for name in ("pop", "add_failed", "add_backoff")
+    )
+    return pop, add_failed, add_backoff

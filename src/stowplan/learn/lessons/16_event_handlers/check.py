@@ -4,7 +4,7 @@ from typing import Any
 
 from stowplan import SUCCESS, Node, Pod, Status, unschedulable
 from stowplan.learn.checking import Mistake, play
-from stowplan.learn.stage import PlantedCounter, Stage
+from stowplan.learn.stage import PlantedCounter, Stage, needed
 from stowplan.scenarios import Cluster
 
 CORDONED = tuple(f"node{number}" for number in range(9))
@@ -30,7 +30,7 @@ class Told:
 
     def __init__(self, queue: Any) -> None:
         self.events: set[str] = set()
-        self._move = queue.move
+        self._move = needed(queue, "move")
         queue.move = self._listen
 
     def _listen(self, event: str) -> None:
@@ -41,7 +41,7 @@ class Told:
 def check(work: Any, on: str) -> None:
     async def scenario(cluster: Cluster) -> None:
         stage = Stage(work, cluster)
-        told = Told(stage.scheduler.queue)
+        told = Told(stage.queue)
         counter = PlantedCounter(FIRST)
         stage.plugins("filters").insert(0, counter)
         await the_original_scenario(stage, told)
@@ -71,7 +71,7 @@ async def the_original_scenario(stage: Stage, told: Told) -> None:
         await say_why(stage, told, "pod1", what=what, event="Node/Add", handler="add_node")
     must_be(stage, "pod1", node, NEW)
     cluster.say(f"pod1 is bound to {node}")
-    if (await stage.pod("pod1")).uid in stage.scheduler.queue.unschedulable:
+    if (await stage.pod("pod1")).uid in needed(stage.queue, "unschedulable"):
         raise Mistake("still_there", at=their_move(stage), pod="pod1", node=node)
 
 
@@ -106,10 +106,9 @@ async def the_pause_before(stage: Stage) -> None:
 
 
 async def other_news(stage: Stage, counter: PlantedCounter) -> None:
-    cluster, queue = stage.cluster, stage.scheduler.queue
-    picky = PlantedPicky()
+    cluster, picky = stage.cluster, PlantedPicky()
     stage.plugins("filters").append(picky)
-    queue.events[picky.name] = picky.events
+    needed(stage.queue, "events")[picky.name] = picky.events
     # With all nodes open nobody else refuses it.
     for name in (*CORDONED, NEW):
         await cluster.uncordon(name)
@@ -153,10 +152,10 @@ async def say_why(
         at = stage.method(handler)
         raise Mistake("not_told", at=at, what=what, event=event, handler=handler)
     plugin = stage.plugin("filters", "NodeUnschedulable")
-    if event not in plugin.events:
+    if event not in needed(plugin, "events"):
         raise Mistake("not_wished", at=type(plugin), what=what, event=event, pod=pod)
     raise Mistake("not_moved", at=their_move(stage), what=what, event=event, pod=pod)
 
 
 def their_move(stage: Stage) -> Any:
-    return type(stage.scheduler.queue).move
+    return type(stage.queue).move
