@@ -9,7 +9,7 @@ the first by name here and a matter of chance upstream.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -206,14 +206,12 @@ class VolumeIndex:
         volume = self._volumes.get(name)
         return volume is not None and _is_free(volume)
 
-    def wanting(self, volume: Json) -> list[Key]:
+    def wanting(self, volume: Json) -> Iterator[Key]:
         """Of the claims that wait, those that a volume would be good for."""
-        return [
-            key
-            for key in self.waiting(class_of(volume))
-            if fits(volume, self._claims[key])
-            and _is_selected(volume, _selector(self._claims[key]))
-        ]
+        for key in self.waiting(class_of(volume)):
+            claim = self._claims[key]
+            if fits(volume, claim) and _is_selected(volume, _selector(claim)):
+                yield key
 
     def best_match(self, claim: Json, *, with_free: bool) -> str | None:
         """The volume that a claim should get; without free ones only such as are promised."""
