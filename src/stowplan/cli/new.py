@@ -1,0 +1,163 @@
+"""`stowplan new plugin NAME`: a package with a plugin, its test, a configuration and a scenario.
+
+The files are templates in `stowplan/cli/plugin_template`, with the plugin's names filled in. What
+is there already is never overwritten.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import click
+
+from stowplan import __version__
+from stowplan.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_ ][A-Za-z0-9]+)*")
+_WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+|[0-9]+")
+_MOST = 40
+_TEMPLATE = "plugin_template"
+_SUFFIX = ".txt"
+
+
+@dataclass(frozen=True)
+class Names:
+    """One name in the spellings of class, module and project."""
+
+    words: tuple[str, ...]
+
+    @property
+    def plugin(self) -> str:
+        """`SsdOnly`: the class, and the plugin's name in configurations."""
+        return "".join(word[:1].upper() + word[1:] for word in self.words)
+
+    @property
+    def module(self) -> str:
+        """`ssd_only`."""
+        return "_".join(self.words).lower()
+
+    @property
+    def project(self) -> str:
+        """`ssd-only`."""
+        return self.module.replace("_", "-")
+
+    @property
+    def label(self) -> str:
+        """The label that the first version looks at."""
+        return f"example.com/{self.project}"
+
+
+def names_of(given: str) -> Names:
+    """ConfigError says what is wrong with a name."""
+    where = f"name {given!r}"
+    if not _NAME.fullmatch(given):
+        raise ConfigError(
+            "must begin with a letter and have only letters and digits, with single hyphens or"
+            " underscores between words: SsdOnly, ssd-only",
+            where=where,
+        )
+    if len(given) > _MOST:
+        raise ConfigError(f"must not be longer than {_MOST} characters", where=where)
+    words = tuple(word for part in re.split("[-_ ]", given) for word in _WORDS.findall(part))
+    names = Names(words)
+    if keyword.iskeyword(names.module) or names.module in sys.stdlib_module_names:
+        raise ConfigError(
+            f"would make a package {names.module}, which Python has already; choose another",
+            where=where,
+        )
+    if names.module in ("stowplan", "tests", "test"):
+        raise ConfigError(f"{names.module} is taken; choose another", where=where)
+    _check_is_free(names, where)
+    return names
+
+
+def _check_is_free(names: Names, where: str) -> None:
+    from stowplan.plugins.registry import IN_TREE
+
+    if any(plugin.name == names.plugin for plugin in IN_TREE):
+        raise ConfigError(
+            f"there is a plugin {names.plugin} in Stowplan already; choose another", where=where
+        )
+
+
+@click.group()
+def new() -> None:
+    """Start something of your own."""
+
+
+@new.command()
+@click.argument("name")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Where to make the package's folder; by default here.",
+)
+def plugin(name: str, folder: Path) -> None:
+    """Make a package with a scheduler plugin in ten lines, its test, a configuration that enables
+    it and a scenario to try it on. NAME is the plugin's: SsdOnly, or ssd-only.
+    """
+    names = names_of(name)
+    target = folder / names.project
+    made = make_package(names, target)
+    click.echo(f"Made {target}:")
+    for path in made:
+        click.echo(f"  {path.relative_to(target)}")
+    click.echo(
+        f"""
+Next:
+  cd {target}
+  pip install --editable .
+  pytest --stowplan-plugin {names.module}:{names.plugin}
+  stowplan simulate scenario.yaml"""
+    )
+
+
+def make_package(names: Names, target: Path) -> list[Path]:
+    """Write the files; ConfigError if something is there."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(
+            "is there already, and nothing is overwritten; choose another name or --dir",
+            where=str(target),
+        )
+    made: list[Path] = []
+    try:
+        for parts, template in _templates(files("stowplan.cli") / _TEMPLATE):
+            path = target.joinpath(*(_filled(part, names) for part in parts))
+            path = path.with_name(path.name.removesuffix(_SUFFIX))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(_filled(template.read_text(encoding="utf-8"), names), encoding="utf-8")
+            made.append(path)
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(target)) from None
+    return sorted(made)
+
+
+def _templates(folder: Traversable) -> list[tuple[tuple[str, ...], Traversable]]:
+    found: list[tuple[tuple[str, ...], Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += [((entry.name, *parts), file) for parts, file in _templates(entry)]
+        elif entry.name.endswith(_SUFFIX):
+            found.append(((entry.name,), entry))
+    return found
+
+
+def _filled(text: str, names: Names) -> str:
+    for key, value in (
+        ("{{plugin}}", names.plugin),
+        ("{{module}}", names.module),
+        ("{{project}}", names.project),
+        ("{{label}}", names.label),
+        ("{{version}}", __version__),
+        ("__module__", names.module),
+    ):
+        text = text.replace(key, value)
+    return text

@@ -1,0 +1,118 @@
+"""Answers of the right kind: nothing raises, reasons are told, scores end between 0 and 100."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from stowplan.api.objects import Pod
+from stowplan.errors import PluginError, StowplanError
+from stowplan.framework.plugin import Plugin
+from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
+from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.cases import Case
+from stowplan.testing.plugin_checks.subject import Mistake, Subject
+
+_RANGE = (
+    "let normalize(cycle, scores) bring them there, for example by"
+    " stowplan.framework.integers; or answer 0 to 100 to begin with."
+)
+_RAISES = (
+    "answer for every pod and node that an API server accepts: fields may be absent"
+    " (labels and annotations are None, not {}), a node may offer nothing at all. What cannot be"
+    " decided is a Status, not an exception."
+)
+
+
+def check_answers(subject: Subject) -> None:
+    """Whatever pod and cluster: the plugin answers, and within its contract."""
+    for case in subject.cases:
+        world, plugin = subject.on(case)
+        asker = Asker(plugin, world)
+        for pod in case.askers:
+            answers = asker.ask(pod)
+            if answers.problem:
+                raise _broken(subject, case, pod, answers.raised)
+            _check_reasons(subject, case, pod, answers)
+            _check_late_points(subject, case, asker, pod, answers)
+
+
+def _broken(subject: Subject, case: Case, pod: Pod, problem: BaseException | None) -> Mistake:
+    where = f"{in_words(pod)} (cluster {case.seed})"
+    if isinstance(problem, PluginError) and problem.point == "Weigh":
+        return Mistake(f"Of {where}: {problem}.", _RANGE)
+    cause = problem.__cause__ if problem is not None else None
+    if cause is None and isinstance(problem, PluginError):
+        return Mistake(
+            f"Of {where}: {problem}.", "answer what docs/plugins.md says for this point."
+        )
+    return Mistake(
+        f"{subject.name} raises, and the attempt of {where} fails: {problem}"
+        f"{line_in(subject.plugin, problem)}.",
+        _RAISES,
+    )
+
+
+def _check_reasons(subject: Subject, case: Case, pod: Pod, answers: Answers) -> None:
+    for node, told in answers.filter.items():
+        if told and ": " not in told:
+            raise Mistake(
+                f"{subject.name} turns {in_words(pod)} away from node {node} without a reason"
+                f" (cluster {case.seed}).",
+                'say why: stowplan.unschedulable("node(s) ...") or a text. It is all that people'
+                " see in events and in kubectl describe.",
+            )
+
+
+def _check_late_points(
+    subject: Subject, case: Case, asker: Asker, pod: Pod, answers: Answers
+) -> None:
+    """Reserve, Permit and Unreserve, of a node that the plugin lets pass."""
+    node = next((name for name, told in answers.filter.items() if not told), None)
+    if node is None and not answers.filter and not answers.pre_filter.startswith("only"):
+        node = case.nodes[0].name
+    profile, plugin = asker.profile, asker.plugin
+    if node is None or not (profile.at("reserve") or profile.at("permit")):
+        return
+    cycle = asker.start(pod)
+    rows = asker.pre_filter(cycle, Answers())
+    if rows is None or not asker.pre_score(cycle, rows, Answers()):
+        return
+    row = asker.world.table.row_of[node]
+    for step in asker.filters:
+        if plugin.name not in cycle.skip_filter:
+            step.status_of_row(cycle, row)
+    now = asker.world.clock.monotonic()
+    try:
+        status = run_reserve(profile, cycle, pod, node)
+        if status.is_success:
+            status, _ = run_permit(profile, cycle, pod, node, now=now)
+        run_unreserve(profile, cycle, pod, node)
+    except StowplanError as problem:
+        raise _broken(subject, case, pod, problem) from problem
+    if not (status.is_success or status.is_wait or status.is_rejected):
+        raise Mistake(
+            f"Of {in_words(pod)} on node {node} (cluster {case.seed}): {status.message}.", _RAISES
+        )
+    if not hasattr(plugin, "unreserve"):
+        return
+    try:
+        plugin.unreserve(asker.start(pod), pod, node)
+    except Exception as problem:
+        raise Mistake(
+            f"{subject.name}.unreserve raises if reserve was not called before:"
+            f" {type(problem).__name__}: {problem}{line_in(subject.plugin, problem)}.",
+            "bear it: when another plugin's reserve fails, all are asked to undo theirs.",
+        ) from problem
+
+
+def line_in(plugin: type[Plugin], problem: BaseException | None) -> str:
+    """Where in the plugin's own code an exception came from."""
+    module = sys.modules.get(plugin.__module__)
+    file = getattr(module, "__file__", None)
+    while problem is not None:
+        for frame in reversed(traceback.extract_tb(problem.__traceback__)):
+            if frame.filename == file:
+                return f" ({frame.filename}:{frame.lineno})"
+        problem = problem.__cause__
+    return ""

@@ -1,0 +1,150 @@
+"""Kept columns: pods with one signature have one column, and a column that is kept stays true.
+
+`sign` must tell all that a plugin reads of the pod, and `reads` (with `surroundings`) all that it
+reads of the cluster; else pods are placed by another pod's column, or by yesterday's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from stowplan.api.objects import Pod
+from stowplan.errors import StowplanError
+from stowplan.framework.columns import ColumnCache
+from stowplan.framework.forms import FilterStep, ScoreStep
+from stowplan.framework.plugin import Reads
+from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.cases import apply, variants
+from stowplan.testing.plugin_checks.subject import Mistake, NotApplicable, Subject
+
+_HOUR_S = 3600.0
+
+
+def _check_applies(subject: Subject) -> None:
+    plugin = subject.plugin
+    if not (hasattr(plugin, "filter_columns") or hasattr(plugin, "score_columns")):
+        raise NotApplicable("it has no columns")
+    if plugin.reads is Reads.ANYTHING and plugin.score_reads in (None, Reads.ANYTHING):
+        raise NotApplicable("its columns are not kept: it declares no `reads`")
+
+
+def check_signature(subject: Subject) -> None:
+    """Pods with equal signatures get equal columns."""
+    _check_applies(subject)
+    for case in subject.cases:
+        world, plugin = subject.on(case)
+        asker = Asker(plugin, world)
+        pods = case.askers + case.standing
+        for index, pod in enumerate(case.askers):
+            mine = _signed(subject, asker, pod)
+            if mine is None:
+                continue
+            for what, twin in variants(pod, pods[(index + 1) % len(pods)]):
+                theirs = _signed(subject, asker, twin)
+                if theirs is not None and theirs[0] == mine[0]:
+                    _compare(subject, pod, what, mine[1], theirs[1])
+
+
+def _signed(subject: Subject, asker: Asker, pod: Pod) -> tuple[Hashable, Answers] | None:
+    try:
+        cycle = asker.start(pod)
+        asker.pre_filter(cycle, Answers())
+        steps: list[FilterStep | ScoreStep] = [*asker.filters, *asker.scores]
+        signature = next(step.sign(cycle) for step in steps if step.is_cached)
+    except StowplanError as problem:
+        if "unhashable" in str(problem):
+            raise Mistake(
+                f"{subject.name}.sign answers what cannot be a key: {problem}.",
+                "answer texts, numbers and tuples of them; no lists, dicts or sets.",
+            ) from problem
+        return None
+    if signature is None:
+        return None
+    answers = asker.ask(pod)
+    return None if answers.problem else (signature, answers)
+
+
+def _compare(subject: Subject, pod: Pod, what: str, mine: Answers, theirs: Answers) -> None:
+    # Skipping is decided pod by pod, so a column that nobody asked for need not be the same.
+    if mine.pre_filter != theirs.pre_filter or mine.pre_score != theirs.pre_score:
+        return
+    told = Answers(filter=mine.filter, score=mine.score, normalized=mine.normalized).difference(
+        Answers(filter=theirs.filter, score=theirs.score, normalized=theirs.normalized),
+        "for it",
+        "for the other",
+    )
+    if told:
+        raise Mistake(
+            f"{subject.name}.sign leaves something out: {in_words(pod)} and one that differs only"
+            f" in {what} have the same signature, but not the same column ({told}).",
+            f"let sign tell all that the plugin reads of the pod, {what} too, or answer None: then"
+            " columns are not kept.",
+        )
+
+
+def check_kept(subject: Subject) -> None:
+    """A column that is refreshed row by row equals one that is made anew."""
+    _check_applies(subject)
+    for case in subject.cases:
+        world, plugin = subject.on(case)
+        asker = Asker(plugin, world)
+        # One for each pod: that pods share a column wrongly is check_signature's affair.
+        caches = [(pod, ColumnCache()) for pod in case.askers[:2]]
+        for change in [None, None, *case.changes]:
+            if change is not None:
+                apply(change, world.cache)
+                world.clock.advance(_HOUR_S)
+            for pod, columns in caches:
+                try:
+                    _check_kept(subject, asker, columns, pod)
+                except StowplanError:
+                    continue  # check_answers tells
+
+
+def _check_kept(subject: Subject, asker: Asker, columns: ColumnCache, pod: Pod) -> None:
+    cycle = asker.start(pod)
+    rows = asker.pre_filter(cycle, Answers())
+    if rows is None:
+        return
+    live = asker.world.table.live_rows
+    fresh: Any
+    if subject.name not in cycle.skip_filter:
+        for step in asker.filters:
+            if step.is_cached:
+                fresh = np.zeros(cycle.table.capacity, np.int32)
+                step.fill(cycle, slice(None), fresh)
+                kept: Any = columns.verdicts(step, cycle)
+                _same(subject, asker, "filter_columns", step.reads, live, kept, fresh, pod)
+    if asker.pre_score(cycle, rows, Answers()):
+        for score in asker.scores:
+            if score.is_cached:
+                fresh = np.zeros(cycle.table.capacity, np.int64)
+                score.fill(cycle, slice(None), fresh)
+                kept = columns.scores(score, cycle)
+                _same(subject, asker, "score_columns", score.reads, live, kept, fresh, pod)
+
+
+def _same(
+    subject: Subject,
+    asker: Asker,
+    method: str,
+    reads: Reads,
+    rows: Any,
+    kept: Any,
+    fresh: Any,
+    pod: Pod,
+) -> None:
+    wrong = rows[kept[rows] != fresh[rows]]
+    if not len(wrong):
+        return
+    node = asker.world.table.names[int(wrong[0])]
+    raise Mistake(
+        f"{subject.name}.{method}: the column kept for {in_words(pod)} is out of date at node"
+        f" {node}: {int(kept[wrong[0]])}, but made anew it says {int(fresh[wrong[0]])}."
+        f" It declares reads = Reads.{reads.name}.",
+        "declare Reads.PODS if pods on the node count, and let surroundings(cycle) tell what else"
+        " of the cluster does; or leave `reads` out: then columns are not kept.",
+    )

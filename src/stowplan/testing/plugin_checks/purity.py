@@ -1,0 +1,97 @@
+"""Purity: the same question has the same answer, and asking changes nothing.
+
+Asked twice, asked with others in between, and looked at before and after: pods, nodes, the table,
+the catalog, and what was done through the handle.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from stowplan.api.objects import Pod
+from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.cases import Case
+from stowplan.testing.plugin_checks.subject import Mistake, Subject, World
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def check_same_question(subject: Subject) -> None:
+    """The same question twice has the same answer."""
+    for case in subject.cases:
+        world, plugin = subject.on(case)
+        asker = Asker(plugin, world)
+        first = [_asked(asker, pod) for pod in case.askers]
+        # Backwards: whoever remembers the pod before has another one before now.
+        again = [_asked(asker, pod) for pod in reversed(case.askers)][::-1]
+        for pod, before, after in zip(case.askers, first, again, strict=True):
+            told = before.difference(after, "when asked first", "when asked again")
+            if told:
+                raise Mistake(
+                    f"{subject.name} answers the same question differently: {in_words(pod)}, {told}"
+                    f" (cluster {case.seed}).",
+                    "answer from the pod and the node alone. What is computed for one attempt"
+                    " belongs into the cycle (cycle.write), not onto the plugin; randomness comes"
+                    " from handle.rng and time from handle.clock, or not at all.",
+                )
+
+
+def _asked(asker: Asker, pod: Pod) -> Answers:
+    # handle.rng is an input: the same question finds it in the same state.
+    asker.world.rng.setstate(Random(7).getstate())
+    return asker.ask(pod)
+
+
+def check_changes_nothing(subject: Subject) -> None:
+    """Asking changes neither pods nor nodes, nor anything by way of the handle."""
+    for case in subject.cases:
+        world, plugin = subject.on(case)
+        asker = Asker(plugin, world)
+        for pod in case.askers:
+            before = _picture(world, case, pod)
+            asker.ask(pod)
+            _compare(subject, before, _picture(world, case, pod), pod)
+            if world.used:
+                raise Mistake(
+                    f"{subject.name} used {world.used[0]} while it judged {in_words(pod)}.",
+                    "filters and scores only answer. Effects belong into reserve, permit and the"
+                    " binding points, which run once a node is chosen.",
+                )
+
+
+def _picture(world: World, case: Case, pod: Pod) -> dict[str, Any]:
+    table = world.table
+    rows = table.used_slots
+    picture: dict[str, Any] = {f"the pod {pod.key}, which is asked about": _encode(pod)}
+    for node in case.nodes:
+        picture[f"node {node.name}"] = _encode(node)
+    for standing in case.standing:
+        picture[f"the pod {standing.key}, which stands on a node"] = _encode(standing)
+    picture["the node table"] = (
+        table.version,
+        list(table.names),
+        table.valid[rows].tolist(),
+        table.pod_count[rows].tolist(),
+        table.allowed_pods[rows].tolist(),
+        table.unschedulable[rows].tolist(),
+        table.taint_class[rows].tolist(),
+        # More resources may have got a row meanwhile; those that had one hold what they held.
+        table.allocatable[:3, rows].tolist(),
+        table.requested[:3, rows].tolist(),
+        table.non_zero[:, rows].tolist(),
+        [sorted(pods) for pods in table.pods],
+    )
+    return picture
+
+
+def _compare(subject: Subject, before: dict[str, Any], after: dict[str, Any], pod: Pod) -> None:
+    for what, was in before.items():
+        if after[what] != was:
+            raise Mistake(
+                f"{subject.name} changed {what} while it judged {in_words(pod)}.",
+                "treat pods, nodes and the table as read only: they are shared by all plugins and"
+                " by the attempts to come. Notes for later points belong into cycle.write(...).",
+            )
