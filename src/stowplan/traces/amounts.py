@@ -13,7 +13,7 @@ from stowplan.workloads.fields import seconds
 #: More than any machine or any patience has, and far from where floats and int64 end.
 MOST = 2**50
 _NANOS = 10**9
-_SUFFIXES = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+_SUFFIXES = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
 
 
 def milli_cpus(raw: object) -> int:

@@ -109,6 +109,15 @@ class Row:
                 raise BadRow(f"labels: `{value:.60}` cannot be the value of label {key}")
         return pairs
 
+    def selector(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Labels that a node must have; `|` between values of which any will do."""
+        made = tuple((key, tuple(text.split("|"))) for key, text in self.pairs("nodeSelector"))
+        for key, values in made:
+            for value in values:
+                if not is_label(value):
+                    raise BadRow(f"nodeSelector: `{value:.60}` cannot be the value of label {key}")
+        return made
+
     def listed(self, field: str) -> tuple[str, ...]:
         return tuple(_parts(self.text(field)))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from stowplan.errors import ConfigError
 from stowplan.traces.csv_rows import BadRow, Row, rows
-from stowplan.traces.layout import Layout, as_name, is_name
+from stowplan.traces.layout import Layout, as_name, is_label, is_name
 from stowplan.traces.manifests import (
     STANDING_NAMESPACES,
     arrival,
@@ -46,7 +46,7 @@ class _Shape(NamedTuple):
     memory_bytes: int
     gpus: int
     priority: int | None
-    selector: tuple[tuple[str, str], ...]
+    selector: tuple[tuple[str, tuple[str, ...]], ...]
     tolerations: tuple[str, ...]
     finite: bool
 
@@ -81,7 +81,7 @@ class _Pods:
             row.memory_bytes(),
             row.pieces("gpu"),
             row.whole("priority"),
-            row.pairs("nodeSelector"),
+            row.selector(),
             row.listed("tolerations"),
             run_ms is not None,
         )
@@ -204,6 +204,9 @@ def _nodes(row: Row, there: dict[str, Json]) -> dict[str, Json]:
     name = given if is_name(given) else f"{as_name(given) or 'node'}-{row.line}"
     offers = requests(row.cpu_milli(), row.memory_bytes(), row.pieces("gpu"))
     offers["pods"] = str(row.pieces("pods", 110))
+    zone = row.text("zone")
+    if not is_label(zone):
+        raise BadRow(f"zone: `{zone:.60}` cannot be the value of a label")
     try:
         taints = [taint(text) for text in row.listed("taints")]
     except ValueError as problem:
@@ -213,9 +216,7 @@ def _nodes(row: Row, there: dict[str, Json]) -> dict[str, Json]:
         own = name if count == 1 else f"{name}-{number}"
         if own in there:
             raise BadRow(f"name: there is a node {own} already")
-        made[own] = node(
-            own, offers, labels=dict(row.labels()), zone=row.text("zone"), taints=taints
-        )
+        made[own] = node(own, offers, labels=dict(row.labels()), zone=zone, taints=taints)
     return made
 
 
@@ -228,7 +229,7 @@ def _spec(shape: _Shape) -> Json:
     if shape.priority is not None:
         spec["priorityClassName"] = _class_name(shape.priority)
     if shape.selector:
-        spec |= needs_one_of({key: value.split("|") for key, value in shape.selector})
+        spec |= needs_one_of(dict(shape.selector))
     if shape.tolerations:
         try:
             spec["tolerations"] = [toleration(text) for text in shape.tolerations]

@@ -43,7 +43,7 @@ def generate(
 
     `file` is named in mistakes; `seed` goes before the description's own.
     """
-    read = read_description(description, file or Path("generate"))
+    read = read_description(description, file or Path("description"))
     chosen = read.seed if seed is None else seed
     made = _Synthesis(read, chosen)
     source = f"{file or 'generated'} (seed {chosen})"

@@ -50,7 +50,7 @@ def as_new(recorded: object, *, api_version: str = "", kind: str = "", place: bo
     made: Json = {**recorded, "apiVersion": api_version, "kind": kind}
     made["metadata"] = _new_metadata(metadata)
     for part in ("spec", "status"):
-        if not isinstance(made.get(part) or {}, dict):
+        if not isinstance(made.get(part), dict | None):
             raise NotAnObject(f"`{part}` is not a mapping")
     if kind == "Pod":
         made.pop("status", None)

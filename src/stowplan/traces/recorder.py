@@ -31,9 +31,12 @@ from stowplan.traces.model import (
 )
 from stowplan.traces.reading import BrokenRows, is_text, opened
 from stowplan.traces.recorded import NotAnObject, as_new, comes_by_itself, phase_of
+from stowplan.workloads.kinds import find_resource
 
 #: Lines are written in order, but their times are taken a moment before.
 _TOLERATED_S = 60.0
+#: Their changes are the doing of the recorded scheduler, kubelets and volume controller.
+_NOT_REVISED = ("Pod", "PersistentVolume", "PersistentVolumeClaim")
 _FINISHED = ("Succeeded", "Failed")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -60,6 +63,7 @@ class _Facts:
 
     lives: dict[str, _Life] = field(default_factory=dict)
     lines: int = 0
+    left_out: int = 0
     pods: int = 0
     nodes: int = 0
 
@@ -69,11 +73,9 @@ def read_recording(file: Path, *, skip_broken: bool = False, reschedule: bool = 
     broken = BrokenRows(file, skip=skip_broken)
     facts = _Facts()
     for line in _lines(file, broken):
-        facts.lines += 1
         try:
             _learn(facts, line)
         except NotAnObject as problem:
-            facts.lines -= 1
             broken.add(line.number, f"resource {problem}")
     broken.check(facts.lines)
     walk = _Walk(file, facts, place=not reschedule)
@@ -83,7 +85,7 @@ def read_recording(file: Path, *, skip_broken: bool = False, reschedule: bool = 
         make_events=walk.events,
         pods=facts.pods,
         nodes=facts.nodes,
-        reading=broken.reading(facts.lines, 0),
+        reading=broken.reading(facts.lines, facts.left_out),
     )
 
 
@@ -136,6 +138,10 @@ def _parsed(raw: str) -> tuple[float, str, Json]:
 
 def _learn(facts: _Facts, line: _Line) -> None:
     made = as_new(line.resource)
+    if not _is_known(made):
+        facts.left_out += 1
+        return
+    facts.lines += 1
     if made["kind"] == "Node":
         facts.nodes += line.event == "Add"
     if made["kind"] != "Pod":
@@ -147,6 +153,11 @@ def _learn(facts: _Facts, line: _Line) -> None:
         life.started = line.at
     if phase in _FINISHED and life.finished is None:
         life.finished = line.at
+
+
+def _is_known(made: Json) -> bool:
+    """Custom resources are recorded, too, but mean nothing to us."""
+    return find_resource(made["apiVersion"], made["kind"]) is not None
 
 
 def _identity(resource: Json) -> str:
@@ -176,7 +187,7 @@ class _Walk:
                 made = as_new(line.resource, place=self._place)
             except NotAnObject:
                 continue  # counted by the first walk
-            if comes_by_itself(made):
+            if comes_by_itself(made) or not _is_known(made):
                 continue
             key = (made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"])
             if line.event == "Delete":
@@ -187,8 +198,7 @@ class _Walk:
                 if event is not None:
                     there[key] = _digest(made)
                     yield event
-            # A pod's changes are the recorded scheduler's and kubelet's doing.
-            elif made["kind"] != "Pod" and there[key] != (digest := _digest(made)):
+            elif made["kind"] not in _NOT_REVISED and there[key] != (digest := _digest(made)):
                 there[key] = digest
                 yield Revision(line.at, made)
 
