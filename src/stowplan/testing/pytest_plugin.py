@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stowplan.testing.verdict import Verdict
 
 _MARK = (
-    "stowplan(*plugins, args=None, config=None, defaults=True, seed=0):"
+    "stowplan(plugins=(), args=None, config=None, defaults=True, seed=0):"
     " what the scheduler of the `cluster` fixture runs"
 )
 _CHECK_MARK = "stowplan_check: a check of --stowplan-plugin; choose or leave them out with -m"
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[MemoryCluster]:
     """An empty cluster in memory with a scheduler, which runs the plugins of the mark
-    `@pytest.mark.stowplan(MyPlugin, args={...})`, or those of --stowplan-plugin.
+    `@pytest.mark.stowplan(plugins=[MyPlugin], args={...})`, or those of --stowplan-plugin.
     """
     from stowplan.testing.cluster import MemoryCluster
 
@@ -107,7 +107,9 @@ def _wanted(request: pytest.FixtureRequest) -> tuple[tuple[Any, ...], dict[str, 
     """The plugins and options of a test's mark; without one, what the command line names."""
     mark = request.node.get_closest_marker("stowplan")
     if mark is not None:
-        return mark.args, dict(mark.kwargs)
+        # By keyword: pytest takes a mark that is called with a lone class for its decorator.
+        options = dict(mark.kwargs)
+        return (*mark.args, *options.pop("plugins", ())), options
     if not request.config.getoption("stowplan_plugin"):
         return (), {}
     from stowplan.testing.plugin_suite import PluginSuites
