@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?= demo
 E2E ?= 1
-PYTEST_ARGS ?=
+COMPUTING := tests/unit tests/property tests/parity tests/perf
 DIST ?= dist
 IMAGE ?= stowplan:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 export E2E
@@ -39,7 +39,13 @@ run: $(READY) ## The demo; ARGS="run" serves the cluster of KUBECONFIG
 
 .PHONY: test
 test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 leaves out the control plane
+ifdef PYTEST_ARGS
 	@$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+else
+	@# What only computes runs side by side; what starts servers and waits for them does not.
+	@$(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile $(COMPUTING)
+	@$(BIN)/python -m pytest --cov --cov-append --cov-report=term $(patsubst %,--ignore=%,$(COMPUTING))
+endif
 	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi
 
 .PHONY: e2e
