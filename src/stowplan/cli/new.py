@@ -88,7 +88,7 @@ def _check_is_free(names: Names, where: str) -> None:
 
 @click.group()
 def new() -> None:
-    """Start something of your own."""
+    """Start a plugin of your own."""
 
 
 @new.command()

@@ -55,7 +55,7 @@ from stowplan.testing.builders import pod as make_pod
 from stowplan.testing.faults import AmbushedTransport, Faults, breakable
 from stowplan.testing.verdict import Verdict, Waiting, event_labels, make_verdict, waiting_pods
 from stowplan.virtual.time_loop import TimeLoop
-from stowplan.workloads.kinds import find_resource
+from stowplan.workloads.kinds import find_resource, resource_named
 
 T = TypeVar("T")
 
@@ -187,6 +187,17 @@ class MemoryCluster:
     def pod(self, name: str, *, namespace: str = "default") -> Pod:
         """As the API server has it."""
         return msgspec.convert(self._read(PODS, name, namespace), Pod)
+
+    def patch(
+        self, kind: str, name: str, patch: Mapping[str, Any], *, namespace: str = "default"
+    ) -> None:
+        """Merge something into an object: `patch("pod", "web", {"metadata": {...}})`."""
+        resource = resource_named(kind)
+        if resource is None:
+            raise ValueError(f"kind {kind!r} is not known")
+        path = resource.path(namespace=namespace if resource.namespaced else "", name=name)
+        self._request("PATCH", path, patch, content_type="application/merge-patch+json")
+        self.settle()
 
     def node_of(self, pod: str, *, namespace: str = "default") -> str:
         """Where a pod stands; "" while it waits."""
@@ -326,12 +337,14 @@ class MemoryCluster:
         )
         return found
 
-    def _request(self, method: str, path: str, body: Any = None) -> bytes:
+    def _request(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> bytes:
         """Straight to the API server: faults are for the scheduler only."""
         target = parse_path(path)
         assert target is not None, path
         sent = b"" if body is None else msgspec.json.encode(body)
-        request = Request(method, target, {}, sent, "application/json" if sent else "")
+        request = Request(method, target, {}, sent, content_type if sent else "")
         try:
             return self._api.rest.answer(request).body
         except ApiError as refusal:

@@ -5,6 +5,7 @@ Loaded by `pytest_plugin` only when the option is given.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,10 @@ class PluginSuites:
     """Adds the suites to the session, and tells at the end how they went."""
 
     def __init__(self, config: pytest.Config) -> None:
+        here = str(config.invocation_params.dir)
+        if here not in sys.path:
+            # Last, so that a plugin in a plain file is found and nothing else changes.
+            sys.path.append(here)
         self._specs: list[str] = list(dict.fromkeys(config.getoption("stowplan_plugin")))
         file = config.getoption("stowplan_plugin_args")
         self._args: dict[str, Any] = {}
@@ -120,7 +125,7 @@ class PluginSuites:
         failed = ended.get("failed", []) + ended.get("error", [])
         passed, left = len(ended.get("passed", ())), len(ended.get("skipped", ()))
         if not failed and not passed:
-            return f"{spec}: no check was run", True
+            return f"{spec}: no check was run", False
         rest = f", {left} do not apply" if left else ""
         if failed:
             count = f"{len(failed)} of {len(failed) + passed} checks failed"

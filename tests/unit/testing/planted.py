@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Hashable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,40 @@ class ReadsClock(Plugin):
 
     def filter(self, pod: Pod, node: NodeView) -> bool:
         return time.time() > 1.0
+
+
+class ReadsDate(Plugin):
+    name = "ReadsDate"
+
+    def filter(self, pod: Pod, node: NodeView) -> bool:
+        return datetime.now(UTC).year > 2000
+
+
+class Sleeping(Plugin):
+    name = "Sleeping"
+
+    def filter(self, pod: Pod, node: NodeView) -> bool:
+        time.sleep(0)
+        return True
+
+
+class NumpyChance(Plugin):
+    """The global generator of numpy, without any effect on the answer."""
+
+    name = "NumpyChance"
+
+    def filter(self, pod: Pod, node: NodeView) -> bool:
+        return bool(np.random.random() >= 0.0)  # noqa: NPY002
+
+
+class StartsThread(Plugin):
+    name = "StartsThread"
+
+    def filter(self, pod: Pod, node: NodeView) -> bool:
+        thread = threading.Thread(target=len, args=("",))
+        thread.start()
+        thread.join()
+        return True
 
 
 class ReadsFile(Plugin):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -250,6 +251,35 @@ def test_objects_that_plugins_look_up() -> None:
         assert {cluster.node_of("web-0"), cluster.node_of("web-1")} == {"n-a", "n-b"}
         with pytest.raises(ValueError, match="'Nonsense'"):
             cluster.add({"apiVersion": "v1", "kind": "Nonsense"})
+
+
+def test_a_gated_pod_waits_until_its_gate_is_gone() -> None:
+    with MemoryCluster() as cluster:
+        cluster.add_node("n1")
+        cluster.add_pod("web", gates=["example.com/quota"])
+        waiting = cluster.waits("web")
+        assert waiting is not None
+        assert (waiting.where, waiting.plugins) == ("gated", ("SchedulingGates",))
+        cluster.patch("pod", "web", {"spec": {"schedulingGates": None}})
+        assert cluster.node_of("web") == "n1"
+        with pytest.raises(ValueError, match="'nonsense'"):
+            cluster.patch("nonsense", "web", {})
+
+
+def test_a_configuration_says_itself_what_is_enabled(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "kind: KubeSchedulerConfiguration\n"
+        "profiles:\n"
+        "- schedulerName: fast\n"
+        "  plugins: {filter: {enabled: [{name: on_ssd}]}}\n"
+        "- schedulerName: default-scheduler\n"
+    )
+    with MemoryCluster(on_ssd, config=file) as cluster:
+        cluster.add_node("n1")
+        assert cluster.decide("web").node == "n1"
+        assert cluster.decide("web", scheduler_name="fast").rejected_by == {"on_ssd"}
 
 
 def test_priority_and_preemption_are_asked_about_without_a_class() -> None:

@@ -48,16 +48,17 @@ _IO = {
     "subprocess.Popen": "started a process",
     "socket.": "used a socket",
     "sqlite3.": "used a database",
-    "_thread.start_new_thread": "started a thread",
     "urllib.Request": "sent a request",
 }
 _TIME = "read the clock"
 _CHANCE = "used the global random generator"
 _SLEEP = "slept"
+_THREAD = "started a thread"
 _MENDS = {
     _TIME: "use self.handle.clock, which tests and simulations can move; and do not let kept"
     " columns depend on it.",
     _CHANCE: "draw from self.handle.rng, which is seeded, so that a run can be repeated.",
+    _THREAD: "answer in the thread that asks; nothing here may run beside the scheduler.",
     _SLEEP: "answer at once: all other pods wait meanwhile. To hold a pod back is permit's affair.",
 }
 _IO_MEND = (
@@ -118,6 +119,8 @@ class _Watch:
         elif name in ("random", "getrandbits", "seed"):
             if getattr(function, "__self__", None) is random._inst:
                 self.note(_CHANCE, "the module random", frame)
+        elif name in ("start_new_thread", "start_joinable_thread"):
+            self.note(_THREAD, "a thread", frame)
         elif name == "urandom":
             self.note(_CHANCE, "os.urandom", frame)
 

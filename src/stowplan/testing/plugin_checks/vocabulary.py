@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from types import CodeType, FunctionType
@@ -99,7 +100,8 @@ def _function_codes(member: Any, seen: set[int]) -> Iterator[CodeType]:
     yield from _nested(function.__code__)
     for cell in function.__closure__ or ():
         # A decorated function is in a cell of the method that calls it.
-        yield from _function_codes(cell.cell_contents, seen)
+        with suppress(ValueError):  # a cell may still be empty
+            yield from _function_codes(cell.cell_contents, seen)
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:
