@@ -209,7 +209,8 @@ class Spread:
     skew: int
 
     def words(self, is_one: bool) -> str:
-        return f"are spread over {label_words(self.over)} with a skew of at most {self.skew}"
+        verb = is_or_are(is_one)
+        return f"{verb} spread over {label_words(self.over)} with a skew of at most {self.skew}"
 
     def look(self, pods: Sequence[Json], view: View) -> Finding:
         counts, homeless = domains(self.over, pods, view)
@@ -229,9 +230,8 @@ class Together:
     apart: bool = False
 
     def words(self, is_one: bool) -> str:
-        if self.apart:
-            return f"are on different values of {label_words(self.key)}"
-        return f"share one {label_words(self.key)}"
+        how = "apart" if self.apart else "together"
+        return f"{is_or_are(is_one)} {how} by {label_words(self.key)}"
 
     def look(self, pods: Sequence[Json], view: View) -> Finding:
         counts, homeless = domains(self.key, pods, view)

@@ -179,7 +179,7 @@ def _line_of(written: Any, path: str) -> int:
     steps = [name or index for name, index in _STEP.findall(path)]
     if steps and isinstance(written, dict) and steps[0] not in written:
         steps = steps[1:]  # short forms have the fields of `spec` and `metadata` at the top
-    line = 0
+    line, top = 0, written
     for step in steps:
         if isinstance(written, Located) and step in written:
             line = written.lines[step]
@@ -189,6 +189,9 @@ def _line_of(written: Any, path: str) -> int:
             line = getattr(written, "line", line)
         else:
             break
+    if not line and isinstance(top, Located):
+        # In a short form `cpu` stands for spec.containers[0].resources.requests[cpu].
+        line = next((top.lines[step] for step in reversed(steps) if step in top), 0)
     return line
 
 

@@ -63,7 +63,9 @@ def _expectations(outcome: Outcome) -> str:
     items = []
     for each in outcome.expectations:
         mark = '<b class="good">ok</b>' if each.is_met else '<b class="bad">FAIL</b>'
-        found = f' <span class="found">({escape(each.found)})</span>' if each.found else ""
+        found = ""
+        if each.found and not each.is_met:
+            found = f' <span class="found">(found: {escape(each.found)})</span>'
         items.append(f"<li>{mark} {escape(each.text)}{found}</li>")
     return f'<ul class="expectations">{"".join(items)}</ul>'
 
@@ -213,7 +215,7 @@ def _chart(entries: Sequence[Entry], until: float) -> str:
         for colour, word in (("used", "pods with a node"), ("waiting", "pods that wait"))
     )
     return (
-        f'<h2>Pods over time</h2><figure class="chart"><figcaption>{keys} up to {highest:,}'
+        f'<h2>Pods over time</h2><figure class="chart"><figcaption>{keys} (highest: {highest:,})'
         '</figcaption><svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" '
         f'aria-label="pods over time">{"".join(lines)}</svg>'
         f'<div class="ends"><span>0 s</span><span>{until:,.1f} s</span></div></figure>'

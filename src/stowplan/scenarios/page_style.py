@@ -29,6 +29,7 @@ p.about { color: var(--faint); margin-top: 0; }
 ul.expectations { list-style: none; padding: 0; }
 ul.expectations li { margin: .15rem 0; } ul.expectations .found { color: var(--faint); }
 .turn { display: flex; gap: .6rem; align-items: center; margin: .5rem 0; }
+.turn[hidden] { display: none; }
 .turn input { flex: 1; max-width: 30rem; } .turn button { font: inherit; padding: 0 .6rem; }
 .picture[hidden] { display: none; }
 .caption { color: var(--faint); margin: .2rem 0 .7rem; }

@@ -113,7 +113,7 @@ def as_data(outcome: Outcome, *, with_timeline: bool = True) -> dict[str, Any]:
     """Everything as plain data."""
     data: dict[str, Any] = {
         "name": outcome.name,
-        "on": outcome.on,
+        "target": outcome.on,
         "seed": outcome.seed,
         "ok": outcome.is_ok,
         "problem": outcome.problem,
