@@ -20,7 +20,7 @@ log = logging.getLogger("minischeduler")
 #: What plugins note down during one attempt; kube-scheduler calls it CycleState.
 Cycle = dict[str, str]
 
-#: For as long a permit plugin may hold a pod.
+#: How long permit plugins may hold a pod.
 PERMIT_TIMEOUT_S = 10.0
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
