@@ -37,6 +37,13 @@ controlplane: $(READY) ## Build etcd, kube-apiserver, kubectl, ... for the e2e t
 run: $(READY) ## The demo; ARGS="run" serves the cluster of KUBECONFIG
 	@$(BIN)/stowplan $(ARGS)
 
+# The mini-kube-scheduler's name for it; its program is the scenario, and you may give your own.
+ON ?= real
+SCENARIO ?= examples/scenarios/mini_kube_scheduler.py
+.PHONY: start
+start: $(if $(filter real,$(ON)),controlplane,$(READY)) ## A scenario on the real control plane; ON=virtual takes a second; SCENARIO=my.py
+	@$(BIN)/stowplan simulate $(SCENARIO) --on $(ON)
+
 .PHONY: test
 test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 leaves out the control plane
 ifdef PYTEST_ARGS

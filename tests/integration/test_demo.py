@@ -29,8 +29,8 @@ COMMAND = [
     sys.executable,
     "-W",
     "default",
-    "-c",
-    "from stowplan.cli.main import main; main()",
+    "-m",
+    "stowplan",
     "demo",
 ]
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -179,7 +179,9 @@ def test_ctrl_c_leaves_nothing_behind(live: OnTerminal) -> None:
     last = live.raw.partition(LEAVE)[2].decode()
     assert last.startswith("POD ")
     assert re.search(r"^default/web-1 +node-", last, re.MULTILINE)
-    assert re.fullmatch(r"\d+ pods? placed, \d+ finished, \d+ pending.*", last.splitlines()[-1])
+    *_, counts, lessons = last.splitlines()
+    assert re.fullmatch(r"\d+ pods? placed, \d+ finished, \d+ pending.*", counts)
+    assert lessons.endswith(" learn")
     assert not is_listening(port)
 
 
@@ -240,13 +242,17 @@ def test_once_in_a_pipe() -> None:
     gate = lines.index("opened the gate of default/audit-1")
     assert any(line.startswith("placed default/audit-1 on ") for line in lines[gate:])
 
-    *rows, summary = table.splitlines()[1:]
+    *rows, summary, lessons = table.splitlines()[1:]
     without_node = [row.split()[0] for row in rows if row.split()[1] == "<none>"]
     assert without_node == ["default/warehouse-1"]
     assert len(rows) == len(placed) + 1
     assert re.fullmatch(
         rf"{len(placed)} pods placed, \d+ finished, 1 pending, as expected", summary
     )
+    # The last line is a command that works as it stands.
+    learn = lessons.partition(": ")[2]
+    shown = subprocess.run(["sh", "-c", learn], capture_output=True, text=True, check=True)
+    assert "Next: stowplan learn start 1" in shown.stdout
 
 
 def test_once_as_json() -> None:

@@ -17,6 +17,7 @@ import click
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
+from stowplan.cli.invocation import own_command
 from stowplan.cli.main import EXIT_INTERRUPTED
 from stowplan.cli.options import PORT
 from stowplan.cli.tables import OutputFormat, output_option, print_object, print_table
@@ -167,6 +168,8 @@ def _print(outcome: Outcome, options: ShowOptions, output: OutputFormat | None) 
     click.echo(_in_one_line(view))
     if options.once and outcome.missing and not outcome.was_stopped:
         click.echo(f"Error: {_complaint(outcome.missing)}", err=True)
+    else:
+        click.echo(f"How it does that, in sixteen short lessons: {own_command()} learn")
 
 
 def _complaint(missing: tuple[str, ...]) -> str:

@@ -19,6 +19,14 @@ def test_options_out_of_range(argv: tuple[str, str]) -> None:
     assert f"Invalid value for '{argv[0]}'" in done.output
 
 
+LESSONS = "How it does that, in sixteen short lessons: .venv/bin/stowplan learn"
+
+
+@pytest.fixture(autouse=True)
+def started_by_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/stowplan", "demo"])
+
+
 def final_text(capsys: pytest.CaptureFixture[str], outcome: Outcome, *, once: bool) -> list[str]:
     command._print(outcome, ShowOptions(once=once), None)
     captured = capsys.readouterr()
@@ -36,6 +44,7 @@ def test_the_final_table(capsys: pytest.CaptureFixture[str]) -> None:
         "default/web-1   node-a1   Running   score 3, 2 of 3 nodes fit",
         "default/huge    <none>    Pending   no cpu (expected to stay pending: it is too big)",
         "34 pods placed, 5 finished, 1 pending, as expected",
+        LESSONS,
     ]
 
 
@@ -57,11 +66,12 @@ def test_pods_that_should_not_be_pending(
     outcome = Outcome(view_of(), tuple(names), was_stopped=False)
     assert final_text(capsys, outcome, once=True)[-1] == complaint
     stopped = replace(outcome, was_stopped=True)
-    assert final_text(capsys, stopped, once=True)[-1] == "34 pods placed, 5 finished, 0 pending"
-    assert final_text(capsys, stopped, once=False)[-1] == "34 pods placed, 5 finished, 0 pending"
+    farewell = ["34 pods placed, 5 finished, 0 pending", LESSONS]
+    assert final_text(capsys, stopped, once=True)[-2:] == farewell
+    assert final_text(capsys, stopped, once=False)[-2:] == farewell
 
 
 def test_some_pending_as_expected(capsys: pytest.CaptureFixture[str]) -> None:
     view = view_of(pod_view("a"), pod_view("huge", stays_pending="is too big"))
     text = final_text(capsys, Outcome(view, (), was_stopped=True), once=False)
-    assert text[-1] == "34 pods placed, 5 finished, 2 pending, 1 as expected"
+    assert text[-2] == "34 pods placed, 5 finished, 2 pending, 1 as expected"

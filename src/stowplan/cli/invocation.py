@@ -1,0 +1,33 @@
+"""How the person at the keyboard calls us, for texts that name the next command to type.
+
+Who came by `make run` has no `stowplan` on the PATH but `.venv/bin/stowplan`; a text that says
+`stowplan learn` would send them into "command not found".
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+
+def own_command() -> str:
+    """`stowplan`, `.venv/bin/stowplan`, `python -m stowplan`: whatever works from here."""
+    program = sys.argv[0]
+    if Path(program).name == "__main__.py":
+        return f"{_shortest(sys.executable)} -m stowplan"
+    return _shortest(program)
+
+
+def _shortest(program: str) -> str:
+    path = Path(program)
+    found = shutil.which(path.name)
+    if found is not None and Path(found).absolute() == path.absolute():
+        return path.name
+    try:
+        path = path.absolute().relative_to(Path.cwd())
+    except ValueError:
+        return shlex.quote(program)
+    # A bare name would be looked for on the PATH.
+    return shlex.quote(str(path) if len(path.parts) > 1 else f"./{path}")
