@@ -92,6 +92,12 @@ def test_preempted_pods_come_again(tmp_path: Path) -> None:
     assert (reports[-1].finished, reports[-1].replaced) == (2, 1)
 
 
+def test_only_the_latest_of_those_that_ended_stay() -> None:
+    outcome, reports = played(tiny(), keeps_finished=1)
+    assert reports[-1].finished == 3
+    assert outcome.placements == {"default/job-2": "node-0"}
+
+
 def test_a_recording_is_played_at_its_own_pace() -> None:
     outcome, _ = played(load_trace(EXAMPLES / "recording.jsonl"))
     assert happened(outcome, "pod default/job-1") == [

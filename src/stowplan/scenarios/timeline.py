@@ -58,9 +58,10 @@ class Outcome:
     name: str
     on: str
     seed: int
-    entries: list[Entry] = field(default_factory=list)
+    # No part of a large outcome is in its repr(): asyncio makes one of every task's result.
+    entries: list[Entry] = field(default_factory=list, repr=False)
     #: Every pod that was there at the end, by namespace/name, and its node or "".
-    placements: dict[str, str] = field(default_factory=dict)
+    placements: dict[str, str] = field(default_factory=dict, repr=False)
     expectations: list[Expectation] = field(default_factory=list)
     #: Why it did not come to its end, in words: an assertion or an error of the scenario's.
     problem: str = ""
@@ -70,8 +71,8 @@ class Outcome:
     #: How many attempts, bindings, failures, preemptions there were.
     counts: dict[str, int] = field(default_factory=dict)
     #: The cluster as it was at the end: manifests by kind.
-    nodes: list[dict[str, Any]] = field(default_factory=list)
-    pods: list[dict[str, Any]] = field(default_factory=list)
+    nodes: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    pods: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
     def is_ok(self) -> bool:

@@ -10,10 +10,12 @@ same timeline on a virtual cluster.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from stowplan.api.resources import PODS
 from stowplan.errors import AlreadyExists, ApiError, NotFound
 from stowplan.logs import get_logger, kv
 from stowplan.scenarios.cluster import Cluster
@@ -29,6 +31,8 @@ _STRIDE = 100
 _MOMENT_S = 1e-6
 #: After the moment when the last pod should have ended, so long is waited in vain.
 _GRACE_S = 60.0
+#: kube-controller-manager leaves so many finished pods in place, its terminated-pod-gc-threshold.
+_FINISHED_KEPT = 12_500
 #: Objects that may be there already, from another trace or the scenario itself.
 _MAY_EXIST = ("Namespace", "PriorityClass", "StorageClass")
 
@@ -54,12 +58,17 @@ async def play_trace(
     *,
     on_progress: Callable[[Progress], None] | None = None,
     replaces_lost: bool = True,
+    keeps_finished: int = _FINISHED_KEPT,
 ) -> Progress:
     """Until every event has happened, and every pod with a duration has ended that found a place.
 
-    Pods that nothing makes room for are left waiting.
+    Pods that nothing makes room for are left waiting. Of those that have ended only the latest
+    `keeps_finished` stay in the cluster.
     """
-    return await _Player(cluster, trace, on_progress, replaces_lost=replaces_lost).play()
+    player = _Player(
+        cluster, trace, on_progress, replaces_lost=replaces_lost, keeps_finished=keeps_finished
+    )
+    return await player.play()
 
 
 @dataclass(slots=True)
@@ -81,11 +90,14 @@ class _Player:
         on_progress: Callable[[Progress], None] | None,
         *,
         replaces_lost: bool,
+        keeps_finished: int,
     ) -> None:
         self._cluster = cluster
         self._trace = trace
         self._on_progress = on_progress
         self._replaces_lost = replaces_lost
+        self._keeps_finished = keeps_finished
+        self._ended: deque[str] = deque()
         self._living: dict[str, _Living] = {}
         #: Keys of pods that run for some time and then end.
         self._running: set[str] = set()
@@ -107,6 +119,7 @@ class _Player:
             for number, event in enumerate(self._trace.events()):
                 await self._until(self._began + event.at)
                 await self._happen(event)
+                await self._collect()
                 if number % _STRIDE == 0:
                     self._report()
             await self._last_pods()
@@ -142,6 +155,7 @@ class _Player:
                     left = len(self._running)
                     self._cluster.say(f"{left} pods still run that should have ended")
                     return
+                await self._collect()
                 self._report()
             await self._cluster.settle()
             if not self._running and not self._lost:
@@ -190,6 +204,15 @@ class _Player:
         except AlreadyExists:
             if manifest["kind"] not in _MAY_EXIST:
                 raise
+
+    async def _collect(self) -> None:
+        """Have pods deleted that ended long ago, as the controller of real clusters does."""
+        while len(self._ended) > self._keeps_finished:
+            namespace, name = self._ended.popleft().split("/")
+            try:
+                await self._cluster.client.delete(PODS, name, namespace=namespace, grace_period_s=0)
+            except NotFound:
+                continue
 
     async def _linked(self, volume: Json) -> Json:
         """With the UID of the claim it belongs to, which was given by this cluster."""
@@ -258,6 +281,7 @@ class _Player:
             del self._living[key]
             if entry.kind is EntryKind.FINISHED:
                 self._finished += 1
+                self._ended.append(key)
             elif self._replaces_lost:
                 self._lost.append(living)
         if self._lost or not self._running:

@@ -18,7 +18,7 @@ from stowplan.traces.model import Disruption, DisruptionKind, Json
 from stowplan.traces.presets import PRESETS
 from stowplan.workloads.fields import Fields, Located
 
-_KNOWN = (
+KNOWN = (
     "preset",
     "seed",
     "namespace",
@@ -31,7 +31,7 @@ _KNOWN = (
     "disruptions",
     "until",
 )
-_POOL = (
+POOL = (
     "name",
     "count",
     "cpu",
@@ -45,7 +45,7 @@ _POOL = (
     "failures",
     "drains",
 )
-_APPLICATION = (
+APPLICATION = (
     "name",
     "weight",
     "namespace",
@@ -64,7 +64,7 @@ _APPLICATION = (
     "together",
     "spec",
 )
-_ARRIVALS = ("kind", "count", "over", "every", "size", "period", "peak", "swing")
+ARRIVALS = ("kind", "count", "over", "every", "size", "period", "peak", "swing")
 ARRIVAL_KINDS = ("poisson", "uniform", "burst", "diurnal")
 _VERBS: tuple[DisruptionKind, ...] = ("fail", "recover", "drain", "cordon", "uncordon")
 _SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
@@ -163,7 +163,7 @@ class Description:
 
 def read_description(value: object, file: Path) -> Description:
     """Of the mapping under `generate:`."""
-    top = Fields(file, value, "generate", _KNOWN)
+    top = Fields(file, value, "generate", KNOWN)
     assert isinstance(value, dict)
     if "preset" in top:
         name = top.text("preset")
@@ -174,7 +174,7 @@ def read_description(value: object, file: Path) -> Description:
         merged.update(preset | value)
         merged["arrivals"] = {**preset["arrivals"], **(value.get("arrivals") or {})}
         merged.line = getattr(value, "line", 0)
-        top = Fields(file, merged, f"generate (preset {name})", _KNOWN)
+        top = Fields(file, merged, f"generate (preset {name})", KNOWN)
     reader = _Reader(file, top)
     return reader.scaled(
         Description(
@@ -210,7 +210,7 @@ class _Reader:
         return tuple(made.values())
 
     def pool(self, value: object, what: str) -> Pool:
-        fields = Fields(self._file, value, what, _POOL)
+        fields = Fields(self._file, value, what, POOL)
         offers = requests(
             self.number(fields, "cpu", 4000, milli_cpus),
             self.number(fields, "memory", 32 * 2**30, memory_bytes),
@@ -241,7 +241,7 @@ class _Reader:
         )
 
     def application(self, value: object, what: str) -> Application:
-        fields = Fields(self._file, value, what, _APPLICATION)
+        fields = Fields(self._file, value, what, APPLICATION)
         weight = fields.number("weight") if "weight" in fields else 1.0
         if not 0 <= weight <= 1e9:
             fields.fail("`weight` must be a number that is not negative")
@@ -289,7 +289,7 @@ class _Reader:
     def arrivals(self) -> Arrivals:
         if "arrivals" not in self._top:
             return Arrivals()
-        fields = self._top.inner("arrivals", _ARRIVALS)
+        fields = self._top.inner("arrivals", ARRIVALS)
         kind = fields.text("kind", "poisson")
         if kind not in ARRIVAL_KINDS:
             fields.fail(f"`kind`: there is no {kind}; there are {', '.join(ARRIVAL_KINDS)}")

@@ -32,7 +32,7 @@ POD_FIELDS = (
     "tolerations",
 )
 NODE_FIELDS = ("name", "count", "cpu", "memory", "gpu", "pods", "zone", "labels", "taints")
-_TOP = ("of", "columns", "delimiter", "empty", "where", "values", "origin", "fields")
+TOP = ("of", "columns", "delimiter", "empty", "where", "values", "origin", "fields")
 _SOURCE = ("column", "columns", "factor", "minus", "default", "timestamp")
 #: Fields that may be taken from several columns: a label for each.
 _BY_KEY = frozenset({"labels", "nodeSelector"})
@@ -118,7 +118,7 @@ def find_layout(name: str) -> Layout:
 
 def read_layout(value: object, file: Path) -> Layout:
     """Of a layout's mapping."""
-    top = Fields(file, value, "layout", _TOP)
+    top = Fields(file, value, "layout", TOP)
     of = top.text("of", "pods")
     if of not in ("pods", "nodes"):
         top.fail("`of` is pods or nodes")

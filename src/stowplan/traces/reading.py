@@ -22,7 +22,7 @@ from stowplan.traces.model import BrokenRow, Reading
 _TOLD = 5
 #: Where nothing is skipped, reading goes on so far to tell how bad it is.
 _ENOUGH = 100
-_GO_ON = "to go on without them, say --skip-broken (skip_broken=True in Python)"
+_GO_ON = "to go on without them, say `skipBroken: true` (in Python skip_broken=True)"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 

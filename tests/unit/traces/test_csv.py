@@ -169,7 +169,7 @@ def test_broken_rows(file: Path, row: str, reason: str) -> None:
         read_pods(file)
     message = str(caught.value)
     assert message.startswith(f"{file}:3: {reason}")
-    assert "1 broken row; to go on without them, say --skip-broken" in message
+    assert "1 broken row; to go on without them, say `skipBroken: true`" in message
     trace = read_pods(file, skip_broken=True)
     assert (trace.reading.read, trace.reading.broken) == (2, 1)
     assert trace.reading.examples[0].where == f"{file}:3"
