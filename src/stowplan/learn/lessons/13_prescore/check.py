@@ -47,8 +47,8 @@ def check(work: Any, on: str) -> None:
         await stage.create_nodes(*NODES)
         await stage.create_nodes(CORDONED, unschedulable=True)
         await stage.create_pods(*FAVOURITES)
-        placed = await stage.placed(*FAVOURITES)
         await notes_are_kept_in_the_cycle(stage)
+        placed = await stage.placed(*FAVOURITES)
         schedule_one = stage.method("schedule_one")
         for pod in FAVOURITES:
             look_into(diary, pod, schedule_one)

@@ -11,6 +11,7 @@ from stowplan.scenarios import Cluster
 NODE = "node0"
 PAUSES = (1, 2, 4, 8, 10, 10)
 WHILE_S = 30
+AT_ONCE_S = 0.2
 
 
 class PlantedOnce:
@@ -72,7 +73,7 @@ async def pauses_grow(stage: Stage) -> None:
         "wanted": ", ".join(map(str, PAUSES)),
     }
     if len(pauses) > 1 and max(pauses) - min(pauses) < TOLERANCE_S:
-        key = "no_pauses" if max(pauses) < TOLERANCE_S else "pauses_same"
+        key = "no_pauses" if max(pauses) < AT_ONCE_S else "pauses_same"
         raise Mistake(key, at=add_backoff if key == "no_pauses" else pop, **told)
     if max(pauses) > max(PAUSES) + TOLERANCE_S:
         raise Mistake("pauses_too_long", at=add_backoff, **told)
