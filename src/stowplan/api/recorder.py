@@ -64,6 +64,7 @@ class EventRecorder:
         is_busy: Callable[[], bool] = lambda: False,
         remembered: int = 50_000,
         creates_only: bool = False,
+        is_mute: bool = False,
         on_refused: Callable[[Forbidden], None] | None = None,
         retry_initial_s: float = 1.0,
         retry_limit_s: float = 10.0,
@@ -77,7 +78,8 @@ class EventRecorder:
 
         `creates_only` is for who may create events and not patch them: a repeat is not written, or
         as a new event after half an hour, after a minute if it says something else; and once
-        creating is refused (403), which `on_refused` is told, no more are written at all.
+        creating is refused (403), which `on_refused` is told, no more are written at all. One who
+        `is_mute` does not even begin.
         """
         self.written = 0
         self.dropped = 0
@@ -94,7 +96,7 @@ class EventRecorder:
         self._remembered = remembered
         self._creates_only = creates_only
         self._on_refused = on_refused
-        self._is_mute = False
+        self._is_mute = is_mute
         self._retry_s = (retry_initial_s, retry_limit_s)
         #: What may be repeated: the last word about each object, oldest first.
         self._events: dict[str, RecordedEvent] = {}

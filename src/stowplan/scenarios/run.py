@@ -34,7 +34,7 @@ from stowplan.scenarios.quiet import Quiet
 from stowplan.scenarios.recording import Recording, Witness
 from stowplan.scenarios.timeline import Entry, Outcome
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.process import SchedulerProcess
+from stowplan.scheduler.process import Means, SchedulerProcess
 from stowplan.virtual.time_loop import run_virtually
 
 Scenario = Callable[[Cluster], Awaitable[None]]
@@ -56,6 +56,8 @@ class Options:
     patience_s: float = 600.0
     #: Of the stand-ins on virtual and embedded clusters.
     kubelet: KubeletOptions = field(default_factory=KubeletOptions)
+    #: False saves a sixth of the time where nobody will look at them.
+    writes_events: bool = True
     on_entry: Callable[[Entry], None] | None = None
     keeps_entries: bool = True
     #: The cluster is set up as scheduler_perf sets up its own: no kubelets, pods say their
@@ -164,6 +166,7 @@ async def _scheduler(
         clock=ground.clock,
         on_outcome=recording.decided,
         handlers=lambda engine: Witness(engine, recording),
+        means=Means(writes_events=options.writes_events),
     )
     stop = asyncio.Event()
     running = asyncio.create_task(process.run(stop), name="scheduler")

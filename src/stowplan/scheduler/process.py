@@ -72,6 +72,8 @@ class Means:
     poll_s: float | None = None
     #: Events may be created, but not patched when they repeat.
     creates_events_only: bool = False
+    #: Where nobody would read them there are none.
+    writes_events: bool = True
     #: Told of a right that is missing and done without: "watch nodes", "create events".
     on_refused: Callable[[str], None] = lambda right: None
 
@@ -155,6 +157,7 @@ class SchedulerProcess:
             clock=self._clock,
             is_busy=self._is_binding,
             creates_only=means.creates_events_only,
+            is_mute=not means.writes_events,
             on_refused=lambda _: means.on_refused("create events"),
         )
         self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
