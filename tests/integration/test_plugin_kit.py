@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
+
 
 def run(*argv: str, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(path) if path else ""}
@@ -46,6 +48,25 @@ def test_a_new_package_passes_its_tests_and_all_checks(tmp_path: Path) -> None:
         "Error: ssd-only: is there already, and nothing is overwritten;"
         " choose another name or --dir\n"
     )
+
+
+def test_the_example_is_as_its_page_says(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "fullest_first"
+    page = (ROOT / "docs" / "plugin-example.md").read_text()
+    both = [f"{name}:FullestFirst" for name in ("fullest_first", "fullest_first_columns")]
+    options = [f"--stowplan-plugin={spec}" for spec in both]
+    tested = run_pytest("-c", os.devnull, f"--rootdir={example}", *options, ".", cwd=example)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    for line in tested.stdout.splitlines():
+        assert not line.startswith("stowplan:") or line in page
+    scenario = (example / "scenario.yaml").read_text().partition("\n")[2]
+    assert scenario in page
+    played = run("stowplan", "simulate", "scenario.yaml", "--timeline=none", cwd=example)
+    assert played.returncode == 0, played.stdout + played.stderr
+    drawn = run("picture", str(tmp_path / "picture.svg"), cwd=example)
+    assert drawn.returncode == 0, drawn.stderr
+    kept = ROOT / "docs" / "images" / "fullest-first.svg"
+    assert (tmp_path / "picture.svg").read_text() == kept.read_text()
 
 
 def test_mistakes_are_told_without_a_traceback(tmp_path: Path) -> None:

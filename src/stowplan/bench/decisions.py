@@ -32,6 +32,7 @@ from stowplan.bench.synthetic import (
     objects_for,
 )
 from stowplan.config.defaults import default_config
+from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
@@ -99,11 +100,15 @@ def scenarios(*, quick: bool) -> list[Scenario]:
 class Stage:
     """An engine with a cluster in it; pods can be decided and confirmed again and again."""
 
-    def __init__(self, scenario: Scenario, registry: Registry | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        registry: Registry | None = None,
+        config: KubeSchedulerConfiguration | None = None,
+    ) -> None:
         self._scenario = scenario
-        config = default_config()
         self.engine: Engine = build_engine(
-            config, registry=registry or in_tree_registry(), rng=Random(1)
+            config or default_config(), registry=registry or in_tree_registry(), rng=Random(1)
         )
         self._handlers = EventHandlers(self.engine)
         for resource, thing in objects_for(scenario.kind):

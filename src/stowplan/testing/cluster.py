@@ -153,7 +153,8 @@ class MemoryCluster:
     def update_node(self, node: Node) -> Node:
         """The node as it is from now on."""
         current = self._read(NODES, node.name)
-        metadata = {**current["metadata"], **_labels_of(node)}
+        metadata = {**current["metadata"], "labels": dict(node.metadata.labels or {})}
+        metadata["annotations"] = dict(node.metadata.annotations or {})
         del metadata["resourceVersion"]
         changed = {**as_manifest(node), "metadata": metadata}
         self._request("PUT", NODES.path(name=node.name), changed)
@@ -368,14 +369,6 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
     if not task.cancelled():
         task.exception()  # told already, or of no interest any more
-
-
-def _labels_of(node: Node) -> dict[str, Any]:
-    """What a test may change of a node's metadata."""
-    return {
-        "labels": dict(node.metadata.labels or {}),
-        "annotations": dict(node.metadata.annotations or {}),
-    }
 
 
 def configured(

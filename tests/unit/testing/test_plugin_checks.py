@@ -9,6 +9,7 @@ import pytest
 from stowplan.errors import ConfigError
 from stowplan.framework.plugin import Plugin
 from stowplan.plugins.registry import IN_TREE
+from stowplan.testing import plugin_benchmark
 from stowplan.testing.plugin_checks import CHECKS, Finding, Subject, check_plugin, load_subject
 from stowplan.testing.plugin_checks.cases import make_case
 from tests.unit.testing import planted
@@ -85,9 +86,16 @@ def test_in_tree_plugins_pass(plugin: type[Plugin]) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["ten_lines/ssd_scheduler.py:on_ssd", "steps/step3_score.py:NodeNumber"]
+    "spec",
+    [
+        "ten_lines/ssd_scheduler.py:on_ssd",
+        "steps/step3_score.py:NodeNumber",
+        "fullest_first/fullest_first.py:FullestFirst",
+        "fullest_first/fullest_first_columns.py:FullestFirst",
+    ],
 )
-def test_the_examples_pass(spec: str) -> None:
+def test_the_examples_pass(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend((EXAMPLES / spec).parent)
     # The first one starts a scheduler when it is run as a program; not here.
     assert failures(check_plugin(str(EXAMPLES / spec))) == {}
 
@@ -133,3 +141,19 @@ def test_arguments_that_are_needed_are_asked_for() -> None:
     [found] = check_plugin(planted.GoodColumns, {"labl": "x"}, only=["arguments"])
     assert found.is_failure
     assert "labl" in found.message
+
+
+def test_what_a_plugin_costs_is_compared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES / "fullest_first")
+    asked = ["fullest_first_columns:FullestFirst", "--nodes=20", "--pods=5", "--rounds=1"]
+    assert plugin_benchmark.main(asked) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "20 nodes, CPU time of one core"
+    assert [line.rpartition("  ")[2] for line in lines[3:]] == [
+        "default",
+        "default and fullest_first_columns:FullestFirst",
+    ] * 2
+    assert plugin_benchmark.main(["nowhere:Plugin"]) == 2
+    assert "Error: 'nowhere:Plugin': there is no module nowhere" in capsys.readouterr().err
