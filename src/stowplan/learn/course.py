@@ -57,7 +57,8 @@ class Lesson:
     def given(self) -> list[Path]:
         """Files that the learner gets besides the exercise."""
         folder = self.folder / "given"
-        return sorted(path for path in folder.iterdir()) if folder.is_dir() else []
+        # Not __pycache__, which an installer makes beside a program.
+        return sorted(path for path in folder.glob("*") if path.is_file())
 
     def solved(self) -> dict[str, str]:
         """All files of the learner's once the lesson is solved, by name."""
