@@ -74,11 +74,12 @@ class Row:
             return None
         try:
             if source.timestamp:
-                return _moment(text) - self._subtracted(source, _moment)
-            if source.factor is None and not source.minus:
-                return milliseconds(text)
-            less_ms = self._subtracted(source, lambda cell: _scaled(cell, source.factor, 1000))
-            time_ms = _scaled(text, source.factor, 1000) - less_ms
+                time_ms = _moment(text) - self._subtracted(source, _moment)
+            elif source.factor is None and not source.minus:
+                time_ms = milliseconds(text)
+            else:
+                less_ms = self._subtracted(source, lambda cell: _scaled(cell, source.factor, 1000))
+                time_ms = _scaled(text, source.factor, 1000) - less_ms
         except ValueError as problem:
             raise BadRow(f"{field}: {problem}") from None
         if time_ms < 0:

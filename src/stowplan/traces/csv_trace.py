@@ -35,6 +35,7 @@ from stowplan.traces.reading import BrokenRows
 
 _KEPT = 4_096
 _MOST_OF_A_KIND = 1_000_000
+_YEAR_MS = 365 * 24 * 3_600_000
 #: Stands for "until it is deleted" in an array of whole numbers.
 _FOR_EVER = -1
 
@@ -118,9 +119,16 @@ class _Pods:
             earliest = min(self._at)
             self._at = array("q", (at_ms - earliest for at_ms in self._at))
 
-    def settle(self) -> None:
+    def settle(self, file: Path) -> None:
         """No more will be added: names that are taken need not be known any longer."""
         self._taken.clear()
+        if self._at and min(self._at) > _YEAR_MS:
+            years = min(self._at) / _YEAR_MS
+            raise ConfigError(
+                f"its first pod arrives after {years:.0f} years; times that count from elsewhere "
+                "need a layout with `origin: first`",
+                where=str(file),
+            )
 
     def objects(self) -> Iterator[Json]:
         for name in sorted({within for within, _ in self._homes} - STANDING_NAMESPACES):
@@ -164,7 +172,7 @@ def read_pods(
     broken.check(len(pods))
     if layout is not None and layout.from_first:
         pods.count_from_first()
-    pods.settle()
+    pods.settle(file)
     return Trace(
         sources=(str(file),),
         make_objects=pods.objects,

@@ -158,6 +158,8 @@ def read_layout(value: object, file: Path) -> Layout:
         fields=fields,
         by_key=by_key,
     )
+    if "arrival" in fields and fields["arrival"].timestamp and not made.from_first:
+        top.fail("`arrival` is a date, so `origin` must be first", at="origin")
     unknown = made.used_columns() - set(made.columns)
     if made.columns and unknown:
         top.fail(f"`columns` does not list {', '.join(sorted(unknown))}")

@@ -258,6 +258,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_pods(empty)
 
 
+def test_times_that_count_from_elsewhere_are_noticed(file: Path) -> None:
+    write(file, "arrival,name\n1700000000,a\n1700000060,b\n")
+    with pytest.raises(ConfigError, match=r"arrives after 54 years; .* `origin: first`"):
+        read_pods(file)
+
+
 def test_limit_reads_no_further(file: Path) -> None:
     write(file, "name,cpu\na,1\nb,1\nc,broken\n")
     assert names(file, limit=2) == ["a", "b"]

@@ -155,12 +155,16 @@ def test_times_as_dates(tmp_path: Path) -> None:
         "  duration: {column: ended, minus: began, timestamp: true}\n"
     )
     text = "began,ended\n2026-01-02T03:04:05Z,2026-01-02T03:05:05Z\n2026-01-02 03:04:00,\nx,\n"
+    text += "2026-01-02,2026-01-01\n"
     trace = pods(tmp_path, str(tmp_path / "layout.yaml"), text, skip_broken=True)
     assert [told(each) for each in trace.arrivals()] == [
         ("pod-3", 0.0, None, {}),
         ("pod-2", 5.0, 60.0, {}),
     ]
-    assert "not a time such as 2026-01-02T03:04:05Z" in trace.reading.examples[0].reason
+    assert [row.reason for row in trace.reading.examples] == [
+        "arrival: `x` is not a time such as 2026-01-02T03:04:05Z",
+        "duration: ended is before began",
+    ]
 
 
 def test_an_end_before_its_beginning_is_broken(tmp_path: Path) -> None:
@@ -178,6 +182,10 @@ def test_a_file_that_lacks_a_column_says_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
+        (
+            "fields: {arrival: {column: x, timestamp: true}}",
+            "`arrival` is a date, so `origin` must be first",
+        ),
         ("[]", "layout: expected a mapping"),
         ("{}", "`fields` must say at least where one of"),
         ("fields: {cpus: x}", "unknown field `cpus`; did you mean `cpu`?"),
