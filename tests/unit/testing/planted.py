@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -16,6 +17,8 @@ import numpy as np
 import stowplan
 from stowplan import Cycle, EventHint, NodeView, Plugin, Pod, Reads, Status
 from stowplan.cluster.pod_info import PodInfo
+
+log = logging.getLogger(__name__)
 
 
 @stowplan.filter
@@ -204,6 +207,43 @@ class FloatNormalize(Plugin):
 
     def normalize(self, cycle: Cycle, scores: Any) -> Any:
         return np.minimum(scores / 2, 100.0)
+
+
+class NotANumber(Plugin):
+    """A fraction of nothing."""
+
+    name = "NotANumber"
+
+    def score(self, pod: Pod, node: NodeView) -> int:
+        return node.pod_count
+
+    def normalize(self, cycle: Cycle, scores: Any) -> Any:
+        return np.full(len(scores), np.nan)
+
+
+class Logging(Plugin):
+    """Without a mistake: a log has its own time."""
+
+    name = "Logging"
+
+    def filter(self, pod: Pod, node: NodeView) -> bool:
+        log.warning("Looked at a node")
+        return True
+
+
+class PodHint(GoodColumns):
+    """A hint that forgets that pods change, too."""
+
+    name = "PodHint"
+
+    def events(self) -> list[EventHint]:
+        def hint(pod: Pod, old: Any, new: Any) -> stowplan.Hint:
+            if old is not None and new is not None:
+                raise NotImplementedError("pods change?")
+            return stowplan.Hint.QUEUE
+
+        node = stowplan.ClusterEvent("Node", stowplan.ActionType.ALL)
+        return [EventHint(node), EventHint(stowplan.ClusterEvent("Pod", node.action), hint)]
 
 
 class HalfWritten(Plugin):

@@ -34,10 +34,12 @@ PLANTED: list[tuple[type[Plugin], set[str], str]] = [
     (planted.FloatColumns, {"dtypes"}, "wrote float64 where scores are whole numbers"),
     (planted.FloatScore, {"dtypes"}, "answers 50.5 (float)"),
     (planted.FloatNormalize, {"dtypes"}, "an array of float64"),
+    (planted.NotANumber, {"answers", "dtypes"}, "cannot convert float NaN"),
+    (planted.PodHint, {"events"}, "pods change?"),
     (planted.HalfWritten, {"dtypes"}, "rows unwritten"),
     (planted.UnknownVerdict, {"answers", "dtypes"}, "IndexError"),
     (planted.OutOfRange, {"answers"}, "invalid score 101"),
-    (planted.Raising, {"answers"}, "raises"),
+    (planted.Raising, {"answers"}, "breaks the attempt of pod"),
     (planted.Silent, {"answers"}, "without a reason"),
     (planted.Disagreeing, {"forms"}, "filter_columns says"),
     (planted.WrongSign, {"signature"}, "leaves something out"),
@@ -72,6 +74,10 @@ def test_the_order_of_a_set_shows_in_another_process() -> None:
     [found] = check_plugin(planted.SetOrder, only=["processes"])
     assert found.is_failure
     assert "answers differently in another process" in found.message
+
+
+def test_a_plugin_may_log() -> None:
+    assert failures(check_plugin(planted.Logging, only=["answers", "no-effects"])) == {}
 
 
 @pytest.mark.parametrize("plugin", [planted.on_ssd, planted.GoodColumns])

@@ -7,6 +7,7 @@ import traceback
 
 from stowplan.api.objects import Pod
 from stowplan.errors import PluginError, StowplanError
+from stowplan.framework.forms import describe
 from stowplan.framework.plugin import Plugin
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
@@ -47,9 +48,15 @@ def _broken(subject: Subject, case: Case, pod: Pod, problem: BaseException | Non
             f"Of {where}: {problem}.", "answer what docs/plugins.md says for this point."
         )
     return Mistake(
-        f"{subject.name} raises, and the attempt of {where} fails: {problem}"
+        f"{subject.name} breaks the attempt of {where}: {_told(problem)}"
         f"{line_in(subject.plugin, problem)}.",
         _RAISES,
+    )
+
+
+def _told(problem: BaseException | None) -> str:
+    return (
+        str(problem) if isinstance(problem, StowplanError) or problem is None else describe(problem)
     )
 
 

@@ -18,13 +18,13 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep, as_status, call
+from stowplan.framework.forms import FilterStep, ScoreStep, as_status, call, describe
 from stowplan.framework.plugin import Plugin, PreFilterResult, points_of
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Status
 from stowplan.framework.what_if import WhatIf
 from stowplan.queue.pod import QueuedPod
-from stowplan.testing.plugin_checks.subject import World
+from stowplan.testing.plugin_checks.subject import BREAKS, World
 
 
 @dataclass
@@ -87,8 +87,9 @@ class Asker:
         answers = Answers()
         try:
             self._ask(pod, answers)
-        except StowplanError as problem:
-            answers.problem, answers.raised = str(problem), problem
+        except BREAKS as problem:
+            told = str(problem) if isinstance(problem, StowplanError) else describe(problem)
+            answers.problem, answers.raised = told, problem
         return answers
 
     def _ask(self, pod: Pod, answers: Answers) -> None:

@@ -22,7 +22,7 @@ from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words, status_text
 from stowplan.testing.plugin_checks.cases import Case
-from stowplan.testing.plugin_checks.subject import Mistake, NotApplicable, Subject
+from stowplan.testing.plugin_checks.subject import BREAKS, Mistake, NotApplicable, Subject
 
 #: What no plugin writes.
 _UNWRITTEN = -7_777
@@ -70,7 +70,7 @@ def check_dtypes(subject: Subject) -> None:
                 if len(rows) and asker.pre_score(cycle, rows, Answers()):
                     for score in asker.scores:
                         _check_scores(subject, score, cycle, rows, pod)
-            except StowplanError:
+            except BREAKS:
                 continue  # check_answers tells
 
 
@@ -166,7 +166,7 @@ def check_forms(subject: Subject) -> None:
         for pod in case.askers:
             try:
                 _compare_forms(subject, asker, case, pod, filters=filters, scores=scores)
-            except StowplanError:
+            except BREAKS:
                 continue  # check_answers tells
 
 

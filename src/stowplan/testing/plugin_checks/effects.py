@@ -67,6 +67,9 @@ _IO_MEND = (
     " API server belongs into pre_bind, bind or post_bind."
 )
 
+#: Whose doings are not the plugin's.
+_EXCUSED = ("linecache.py", "inspect.py", "logging/__init__.py")
+
 #: Whoever is watching at the moment; audit hooks cannot be removed, so there is one for ever.
 _watching: list[_Watch] = []
 
@@ -83,6 +86,8 @@ class _Watch:
         }
 
     def note(self, what: str, details: str, frame: FrameType | None) -> None:
+        if _is_excused(frame):
+            return
         self.seen.append((what, details, self._line(frame)))
 
     def _line(self, frame: FrameType | None) -> str:
@@ -97,11 +102,8 @@ class _Watch:
         meaning = next((words for prefix, words in _IO.items() if event.startswith(prefix)), "")
         if not meaning or event == "socket.gethostname":
             return
-        frame: FrameType | None = sys._getframe(2)
-        if _is_importing(frame):
-            return
         what = str(args[0]) if args and isinstance(args[0], str | bytes) else event
-        self.note(meaning, what, frame)
+        self.note(meaning, what, sys._getframe(2))
 
     def on_profile(self, frame: FrameType, event: str, function: Any) -> None:
         if event != "c_call":
@@ -154,11 +156,11 @@ def _on_audit(event: str, args: tuple[Any, ...]) -> None:
         watch.on_audit(event, args)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    """Modules may be imported, or their source be read for a message, whenever they are needed."""
+def _is_excused(frame: FrameType | None) -> bool:
+    """Modules may be imported when they are needed, and a log may be written, with its time."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if "importlib" in name or name.endswith(("linecache.py", "inspect.py")):
+        if "importlib" in name or name.endswith(_EXCUSED):
             return True
         frame = frame.f_back
     return False

@@ -43,6 +43,10 @@ class Mistake(AssertionError):
         self.mend = mend
 
 
+#: What comes out of a plugin's mistakes; those that are a check's own affair are a `Mistake`.
+BREAKS = (StowplanError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
 class NotApplicable(Exception):
     """The check has nothing to look at in this plugin; says why."""
 

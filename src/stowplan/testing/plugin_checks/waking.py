@@ -12,7 +12,7 @@ from typing import Any
 
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.cache import ClusterCache
-from stowplan.queue.changes import node_changes
+from stowplan.queue.changes import node_changes, pod_changes
 from stowplan.queue.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -27,7 +27,7 @@ from stowplan.queue.events import (
 from stowplan.queue.hints import complete_hints
 from stowplan.testing.plugin_checks.answering import line_in
 from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
-from stowplan.testing.plugin_checks.cases import apply
+from stowplan.testing.plugin_checks.cases import Case, apply, variants
 from stowplan.testing.plugin_checks.subject import Mistake, NotApplicable, Subject, World
 
 _HAPPEN_ONLY = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD)
@@ -57,6 +57,16 @@ def check_events(subject: Subject) -> None:
                 if not woken and _is_helped(old, new, change):
                     raise _missed(subject, pod, old, happened)
             before = after
+        _ask_about_updated_pods(subject, hints, case)
+
+
+def _ask_about_updated_pods(subject: Subject, hints: Sequence[EventHint], case: Case) -> None:
+    """Hints must answer; whether such a change helps nobody can tell from outside."""
+    for pod in case.askers:
+        for old in case.standing:
+            for _, new in variants(old, pod):
+                happened = [(event, old, new) for event in pod_changes(old, new)]
+                _woken(subject, hints, pod, happened)
 
 
 def _check_registrations(subject: Subject, registered: Sequence[Any]) -> None:
@@ -109,7 +119,7 @@ def _woken(
     subject: Subject,
     hints: Sequence[EventHint],
     pod: Pod,
-    happened: list[tuple[ClusterEvent, object | None, object | None]],
+    happened: Sequence[tuple[ClusterEvent, object | None, object | None]],
 ) -> bool:
     """Whether one of the plugin's hints would queue the pod; all of them are asked."""
     is_woken = False
