@@ -98,6 +98,25 @@ def test_only_the_latest_of_those_that_ended_stay() -> None:
     assert outcome.placements == {"default/job-2": "node-0"}
 
 
+def test_broken_rows_are_told(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("name,cpu\nn,1\n")
+    (tmp_path / "pods.csv").write_text("name,cpu\na,1\nb,lots\n")
+    trace = load_trace(tmp_path / "pods.csv", nodes=tmp_path / "nodes.csv", skip_broken=True)
+    outcome, _ = played(trace)
+    assert [entry.text for entry in outcome.entries if entry.kind is EntryKind.SAID] == [
+        "scenario: 2 rows used, 1 broken and skipped",
+        f"scenario:   {tmp_path}/pods.csv:3: cpu: `lots` is not an amount of cpu such as 500m or 2",
+    ]
+
+
+def test_a_trace_without_nodes_says_so() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await play_trace(cluster, load_trace(EXAMPLES / "pods.csv"))
+
+    problem = run_scenario(scenario).problem
+    assert "there is no node; give the trace `nodes`, or create some first" in problem
+
+
 def test_a_recording_is_played_at_its_own_pace() -> None:
     outcome, _ = played(load_trace(EXAMPLES / "recording.jsonl"))
     assert happened(outcome, "pod default/job-1") == [

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from stowplan.api.resources import PODS
-from stowplan.errors import AlreadyExists, ApiError, NotFound
+from stowplan.errors import AlreadyExists, ApiError, NotFound, StowplanError
 from stowplan.logs import get_logger, kv
 from stowplan.scenarios.cluster import Cluster
 from stowplan.scenarios.timeline import Entry, EntryKind
@@ -109,6 +109,11 @@ class _Player:
 
     async def play(self) -> Progress:
         cluster = self._cluster
+        if self._trace.reading.left_out or self._trace.reading.broken:
+            for line in self._trace.reading.summary().splitlines():
+                cluster.say(line)
+        if not self._trace.nodes and not await cluster.list("Node"):
+            raise StowplanError("there is no node; give the trace `nodes`, or create some first")
         cluster.recording.listeners.append(self._hear)
         try:
             for manifest in self._trace.objects():
