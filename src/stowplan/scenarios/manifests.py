@@ -7,7 +7,6 @@ is started. What must stay true: what comes out is what would be POSTed; no name
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -205,7 +204,10 @@ def _counted(fields: Fields) -> range:
 
 
 def _metadata(fields: Fields, index: int) -> Json:
-    metadata: Json = copy.deepcopy(plain(fields.value("metadata") or {}))
+    metadata: Json = plain(fields.table("metadata", object))
+    for each in ("labels", "annotations"):
+        if not isinstance(metadata.get(each, {}), dict):
+            fields.fail(f"`metadata.{each}`: expected a mapping", at="metadata")
     name = fields.required_text("name")
     if "count" in fields and _NUMBER not in name:
         name = f"{name}-{_NUMBER}"
@@ -214,10 +216,11 @@ def _metadata(fields: Fields, index: int) -> Json:
         metadata["namespace"] = namespace
     for each in ("labels", "annotations"):
         if each in fields:
-            metadata[each] = plain(fields.value(each))
+            metadata[each] = fields.table(each, str)
     if "runFor" in fields:
         # The pretend kubelet ends the pod then.
-        metadata.setdefault("annotations", {})[RUN_SECONDS] = f"{fields.duration('runFor'):g}"
+        ends = {RUN_SECONDS: f"{fields.duration('runFor'):g}"}
+        metadata["annotations"] = metadata.get("annotations", {}) | ends
     return metadata
 
 
@@ -230,17 +233,14 @@ def _build_node(fields: Fields, number: int, index: int) -> Json:
             value = value[number % len(value)]
         if value is not None:
             own[label] = str(value)
-    labels = metadata.get("labels", {})
-    if not isinstance(labels, dict):
-        fields.fail("`labels` must be a mapping", at="labels")
-    metadata["labels"] = own | labels
+    metadata["labels"] = own | metadata.get("labels", {})
     offers = {
         "cpu": str(fields.value("cpu") or "4"),
         "memory": str(fields.value("memory") or "32Gi"),
         "pods": str(fields.value("pods") or "110"),
         **{name: str(amount) for name, amount in fields.scalars("resources").items()},
     }
-    spec: Json = plain(fields.value("spec") or {})
+    spec: Json = plain(fields.table("spec", object))
     if "taints" in fields:
         spec["taints"] = [_taint(each, fields) for each in fields.items("taints")]
     if fields.flag("unschedulable"):
@@ -248,7 +248,7 @@ def _build_node(fields: Fields, number: int, index: int) -> Json:
     status: Json = {"capacity": offers, "allocatable": dict(offers)}
     if images := fields.table("images", int):
         status["images"] = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
-    status |= plain(fields.value("status") or {})
+    status |= plain(fields.table("status", object))
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -276,9 +276,11 @@ def _build_pod(fields: Fields, spec_fields: Sequence[str]) -> Json:
     if "runFor" in fields:
         spec.setdefault("restartPolicy", "Never")
     if claims := fields.texts("claims"):
-        spec.setdefault("volumes", []).extend(
+        if not isinstance(spec.setdefault("volumes", []), list):
+            fields.fail("`volumes`: expected a list", at="volumes")
+        spec["volumes"] += [
             {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims
-        )
+        ]
     if "priority" in fields:
         value = fields.value("priority")
         if not isinstance(value, int) or isinstance(value, bool):
