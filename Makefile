@@ -111,6 +111,10 @@ soak: controlplane ## Half an hour of churn on 2,000 nodes: memory flat, cache t
 perf-integration: controlplane ## Kubernetes' own small scheduler_perf workloads on the real control plane, 10 minutes
 	@$(BIN)/python -m pytest --no-cov tests/e2e/perf_integration.py $(PYTEST_ARGS)
 
+.PHONY: lessons-real
+lessons-real: controlplane ## The solutions of all lessons on the real control plane, 10 minutes
+	@LESSONS_ON=real $(BIN)/python -m pytest --no-cov tests/integration/test_lessons.py -k solution_passes -o timeout=600 $(PYTEST_ARGS)
+
 .PHONY: live-parity
 live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1 LIVE_ARGS=--preemption
 	@$(BIN)/python -m tests.e2e.live_parity $(if $(N),--pods $(N)) $(if $(SEED),--seed $(SEED)) $(LIVE_ARGS)

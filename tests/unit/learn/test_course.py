@@ -1,21 +1,69 @@
-"""Lessons as they lie on disk, also after an installer has been there."""
+"""Lessons are found on disk and by whatever name a learner gives them."""
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from stowplan.errors import ConfigError
 from stowplan.learn.course import Course
 from stowplan.learn.workbook import Workbook
+from tests.unit.learn.lessons import write_lesson
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Course:
+    write_lesson(tmp_path, "01_pending", track="workshop", file="pod.yaml", exercise="a: 1\n")
+    write_lesson(tmp_path, "02_bind", track="workshop")
+    write_lesson(tmp_path, "03_empty", track="tutorial", time_limit_s=5)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "04_draft").mkdir()
+    return Course(tmp_path)
+
+
+def test_folders_that_are_no_lessons_are_left_out(course: Course) -> None:
+    assert [lesson.key for lesson in course.lessons] == ["01_pending", "02_bind", "03_empty"]
+    assert [lesson.step for lesson in course.lessons] == [1, 2, 1]
+    assert [lesson.time_limit_s for lesson in course.lessons] == [30, 30, 5]
+
+
+@pytest.mark.parametrize("asked", ["2", "02", "bind", "02_bind", "workshop/2", "workshop/02"])
+def test_a_lesson_has_many_names(course: Course, asked: str) -> None:
+    assert course.find(asked).key == "02_bind"
+
+
+@pytest.mark.parametrize("asked", ["0", "4", "draft", "workshop/3", "", "-1", "../01_pending"])
+def test_an_unknown_lesson_is_told_which_there_are(course: Course, asked: str) -> None:
+    with pytest.raises(ConfigError, match=r"no lesson .* from 1 to 3, .*pending.*workshop/1"):
+        course.find(asked)
+
+
+def test_the_parts_of_a_lesson_follow_from_its_file(course: Course) -> None:
+    pod, bind, _ = course.lessons
+    assert pod.exercise.name == "exercise.yaml"
+    assert bind.solution.name == "solution.py"
+    assert bind.given() == []
+
+
+def test_a_solved_lesson_has_the_files_that_were_given_too(tmp_path: Path) -> None:
+    lesson = write_lesson(tmp_path, "01_bind", given={"pod.yaml": "kind: Pod\n"})
+    assert lesson.solved() == {"pod.yaml": "kind: Pod\n", "scheduler.py": "ANSWER = 42\n"}
+
+
+def test_another_language_is_used_where_it_is_there(tmp_path: Path) -> None:
+    lesson = write_lesson(tmp_path, "01_bind")
+    (lesson.folder / "lesson.ja.md").write_text("# 割り当て\n\n本文\n")
+    assert Course(tmp_path).languages() == {"en", "ja"}
+    assert lesson.title("ja") == "割り当て"
+    assert lesson.title("en") == "Bind"
+    assert lesson.hint("ja") == lesson.hint("en")
 
 
 def test_what_an_installer_leaves_beside_given_files_is_not_given(tmp_path: Path) -> None:
-    lesson = Course().find("deploy")
-    installed = tmp_path / lesson.folder.name
-    shutil.copytree(lesson.folder, installed, ignore=shutil.ignore_patterns("__pycache__"))
-    (installed / "given" / "__pycache__").mkdir()
-    started = Workbook(tmp_path / "mine").start(replace(lesson, folder=installed))
+    lesson = write_lesson(tmp_path, "01_bind", given={"pod.yaml": "kind: Pod\n"})
+    (lesson.folder / "given" / "__pycache__").mkdir()
+    started = Workbook(tmp_path / "mine").start(lesson)
     assert started.is_new
     names = sorted(path.name for path in started.file.parent.iterdir())
-    assert names == ["deploy.yaml", "scheduler.py"]
+    assert names == ["pod.yaml", "scheduler.py"]
