@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -127,6 +128,35 @@ def test_a_recording_is_played_at_its_own_pace() -> None:
     assert happened(outcome, "node node-b")[-1] == (80.0, "cordoned")
     # Three cores are free on node-a and four on node-b, which takes no pods any longer.
     assert outcome.placements == {"default/job-2": "node-a"}
+
+
+def test_a_node_that_is_removed_takes_its_pods_along(tmp_path: Path) -> None:
+    def line(time: int, event: str, kind: str, name: str, **more: Any) -> str:
+        metadata = {"name": name} | ({"namespace": "default"} if kind == "Pod" else {})
+        resource = {"apiVersion": "v1", "kind": kind, "metadata": metadata, **more}
+        record = {"time": f"2026-01-02T03:04:{time:02}Z", "event": event, "resource": resource}
+        return json.dumps(record) + "\n"
+
+    offers = {"allocatable": {"cpu": "1", "pods": "9"}, "capacity": {"cpu": "1", "pods": "9"}}
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    (tmp_path / "recording.jsonl").write_text(
+        line(0, "Add", "Node", "a", status=offers)
+        + line(1, "Add", "Pod", "p", spec={"containers": [container]})
+        + line(10, "Add", "Node", "b", status=offers)
+        + line(11, "Delete", "Node", "a")
+        + line(20, "Delete", "Pod", "p")
+    )
+    outcome, _ = played(load_trace(tmp_path / "recording.jsonl"))
+    assert [text for _, text in happened(outcome, "pod default/p")] == [
+        *("created", "bound to a", "is told to leave", "deleted")
+    ]
+    # The pod that came for it is the recorded owner's, too, who deleted it.
+    again = happened(outcome, "pod default/p-r1")
+    assert [text for _, text in again] == [
+        *("created", "bound to b", "is told to leave", "deleted")
+    ]
+    assert again[2][0] == 20.0
+    assert outcome.placements == {}
 
 
 def test_an_export_with_volumes() -> None:

@@ -103,6 +103,8 @@ class _Player:
         self._running: set[str] = set()
         self._latest_end = 0.0
         self._lost: list[_Living] = []
+        #: Under which name a pod has come again, by the key it had at first.
+        self._renamed: dict[str, str] = {}
         self._woken = asyncio.Event()
         self._began = 0.0
         self._arrived = self._finished = self._replaced = 0
@@ -146,9 +148,8 @@ class _Player:
                     await self._woken.wait()
             except TimeoutError:
                 return False
-        for lost in self._lost[:]:
-            self._lost.remove(lost)
-            await self._again(lost)
+        while self._lost:
+            await self._again(self._lost.pop(0))
         return True
 
     async def _last_pods(self) -> None:
@@ -167,7 +168,6 @@ class _Player:
                 return
 
     async def _happen(self, event: Event) -> None:
-        cluster = self._cluster
         match event:
             case Arrival():
                 if event.manifest["kind"] == "Pod":
@@ -175,12 +175,24 @@ class _Player:
                 else:
                     await self._create(event.manifest)
             case Removal():
-                self._living.pop(f"{event.namespace}/{event.name}", None)
-                await cluster.delete(event.kind, event.name, namespace=event.namespace)
+                await self._remove(event)
             case Revision():
                 await self._revise(event.manifest)
             case Disruption():
                 await self._disrupt(event)
+
+    async def _remove(self, event: Removal) -> None:
+        """An object goes with all that hangs on it: pods of a node, and who came for a lost pod."""
+        cluster, name = self._cluster, event.name
+        if event.kind == "Pod":
+            namespace = event.namespace or cluster.namespace
+            key = f"{namespace}/{name}"
+            self._lost = [each for each in self._lost if self._first_key(each) != key]
+            name = self._renamed.pop(key, name)
+            self._living.pop(f"{namespace}/{name}", None)
+        elif event.kind == "Node":
+            await self._disrupt(Disruption(event.at, "drain", name))
+        await cluster.delete(event.kind, name, namespace=event.namespace)
 
     async def _arrive(self, event: Arrival) -> None:
         metadata = event.manifest["metadata"]
@@ -195,11 +207,15 @@ class _Player:
         metadata = {**manifest["metadata"], "name": f"{lost.name}-r{lost.lives}"}
         spec = {key: value for key, value in manifest["spec"].items() if key != "nodeName"}
         self._living[self._key(metadata)] = lost
+        self._renamed[self._first_key(lost)] = metadata["name"]
         self._replaced += 1
         await self._create({**manifest, "metadata": metadata, "spec": spec})
 
     def _key(self, metadata: Json) -> str:
         return f"{metadata.get('namespace') or self._cluster.namespace}/{metadata['name']}"
+
+    def _first_key(self, living: _Living) -> str:
+        return self._key(living.arrival.manifest["metadata"])
 
     async def _create(self, manifest: Json) -> None:
         if manifest["kind"] == "PersistentVolume":
@@ -285,6 +301,7 @@ class _Player:
         if living is not None:
             del self._living[key]
             if entry.kind is EntryKind.FINISHED:
+                self._renamed.pop(self._first_key(living), None)
                 self._finished += 1
                 self._ended.append(key)
             elif self._replaces_lost:
