@@ -1,0 +1,86 @@
+"""Rewards: what a step was worth, told from the cluster after it.
+
+A reward is any function from a `Step` to a number; those here are known by name. They are called
+when the next pod has its turn, so that time has passed, and pods have come and gone, since the
+action. What an infeasible action costs is the environment's own affair and comes on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, NodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action and what followed, up to the next question."""
+
+    #: The cluster as it is now; see stowplan.cluster.table. Not to be written to.
+    table: NodeTable
+    #: The pod that the action was about, and where it went; "" if it did not.
+    pod: Pod
+    node: str
+    #: Virtual time since the action.
+    elapsed_s: float
+    #: Of all pods that waited for a node meanwhile, added up.
+    waited_s: float
+    #: Pods that wait for a node now.
+    waiting: int
+
+
+Reward: TypeAlias = Callable[[Step], float]
+
+
+def utilisation(step: Step) -> float:
+    """How full the nodes in use are, 0 to 1: CPU and memory, on average. Empty nodes do not count,
+    as they could be switched off.
+    """
+    shares = _requested_shares(step.table, weighted=True)
+    return float(shares.mean()) if shares.size else 0.0
+
+
+def fragmentation(step: Step) -> float:
+    """Minus the share of a node in use, 0 to 1, that is free of CPU but not of memory, or the
+    other way round: nobody can use it.
+    """
+    shares = _requested_shares(step.table, weighted=False)
+    if not shares.size:
+        return 0.0
+    return -float(np.abs(shares[CPU_ROW] - shares[MEMORY_ROW]).mean())
+
+
+def wait_time(step: Step) -> float:
+    """Minus the hours that pods waited for a node since the action."""
+    return -step.waited_s / 3600
+
+
+def balance(step: Step) -> float:
+    """The default: all three, as they are."""
+    return utilisation(step) + fragmentation(step) + wait_time(step)
+
+
+REWARDS: dict[str, Reward] = {
+    "balance": balance,
+    "utilisation": utilisation,
+    "fragmentation": fragmentation,
+    "wait_time": wait_time,
+}
+
+
+def _requested_shares(table: NodeTable, *, weighted: bool) -> NDArray[np.float64]:
+    """Requested CPU and memory of what is allocatable on nodes in use: of each, or of all."""
+    rows: Rows = np.flatnonzero(table.valid & (table.pod_count > 0))
+    if not len(rows):
+        return np.zeros(0)
+    requested, offered = table.requested[:2, rows], table.allocatable[:2, rows]
+    if weighted:
+        requested, offered = requested.sum(axis=1), offered.sum(axis=1)
+    return requested / np.maximum(offered, 1)
