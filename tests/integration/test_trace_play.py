@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.scenarios import Cluster, EntryKind, Options, Outcome, run_scenario
 from stowplan.scenarios.trace_play import Progress, play_trace
 from stowplan.traces import Trace, generate, load_trace
@@ -57,6 +58,23 @@ def test_pods_arrive_wait_for_room_and_end() -> None:
         [(20.0, "created"), (61.0, "bound to node-0"), (91.5, "finished")],
     ]
     assert reports[-1] == Progress(at=91.5, arrived=3, pods=3, finished=3, replaced=0)
+
+
+def test_a_queue_that_takes_long_is_waited_for() -> None:
+    _, reports = played(tiny(arrivals={"count": 8}))
+    assert reports[-1].finished == 8
+    assert reports[-1].at == 8 * 30.5
+
+
+def test_pods_that_nobody_ends_are_not_waited_for_for_ever() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        progress = await play_trace(cluster, tiny(arrivals={"count": 1}))
+        assert (progress.finished, progress.at) == (0, 90.0)
+
+    outcome = run_scenario(scenario, options=Options(kubelet=KubeletOptions(enabled=False)))
+    assert outcome.problem == ""
+    said = [entry.text for entry in outcome.entries if entry.kind is EntryKind.SAID]
+    assert said == ["scenario: 1 pods still run that should have ended"]
 
 
 def test_pods_that_are_lost_come_again() -> None:

@@ -139,28 +139,29 @@ class _Player:
         while (pause := due - self._cluster.now()) > _MOMENT_S:
             await self._wait(pause)
 
-    async def _wait(self, pause_s: float) -> bool:
-        """Whether somebody woke us before the pause was over; whom we lost is made again."""
+    async def _wait(self, pause_s: float) -> None:
+        """Until the pause is over or somebody wakes us; whom we lost is made again."""
         self._woken.clear()
         if not self._lost:
             try:
                 async with asyncio.timeout(pause_s):
                     await self._woken.wait()
             except TimeoutError:
-                return False
+                return
         while self._lost:
             await self._again(self._lost.pop(0))
-        return True
 
     async def _last_pods(self) -> None:
         """Until no pod runs that will end; where nobody ends them, not for ever."""
         while True:
             while self._running or self._lost:
-                patience_s = max(self._latest_end - self._cluster.now(), 0.0) + _GRACE_S
-                if not await self._wait(patience_s):
+                # Others may have begun since, and will end later than anybody did.
+                patience_s = self._latest_end + _GRACE_S - self._cluster.now()
+                if patience_s <= _MOMENT_S:
                     left = len(self._running)
                     self._cluster.say(f"{left} pods still run that should have ended")
                     return
+                await self._wait(patience_s)
                 await self._collect()
                 self._report()
             await self._cluster.settle()
