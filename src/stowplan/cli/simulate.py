@@ -180,8 +180,7 @@ def _show(outcome: Outcome) -> None:
         print_table(table.headers, table.rows)
     click.echo()
     for line in summary(outcome):
-        is_bad = line.startswith("FAIL")
-        click.secho(line, fg="red" if is_bad else None, bold=is_bad)
+        click.secho(line, fg="red" if line.startswith("FAIL") else None)
 
 
 def _print_data(outcomes: Sequence[Outcome], output: OutputFormat, with_timeline: bool) -> None:

@@ -116,17 +116,16 @@ class Live:
             self._is_drawn = False
 
     def _state(self) -> str:
-        counts = self._counts
-        text = (
-            f"{clock_text(self._at)}  {counts[EntryKind.BOUND]:,} bound,"
-            f" {counts[EntryKind.UNSCHEDULABLE]:,} attempts in vain"
-        )
+        clock = clock_text(self._at)
         progress = self._progress
         if progress is None or not progress.pods:
-            return text
+            counts = self._counts
+            bound, failed = counts[EntryKind.BOUND], counts[EntryKind.UNSCHEDULABLE]
+            return f"{clock}  {bound:,} bound, {failed:,} attempts in vain"
         share = min(progress.arrived / progress.pods, 1.0)
-        bar = "#" * round(share * _BAR)
-        return f"[{bar:<{_BAR}}] {share:4.0%}  {progress.arrived:,} pods have come, {text}"
+        bar = f"[{'#' * round(share * _BAR):<{_BAR}}] {share:4.0%}"
+        come = f"{progress.arrived:,} of {progress.pods:,} pods"
+        return f"{bar}  {clock}  {come}, {progress.finished:,} finished"
 
 
 def clock_text(seconds: float) -> str:

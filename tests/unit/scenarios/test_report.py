@@ -187,8 +187,9 @@ def test_a_terminal_gets_colours_and_a_line_that_moves(monkeypatch: pytest.Monke
     live(entry(EntryKind.BOUND, "pod a", "bound", 3725.0))
     assert err.getvalue().endswith("\r\x1b[2K1:02:05  1 bound, 0 attempts in vain")
     now = 2.0
-    live.progress(Progress(at=10.0, arrived=50, pods=100, finished=0, replaced=0))
-    assert "[############            ]  50%  50 pods have come, 1:02:05" in err.getvalue()
+    live.progress(Progress(at=10.0, arrived=50, pods=100, finished=7, replaced=0))
+    bar = "[############            ]  50%  1:02:05  50 of 100 pods, 7 finished"
+    assert err.getvalue().endswith(f"\r\x1b[2K{bar}")
     live.end()
     assert err.getvalue().endswith("\r\x1b[2K")
 
