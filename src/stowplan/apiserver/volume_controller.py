@@ -156,7 +156,8 @@ class VolumeController:
         elif kind is PERSISTENT_VOLUMES:
             for claim in self._index.naming(key[1]):
                 self._look_soon(PERSISTENT_VOLUME_CLAIMS, claim)
-        else:
+        if kind is PERSISTENT_VOLUME_CLAIMS:
+            # Bound or gone, it sets free what else was promised to it.
             for name in self._index.promised(key):
                 self._look_soon(PERSISTENT_VOLUMES, ("", name))
 

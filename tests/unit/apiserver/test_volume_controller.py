@@ -290,6 +290,20 @@ async def test_a_promise_to_a_claim_that_has_another_volume_is_taken_back(stage:
 
 
 @staged()
+async def test_of_two_promised_volumes_one_is_free_again(stage: Stage) -> None:
+    stage.create_class("disks", mode=LATER)
+    stage.create_volume("one")
+    stage.create_volume("other")
+    stage.create_claim("data")
+    await stage.settle()
+    stage.promise("other", "data")
+    stage.promise("one", "data")
+    await stage.settle()
+    assert stage.claim_phase("data") == ("Bound", "one")
+    assert stage.volume_phase("other") == ("Available", "")
+
+
+@staged()
 async def test_claims_and_volumes_from_another_cluster_find_each_other_again(stage: Stage) -> None:
     stage.create_claim(
         "data", volumeName="disk", metadata={"annotations": {BIND_COMPLETED: "true"}}
