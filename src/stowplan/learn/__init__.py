@@ -40,6 +40,7 @@ and never looks at its text. Everything it needs is in `stowplan.learn.checking`
                                         says that it is gone; part(work, "run", is_async=True)
     call(function, *args)               what the learner's function returns, or a Mistake if its
                                         parameters are not those of the exercise any more
+    manifests(work)                     the documents of a YAML file, each with kind and name
     printed()                           a context manager: the lines that were printed in it (they
                                         are still shown)
     logged()                            the same of what is logged: a list of messages

@@ -66,6 +66,24 @@ def _must_take(function: Callable[..., Any], args: Sequence[object]) -> None:
         pass  # something of Python's own, which has no signature to look at
 
 
+def manifests(work: Any) -> list[dict[str, Any]]:
+    """The documents of the learner's YAML file, each with kind, apiVersion and a name."""
+    for number, each in enumerate(work, 1):
+        if not isinstance(each, dict):
+            raise Mistake("no_manifest", number=number, field="all of it", wanted="a mapping")
+        for field in ("apiVersion", "kind"):
+            if not isinstance(each.get(field), str):
+                raise Mistake("no_manifest", number=number, field=field, wanted="a text")
+        metadata = each.get("metadata")
+        if not isinstance(metadata, dict):
+            raise Mistake("no_manifest", number=number, field="metadata", wanted="a mapping")
+        if not isinstance(metadata.get("name"), str) or not metadata["name"]:
+            raise Mistake("no_manifest", number=number, field="metadata.name", wanted="a text")
+        if not isinstance(metadata.get("namespace", ""), str):
+            raise Mistake("no_manifest", number=number, field="metadata.namespace", wanted="a text")
+    return list(work)
+
+
 @dataclass(slots=True)
 class Running:
     """A program of the learner's that runs beside a scenario."""

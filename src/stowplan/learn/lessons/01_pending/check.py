@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.errors import ApiError, ConfigError
-from stowplan.learn.checking import Mistake, play
+from stowplan.learn.checking import Mistake, manifests, play
 from stowplan.scenarios import Cluster, Options
 
 SCHEDULER_NAME = "PrgContSched"
@@ -14,8 +14,9 @@ KEEP_OFF = ("nodeSelector", "affinity", "schedulingGates", "nodeName", "resource
 
 
 def check(work: Any, on: str) -> None:
-    pods = [each for each in work if isinstance(each, dict) and each.get("kind") == "Pod"]
-    named = [pod for pod in pods if (pod.get("metadata") or {}).get("name") == "hello"]
+    documents = manifests(work)
+    wanted = ("Pod", "hello")
+    named = [each for each in documents if (each["kind"], each["metadata"]["name"]) == wanted]
     if not named:
         raise Mistake("no_pod")
 
@@ -23,7 +24,7 @@ def check(work: Any, on: str) -> None:
         await cluster.create_node("alpha")
         await cluster.create_node("bravo")
         try:
-            await cluster.create(*work)
+            await cluster.create(*documents)
         except (ApiError, ConfigError) as error:
             raise Mistake("refused", why=error) from None
         await cluster.sleep(5 if on != "virtual" else 60)

@@ -5,90 +5,99 @@ import importlib.util
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import msgspec
 
 from stowplan.api.client import ApiClient
 from stowplan.errors import ApiError, ConfigError
-from stowplan.learn.checking import Mistake, Note, play, start
+from stowplan.learn import rights
+from stowplan.learn.checking import Mistake, Note, manifests, play, start
+from stowplan.learn.rights import Right, Roles
 from stowplan.scenarios import Cluster, Options
 
 Json = dict[str, Any]
 
-RBAC = "rbac.authorization.k8s.io/v1"
 KINDS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Deployment")
+IN_NAMESPACE = ("RoleBinding", "ClusterRoleBinding")
+NEEDED = (
+    Right("list", "pods", IN_NAMESPACE),
+    Right("watch", "pods", IN_NAMESPACE),
+    Right("create", "pods/binding", IN_NAMESPACE),
+    Right("list", "nodes", ("ClusterRoleBinding",)),
+)
 PLACED, WAITING = "prgcontsched-0", "hello"
 
 
-class Right(NamedTuple):
-    verb: str
-    resource: str
-    kinds: tuple[str, ...] = ("RoleBinding", "ClusterRoleBinding")
-
-
-NEEDED = (
-    Right("list", "pods"),
-    Right("watch", "pods"),
-    Right("create", "pods/binding"),
-    Right("list", "nodes", ("ClusterRoleBinding",)),
-)
-
-
 def check(work: Any, on: str) -> list[Note]:
-    documents = {kind: [each for each in work if is_a(each, kind)] for kind in KINDS}
-    for kind, found in documents.items():
-        if not found:
+    documents = {each["kind"]: each for each in reversed(manifests(work))}
+    for kind in KINDS:
+        if kind not in documents:
             raise Mistake("missing", kind=kind)
-    account = documents["ServiceAccount"][0]["metadata"]["name"]
-    deployment = documents["Deployment"][0]
-    template = (deployment.get("spec") or {}).get("template") or {}
-    pod_spec: Json = template.get("spec") or {}
+    account = documents["ServiceAccount"]["metadata"]["name"]
+    images: list[str] = []
 
     async def scenario(cluster: Cluster) -> None:
+        must_be_together(work, cluster.namespace)
         await cluster.create_node("alpha")
         for document in work:
             await apply(cluster, document, on)
-        judge_labels(deployment["spec"], template)
+        template = template_of(documents["Deployment"])
         await must_be_placed(cluster, template)
-        judge_account(pod_spec, account)
-        judge_rights(documents, account)
+        images.append(judge_program(template["spec"]))
+        judge_account(template["spec"], account)
+        judge_rights(work, account, cluster.namespace)
         await run_it(cluster, account, on)
 
     play(scenario, on, Options(with_scheduler=True))
-    return list(notes(on, pod_spec["containers"][0]["image"]))
+    return list(notes(on, images[0]))
 
 
-def is_a(document: Any, kind: str) -> bool:
-    return isinstance(document, dict) and document.get("kind") == kind
+def must_be_together(documents: list[Json], namespace: str) -> None:
+    for each in documents:
+        found = each["metadata"].get("namespace", namespace)
+        if found != namespace and not each["kind"].startswith("Cluster"):
+            told = {"kind": each["kind"], "name": each["metadata"]["name"]}
+            raise Mistake("elsewhere", found=found, wanted=namespace, **told)
 
 
 async def apply(cluster: Cluster, document: Json, on: str) -> None:
-    kind, name = document.get("kind", "?"), (document.get("metadata") or {}).get("name", "")
+    kind, name = document["kind"], document["metadata"]["name"]
     try:
-        if document.get("apiVersion") != RBAC:
+        if document["apiVersion"] != rights.API_VERSION:
             await cluster.create(document)
         elif on == "real":  # the others serve no roles
             space = "" if kind.startswith("Cluster") else f"namespaces/{cluster.namespace}/"
-            path = f"/apis/{RBAC}/{space}{kind.lower()}s"
+            path = f"/apis/{rights.API_VERSION}/{space}{kind.lower()}s"
             await cluster.client.request("POST", path, body=msgspec.json.encode(document))
     except (ApiError, ConfigError) as error:
         raise Mistake("refused", kind=kind, name=name, why=error) from None
 
 
-def judge_labels(spec: Json, template: Json) -> None:
-    """Not every target's API server looks at that."""
-    selector = (spec.get("selector") or {}).get("matchLabels") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
+def template_of(deployment: Json) -> Json:
+    """The pod template; not every target's API server looks at it as closely as we need."""
+    spec = deployment.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        raise Mistake("no_template")
+    labels = part_of(template, "metadata", "labels")
+    selector = part_of(spec, "selector", "matchLabels")
     if not selector or not selector.items() <= labels.items():
         raise Mistake("selector", selector=selector, labels=labels)
+    return {"metadata": {"labels": labels}, "spec": template["spec"]}
+
+
+def part_of(document: Any, *path: str) -> Json:
+    """A mapping within mappings; empty where there is none."""
+    for name in path:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else {}
 
 
 async def must_be_placed(cluster: Cluster, template: Json) -> None:
     """As the Deployment's controller would, create a pod."""
-    labels = (template.get("metadata") or {}).get("labels")
-    metadata = {"name": PLACED, "labels": labels}
+    metadata = {"name": PLACED, **template["metadata"]}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     await apply(cluster, manifest, "")
     await cluster.sleep(5)
@@ -102,6 +111,19 @@ async def must_be_placed(cluster: Cluster, template: Json) -> None:
     raise Mistake("not_placed", why=", ".join(each.get("message", "") for each in conditions))
 
 
+def judge_program(spec: Json) -> str:
+    """Python is given a file of the ConfigMap that is mounted; gives the image."""
+    container = spec["containers"][0]
+    words = [str(each) for part in ("command", "args") for each in container.get(part) or ()]
+    folders = {str(PurePosixPath(word).parent) for word in words if word.endswith("scheduler.py")}
+    mounts = [each for each in container.get("volumeMounts") or () if isinstance(each, dict)]
+    names = {each.get("name") for each in mounts if each.get("mountPath") in folders}
+    volumes = [each for each in spec.get("volumes") or () if isinstance(each, dict)]
+    if not any(each.get("name") in names and part_of(each, "configMap") for each in volumes):
+        raise Mistake("no_program", command=words)
+    return str(container.get("image"))
+
+
 def judge_account(pod_spec: Json, account: str) -> None:
     found = pod_spec.get("serviceAccountName") or "default"
     if found != account:
@@ -109,54 +131,37 @@ def judge_account(pod_spec: Json, account: str) -> None:
         raise Mistake(key, found=found, account=account)
 
 
-def judge_rights(documents: dict[str, list[Json]], account: str) -> None:
+def judge_rights(documents: list[Json], account: str, namespace: str) -> None:
+    try:
+        roles = Roles(documents)
+    except rights.Malformed as error:
+        raise Mistake("refused", kind=error.kind, name=error.name, why=error.why) from None
+    for binding in roles.bindings:
+        if binding.role_ref.api_group != rights.GROUP:
+            told = {"kind": binding.kind, "name": binding.metadata.name, "wanted": rights.GROUP}
+            raise Mistake("wrong_reference", found=binding.role_ref.api_group, **told)
     for right in NEEDED:
-        given = [role for kind in right.kinds for role in roles_of(documents, kind, account)]
-        rules = [rule for role in given for rule in role.get("rules") or ()]
-        if not any(allows(rule, right) for rule in rules):
-            refuse(documents, account, right, rules)
-    for role in documents["Role"] + documents["ClusterRole"]:
-        for rule in role.get("rules") or ():
-            if any("*" in (rule.get(part) or ()) for part in ("apiGroups", "resources", "verbs")):
-                raise Mistake("too_wide", kind=role["kind"], name=role["metadata"]["name"])
+        if not any(rule.allows(right) for rule in roles.rules(right, account, namespace)):
+            refuse(roles, right, account, namespace)
+    for role in roles.roles:
+        if any(rule.is_without_bounds for rule in role.rules or ()):
+            raise Mistake("too_wide", kind=role.kind, name=role.metadata.name)
 
 
-def roles_of(documents: dict[str, list[Json]], kind: str, account: str) -> Iterator[Json]:
-    """The roles that bindings of a kind give to the account."""
-    for binding in documents[kind]:
-        subjects = binding.get("subjects") or ()
-        if not any(
-            is_a(each, "ServiceAccount") and each.get("name") == account for each in subjects
-        ):
-            continue
-        reference = binding.get("roleRef") or {}
-        for role in documents.get(reference.get("kind", ""), ()):
-            if role["metadata"].get("name") == reference.get("name"):
-                yield role
-
-
-def allows(rule: Json, right: Right, *, in_any_group: bool = False) -> bool:
-    def has(part: str, wanted: str) -> bool:
-        return any(each in (wanted, "*") for each in rule.get(part) or ())
-
-    is_group = in_any_group or has("apiGroups", "")
-    return is_group and has("resources", right.resource) and has("verbs", right.verb)
-
-
-def refuse(documents: dict[str, list[Json]], account: str, right: Right, rules: list[Json]) -> None:
+def refuse(roles: Roles, right: Right, account: str, namespace: str) -> None:
     """Nobody gave it the role, the rule is for another group, or there is none."""
     told = {"account": account, "verb": right.verb, "resource": right.resource}
-    usual = right.kinds[0]
-    given = list(roles_of(documents, usual, account))
+    usual = right.bindings[0]
+    given = list(roles.given(usual, account, namespace))
     if not given:
-        subjects = [each for binding in documents[usual] for each in binding.get("subjects") or ()]
-        names = ", ".join(str(each.get("name")) for each in subjects if isinstance(each, dict))
-        raise Mistake("not_given", binding=usual, subjects=names or "nobody", **told)
-    for rule in rules:
-        if allows(rule, right, in_any_group=True):
-            raise Mistake("wrong_group", found=rule.get("apiGroups"), **told)
-    roles = " or ".join(f"{role['kind']} {role['metadata']['name']}" for role in given)
-    raise Mistake("lacks_right", roles=roles, **told)
+        subjects = [f"{each.namespace}/{each.name}" for each in roles.subjects(usual)]
+        shown = {"binding": usual, "subjects": ", ".join(subjects) or "nobody"}
+        raise Mistake("not_given", namespace=namespace, **shown, **told)
+    for rule in roles.rules(right, account, namespace):
+        if rule.allows(right, in_any_group=True):
+            raise Mistake("wrong_group", found=rule.api_groups, **told)
+    names = " or ".join(f"{role.kind} {role.metadata.name}" for role in given)
+    raise Mistake("lacks_right", roles=names, **told)
 
 
 async def run_it(cluster: Cluster, account: str, on: str) -> None:
