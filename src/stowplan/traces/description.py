@@ -168,12 +168,11 @@ def read_description(value: object, file: Path) -> Description:
     if "preset" in top:
         name = top.text("preset")
         if name not in PRESETS:
-            top.fail(f"`preset`: there is no {name}; there are {', '.join(PRESETS)}")
+            top.fail(f"`preset`: there is no {name}; there are {', '.join(PRESETS)}", at="preset")
         preset = PRESETS[name]
-        merged = Located()
-        merged.update(preset | value)
-        merged["arrivals"] = {**preset["arrivals"], **(value.get("arrivals") or {})}
-        merged.line = getattr(value, "line", 0)
+        merged = _over(preset, value)
+        if isinstance(value.get("arrivals"), dict):
+            merged["arrivals"] = _over(preset["arrivals"], value["arrivals"])
         top = Fields(file, merged, f"generate (preset {name})", KNOWN)
     reader = _Reader(file, top)
     return reader.scaled(
@@ -187,6 +186,15 @@ def read_description(value: object, file: Path) -> Description:
             until_ms=reader.time(top, "until"),
         )
     )
+
+
+def _over(preset: dict[str, Any], own: dict[str, Any]) -> Located:
+    """What is written goes before the preset, and is found where it was written."""
+    merged = Located()
+    merged.update(preset | own)
+    merged.line = getattr(own, "line", 0)
+    merged.lines.update(getattr(own, "lines", {}))
+    return merged
 
 
 class _Reader:
@@ -205,7 +213,9 @@ class _Reader:
             what = f"generate, {name}[{number}]"
             each = read(value, what)
             if each.name in made:
-                self._top.fail(f"`{name}[{number}]`: the name {each.name} is taken already")
+                self._top.fail(
+                    f"`{name}[{number}]`: the name {each.name} is taken already", at=name
+                )
             made[each.name] = each
         return tuple(made.values())
 
@@ -244,7 +254,7 @@ class _Reader:
         fields = Fields(self._file, value, what, APPLICATION)
         weight = fields.number("weight") if "weight" in fields else 1.0
         if not 0 <= weight <= 1e9:
-            fields.fail("`weight` must be a number that is not negative")
+            fields.fail("`weight` must be a number that is not negative", at="weight")
         return Application(
             name=fields.required_text("name"),
             weight=weight,
@@ -275,14 +285,14 @@ class _Reader:
         inner = fields.inner(name, ("by", "hard", "maxSkew"))
         skew = self.number(inner, "maxSkew", 1)
         if skew < 1:
-            inner.fail("`maxSkew` must be at least 1")
+            inner.fail("`maxSkew` must be at least 1", at="maxSkew")
         return Neighbours(inner.required_text("by"), inner.flag("hard"), skew)
 
     def priority_class(self, value: object, what: str) -> PriorityClass:
         fields = Fields(self._file, value, what, ("name", "value", "preempts"))
         raw = fields.value("value")
         if isinstance(raw, bool) or not isinstance(raw, int) or abs(raw) > 10**9:
-            fields.fail("`value` must be a whole number of at most a billion")
+            fields.fail("`value` must be a whole number of at most a billion", at="value")
         preempts = fields.flag("preempts") if "preempts" in fields else True
         return PriorityClass(fields.required_text("name"), raw, preempts)
 
@@ -292,10 +302,14 @@ class _Reader:
         fields = self._top.inner("arrivals", ARRIVALS)
         kind = fields.text("kind", "poisson")
         if kind not in ARRIVAL_KINDS:
-            fields.fail(f"`kind`: there is no {kind}; there are {', '.join(ARRIVAL_KINDS)}")
+            fields.fail(
+                f"`kind`: there is no {kind}; there are {', '.join(ARRIVAL_KINDS)}", at="kind"
+            )
         swing = fields.number("swing") if "swing" in fields else 0.8
         if not 0 <= swing <= 1:
-            fields.fail("`swing` must be between 0 (always the same) and 1 (nothing at night)")
+            fields.fail(
+                "`swing` must be between 0 (always the same) and 1 (nothing at night)", at="swing"
+            )
         return Arrivals(
             kind=kind,
             count=self.number(fields, "count", 0),
@@ -339,13 +353,16 @@ class _Reader:
                 for each, number in zip(applications, initial, strict=True)
             )
         if arrivals.count and not any(each.weight for each in applications):
-            self._top.fail("`applications`: pods arrive, so one of them needs a weight")
+            self._top.fail(
+                "`applications`: pods arrive, so one of them needs a weight", at="applications"
+            )
         known = {each.name for each in description.priority_classes}
         for each in applications:
             if each.priority_class not in known | {"", *_SYSTEM_CLASSES}:
                 self._top.fail(
                     f"`applications`: {each.name} has priorityClass {each.priority_class}, "
-                    "which `priorityClasses` does not list"
+                    "which `priorityClasses` does not list",
+                    at="applications",
                 )
         return replace(description, pools=pools, applications=applications, arrivals=arrivals)
 
@@ -355,13 +372,13 @@ class _Reader:
         try:
             number: int = read(fields.value(name))
         except ValueError as problem:
-            fields.fail(f"`{name}`: {problem}")
+            fields.fail(f"`{name}`: {problem}", at=name)
         return number
 
     def time(self, fields: Fields, name: str, *, required: bool = False) -> int:
         time_ms = self.number(fields, name, 0, milliseconds)
         if required and not time_ms:
-            fields.fail(f"`{name}` must be given, and be longer than nothing")
+            fields.fail(f"`{name}` must be given, and be longer than nothing", at=name)
         return time_ms
 
     def texts(self, fields: Fields, name: str) -> dict[str, str]:
@@ -375,7 +392,7 @@ class _Reader:
         try:
             return tuple(parse(text) for text in fields.texts(name))
         except ValueError as problem:
-            fields.fail(f"`{name}`: {problem}")
+            fields.fail(f"`{name}`: {problem}", at=name)
 
 
 def shares(total: int, parts: Sequence[int]) -> list[int]:

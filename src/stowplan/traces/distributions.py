@@ -64,7 +64,7 @@ def distribution(fields: Fields, name: str, read: Reader, *, step: int = 1) -> D
         inner.fail(f"expected one of {', '.join(KINDS)}, got {' and '.join(kinds) or 'none'}")
     kind = kinds[0]
     if "weights" in inner and kind != "choice":
-        inner.fail("`weights` go with `choice` only")
+        inner.fail("`weights` go with `choice` only", at="weights")
     draw = _DRAWS[kind](inner, read)
 
     def bound(field: str, default: int) -> int:
@@ -77,9 +77,9 @@ def distribution(fields: Fields, name: str, read: Reader, *, step: int = 1) -> D
         step=bound("step", 1 if kind in ("constant", "choice") else step),
     )
     if made.least > made.most:
-        inner.fail("`min` is more than `max`")
+        inner.fail("`min` is more than `max`", at="min")
     if made.step < 1:
-        inner.fail("`step` must be more than nothing")
+        inner.fail("`step` must be more than nothing", at="step")
     return made
 
 
@@ -87,7 +87,7 @@ def _read(fields: Fields, name: str, value: object, read: Reader) -> int:
     try:
         return read(value)
     except ValueError as problem:
-        fields.fail(f"`{name}`: {problem}")
+        fields.fail(f"`{name}`: {problem}", at=name)
 
 
 def _constant(inner: Fields, read: Reader) -> _Draw:
@@ -98,10 +98,10 @@ def _constant(inner: Fields, read: Reader) -> _Draw:
 def _uniform(inner: Fields, read: Reader) -> _Draw:
     ends = inner.items("uniform")
     if len(ends) != 2:
-        inner.fail("`uniform` takes two values: the least and the most")
+        inner.fail("`uniform` takes two values: the least and the most", at="uniform")
     least, most = (_read(inner, "uniform", end, read) for end in ends)
     if least > most:
-        inner.fail("`uniform`: the first value is the least, the second the most")
+        inner.fail("`uniform`: the first value is the least, the second the most", at="uniform")
     return lambda dice: least + (most - least) * dice.unit()
 
 
@@ -112,7 +112,7 @@ def _choice(inner: Fields, read: Reader) -> _Draw:
         inner.fail(f"{len(weights)} weights for {len(numbers)} choices")
     heaps = heaps_of(weights)
     if heaps is None:
-        inner.fail("`weights` must be numbers, none negative and not all 0")
+        inner.fail("`weights` must be numbers, none negative and not all 0", at="weights")
     return lambda dice: numbers[dice.weighted(heaps)]
 
 
@@ -121,7 +121,7 @@ def _lognormal(inner: Fields, read: Reader) -> _Draw:
     median = _read(shape, "median", shape.value("median"), read)
     sigma = shape.number("sigma")
     if not 0 <= sigma <= 10:
-        shape.fail("`sigma` must be between 0 and 10")
+        shape.fail("`sigma` must be between 0 and 10", at="sigma")
     return lambda dice: median * math.exp(sigma * dice.normal())
 
 

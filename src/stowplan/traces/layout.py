@@ -121,13 +121,13 @@ def read_layout(value: object, file: Path) -> Layout:
     top = Fields(file, value, "layout", TOP)
     of = top.text("of", "pods")
     if of not in ("pods", "nodes"):
-        top.fail("`of` is pods or nodes")
+        top.fail("`of` is pods or nodes", at="of")
     origin = top.text("origin", "zero")
     if origin not in ("zero", "first"):
-        top.fail("`origin` is zero or first")
+        top.fail("`origin` is zero or first", at="origin")
     delimiter = top.text("delimiter", ",")
     if len(delimiter) != 1:
-        top.fail("`delimiter` must be one character")
+        top.fail("`delimiter` must be one character", at="delimiter")
     known = POD_FIELDS if of == "pods" else NODE_FIELDS
     inner = top.inner("fields", known)
     fields: dict[str, Source] = {}
@@ -142,7 +142,10 @@ def read_layout(value: object, file: Path) -> Layout:
         else:
             fields[name] = _source(file, value, name)
     if not fields:
-        top.fail("`fields` must say at least where one of " + ", ".join(known) + " comes from")
+        top.fail(
+            "`fields` must say at least where one of " + ", ".join(known) + " comes from",
+            at="fields",
+        )
     made = Layout(
         name=str(file),
         of=of,
@@ -162,7 +165,7 @@ def read_layout(value: object, file: Path) -> Layout:
         top.fail("`arrival` is a date, so `origin` must be first", at="origin")
     unknown = made.used_columns() - set(made.columns)
     if made.columns and unknown:
-        top.fail(f"`columns` does not list {', '.join(sorted(unknown))}")
+        top.fail(f"`columns` does not list {', '.join(sorted(unknown))}", at="columns")
     return made
 
 
@@ -174,7 +177,7 @@ def _texts(top: Fields, name: str, value: object) -> frozenset[str]:
     if isinstance(value, str | int | float):
         return frozenset({str(value)})
     if not isinstance(value, list) or not value:
-        top.fail(f"`{name}`: each column takes the values that are wanted, as a list")
+        top.fail(f"`{name}`: each column takes the values that are wanted, as a list", at=name)
     return frozenset(str(each) for each in value)
 
 
@@ -186,10 +189,10 @@ def _source(file: Path, value: object, name: str) -> Source:
     fields = Fields(file, value, f"layout, fields, {name}", _SOURCE)
     columns = fields.texts("columns") or ((fields.text("column"),) if "column" in fields else ())
     if not columns and "default" not in fields:
-        fields.fail("`column` must be given")
+        fields.fail("`column` must be given", at="column")
     factor = fields.number("factor") if "factor" in fields else None
     if factor is not None and not 0 < factor < 1e15:
-        fields.fail("`factor` must be a number above 0")
+        fields.fail("`factor` must be a number above 0", at="factor")
     default = fields.value("default")
     return Source(
         columns,

@@ -93,6 +93,16 @@ def test_an_export_with_something_broken(tmp_path: Path) -> None:
         ("a.yaml", "[", "cannot be read"),
         ("a.yaml", "generate: {}\npods: []\n", "`pods` stands beside `generate`"),
         ("a.yaml", "generate:\n  arrivals:\n    kind: x\n", "a.yaml:3: generate, arrivals: `kind`"),
+        (
+            "a.yaml",
+            "generate:\n  preset: web\n  arrivals:\n    count: 3\n    over: x\n",
+            "a.yaml:5: generate (preset web), arrivals: `over`: `x` is not a time",
+        ),
+        (
+            "a.yaml",
+            "generate:\n  applications:\n  - name: a\n    cpu:\n      uniform: [1, x]\n",
+            "a.yaml:5: generate, applications[0], cpu: `uniform`: `x` is not an amount",
+        ),
         ("a.json", "{", "is not JSON: "),
         ("a.json", "{} {}", "is not JSON: "),
         ("a.txt", "", "its ending `.txt` is none of .csv, .jsonl, .yaml and .json"),
