@@ -106,11 +106,15 @@ class Subscription:
         """Returns when there is something to take, when dropped, or after the time given."""
         if self._wakeup.is_set():
             return
+        if timeout_s is None:
+            await self._wakeup.wait()
+            return
+        # Ten times a pod, in a simulation: half the price of asyncio.timeout.
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._wakeup.set)
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._wakeup.wait()
-        except TimeoutError:
-            pass
+            await self._wakeup.wait()
+        finally:
+            timer.cancel()
 
     def drop(self) -> None:
         self.dropped = True

@@ -36,7 +36,7 @@ _VOLUME_CONTROLLERS = (
     "persistentvolumeclaim-protection-controller"
 )
 #: How often a claim is looked at again that found no volume; 15 s is upstream's default.
-_CLAIMS_AGAIN = "--pvclaimbinder-sync-period=1s"
+_CLAIMS_AGAIN = "--pvclaimbinder-sync-period=250ms"
 
 
 async def _no_wait() -> None:
