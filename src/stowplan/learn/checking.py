@@ -53,17 +53,27 @@ def part(work: Any, name: str, *, is_async: bool = False) -> Any:
 def call(function: Callable[..., Any], *args: object) -> Any:
     """What the learner's function returns; a Mistake where it does not take what it should."""
     _must_take(function, args)
-    return function(*args)
+    try:
+        return function(*args)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        # Python itself refuses, before a line of it ran or after the last one.
+        raise Mistake("part_fails", at=function, name=_name(function), why=error) from None
 
 
 def _must_take(function: Callable[..., Any], args: Sequence[object]) -> None:
     try:
         inspect.signature(function).bind(*args)
     except TypeError as error:
-        name = getattr(function, "__name__", str(function))
-        raise Mistake("part_takes_other_things", at=function, name=name, why=error) from None
+        told = {"name": _name(function), "why": error}
+        raise Mistake("part_takes_other_things", at=function, **told) from None
     except ValueError:
         pass  # something of Python's own, which has no signature to look at
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "") or str(function)
 
 
 def manifests(work: Any) -> list[dict[str, Any]]:
@@ -95,9 +105,8 @@ class Running:
     def must_go_on(self) -> None:
         """A Mistake if it has ended, for a scheduler does not."""
         if self.has_ended:
-            name = getattr(self.function, "__name__", "")
             key = "ended_itself" if self.error is None else "ended_by_error"
-            raise Mistake(key, at=self.function, name=name)
+            raise Mistake(key, at=self.function, name=_name(self.function))
 
 
 def start(cluster: Cluster, function: Callable[..., Awaitable[Any]], *args: object) -> Running:
@@ -114,7 +123,7 @@ def start(cluster: Cluster, function: Callable[..., Awaitable[Any]], *args: obje
         finally:
             running.has_ended = True
 
-    _ = cluster.start(program(), name=getattr(function, "__name__", "program"))
+    _ = cluster.start(program(), name=_name(function))
     return running
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stowplan import Node, Pod
 from stowplan.api.resources import PODS
 from stowplan.learn.checking import Mistake, call, part, start
 from stowplan.learn.stage import WatchedClient
 from stowplan.scenarios import Cluster
+
+T = TypeVar("T")
 
 SCHEDULER_NAME: Final = "random-scheduler"
 _TIME_TO_STOP_S: Final = 3.0
@@ -37,6 +39,12 @@ class Rehearsal:
             raise Mistake("part_is_gone", name=f"Scheduler.{name}")
         return found
 
+    def attribute(self, name: str, kind: type[T]) -> T:
+        found = getattr(self.scheduler, name, None)
+        if not isinstance(found, kind):
+            raise Mistake("part_is_gone", name=f"self.{name}, of type {kind.__name__}")
+        return found
+
     def judge_by(
         self,
         predicates: list[Callable[[Node, Pod], bool]],
@@ -44,8 +52,7 @@ class Rehearsal:
     ) -> None:
         """From now on by these, and not by chance."""
         for name, functions in (("predicates", predicates), ("priorities", priorities)):
-            if not isinstance(getattr(self.scheduler, name, None), list):
-                raise Mistake("part_is_gone", name=f"self.{name}")
+            self.attribute(name, list)
             setattr(self.scheduler, name, functions)
 
     async def begin(self) -> None:
@@ -63,9 +70,7 @@ class Rehearsal:
 
     def queued(self) -> list[str]:
         """The names of all pods that have come into the queue so far."""
-        queue = getattr(self.scheduler, "queue", None)
-        if not isinstance(queue, asyncio.Queue):
-            raise Mistake("part_is_gone", name="self.queue, an asyncio.Queue")
+        queue = self.attribute("queue", asyncio.Queue)
         while not queue.empty():
             pod = queue.get_nowait()
             self._pods.append(pod.metadata.name if isinstance(pod, Pod) else repr(pod))

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from stowplan.errors import StowplanError
-from stowplan.learn.checking import FAULTS, Mistake, Running, call, logged, play, printed, start
+from stowplan.learn.checking import (
+    FAULTS,
+    Mistake,
+    Running,
+    call,
+    logged,
+    manifests,
+    play,
+    printed,
+    start,
+)
 from stowplan.learn.faults import Faults
 from stowplan.learn.texts import Texts
 from stowplan.scenarios import Cluster, Options
@@ -129,6 +139,41 @@ def test_an_error_within_a_call_is_not_taken_for_its_parameters() -> None:
 
     with pytest.raises(TypeError):
         call(broken, 1)
+
+
+def test_what_python_itself_refuses_to_call_is_a_mistake() -> None:
+    class Odd:
+        def __init__(self) -> None:
+            return "x"  # type: ignore[return-value] # noqa: PLE0101
+
+    with pytest.raises(Mistake, match="part_fails"):
+        call(Odd)
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ("text", "all of it"),
+        ({"kind": "Pod", "metadata": {"name": "a"}}, "apiVersion"),
+        ({"apiVersion": [], "kind": "Pod", "metadata": {"name": "a"}}, "apiVersion"),
+        ({"apiVersion": "v1", "metadata": {"name": "a"}}, "kind"),
+        ({"apiVersion": "v1", "kind": "Pod"}, "metadata"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": ["a"]}, "metadata"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {}}, "metadata.name"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}}, "metadata.name"),
+        (
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": []}},
+            "metadata.namespace",
+        ),
+    ],
+)
+def test_documents_that_are_no_manifests(document: object, field: str) -> None:
+    good = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    assert manifests([good]) == [good]
+    with pytest.raises(Mistake) as caught:
+        manifests([good, document])
+    assert caught.value.fields["field"] == field
+    assert caught.value.fields["number"] == 2
 
 
 def test_what_is_printed_is_kept_and_still_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stowplan.api.informer import Informer
 from stowplan.learn.checking import Mistake, logged, play
 from stowplan.learn.rehearsal import SCHEDULER_NAME, Rehearsal
 from stowplan.scenarios import Cluster
@@ -31,14 +32,14 @@ def check(work: Any, on: str) -> None:
 
 
 def must_know(rehearsal: Rehearsal, messages: list[str], node: str) -> None:
-    if node not in rehearsal.scheduler.nodes.store:
+    if node not in rehearsal.attribute("nodes", Informer).store:
         raise Mistake("node_not_known", at=rehearsal.method("run"), node=node)
     if not any("New node is added" in message and node in message for message in messages):
         raise Mistake("node_not_told", at=rehearsal.method("add_node"), node=node)
 
 
 def must_hold(rehearsal: Rehearsal, expected: list[str]) -> None:
-    if not rehearsal.scheduler.pods.synced.is_set():
+    if not rehearsal.attribute("pods", Informer).synced.is_set():
         raise Mistake("pods_not_known", at=rehearsal.method("run"))
     add_pod = rehearsal.method("add_pod")
     queued = rehearsal.queued()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from stowplan import Node, Pod
+from stowplan.api.informer import Informer
 from stowplan.learn.checking import Mistake, call, logged, play
 from stowplan.learn.rehearsal import Rehearsal
 from stowplan.scenarios import Cluster
@@ -85,7 +86,7 @@ async def must_be(rehearsal: Rehearsal, name: str, best: str) -> None:
     if node == best:
         return
     one, other, _ = POINTS[name]
-    nodes = {each.name: each for each in rehearsal.scheduler.nodes.store.values()}
+    nodes = {each.name: each for each in rehearsal.attribute("nodes", Informer).store.values()}
     pod = await rehearsal.pod(name)
     sums = call(rehearsal.method("prioritize"), [nodes["bravo"], nodes["charlie"]], pod)
     right = {each: one[each] + other[each] for each in one}

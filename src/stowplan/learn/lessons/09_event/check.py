@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from stowplan import Node, Pod
+from stowplan.api.recorder import EventRecorder
 from stowplan.learn.checking import Mistake, play
 from stowplan.learn.rehearsal import SCHEDULER_NAME, Rehearsal
 from stowplan.scenarios import Cluster
@@ -51,7 +52,8 @@ async def judge_events(rehearsal: Rehearsal, events: list[dict[str, Any]]) -> No
     schedule_one = rehearsal.method("schedule_one")
     ours = [each for each in events if each["regarding"]["name"] == "nginx"]
     if not ours:
-        if rehearsal.scheduler.recorder.written or not is_asked(rehearsal):
+        recorder = rehearsal.attribute("recorder", EventRecorder)
+        if await recorder.drain(1.0):  # so nobody gave it anything to write
             raise Mistake("no_event", at=schedule_one, pod="nginx")
         raise Mistake("not_written", at=rehearsal.method("run"), pod="nginx")
     uid = (await rehearsal.pod("nginx")).uid
@@ -69,8 +71,3 @@ async def judge_events(rehearsal: Rehearsal, events: list[dict[str, Any]]) -> No
         raise Mistake("no_note", at=emit_event, node=NODE, found=event.get("note", ""))
     if any(each["regarding"]["name"] == UNLUCKY for each in events):
         raise Mistake("untrue", at=schedule_one, pod=UNLUCKY)
-
-
-def is_asked(rehearsal: Rehearsal) -> bool:
-    """Whether the recorder has been given anything that it has not written."""
-    return not rehearsal.scheduler.recorder._queue.empty()
