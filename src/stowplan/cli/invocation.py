@@ -6,18 +6,31 @@ Who came by `make run` has no `stowplan` on the PATH but `.venv/bin/stowplan`; a
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import Final
+
+from stowplan.cli.main import COMMANDS
+
+_COMMAND: Final = re.compile(rf"(?<![\w/.-])stowplan(?= (?:{'|'.join(COMMANDS)})\b)")
 
 
 def own_command() -> str:
     """`stowplan`, `.venv/bin/stowplan`, `python -m stowplan`: whatever works from here."""
-    program = sys.argv[0]
-    if Path(program).name == "__main__.py":
+    program = Path(sys.argv[0])
+    if program.name == "__main__.py" and program.parent.name == "stowplan":
         return f"{_shortest(sys.executable)} -m stowplan"
-    return _shortest(program)
+    if program.name.startswith("stowplan"):
+        return _shortest(sys.argv[0])
+    return "stowplan"  # called from a program of somebody else's
+
+
+def typed(text: str) -> str:
+    """A text that names commands of ours, with each as it has to be typed here."""
+    return _COMMAND.sub(lambda _: own_command(), text)
 
 
 def _shortest(program: str) -> str:

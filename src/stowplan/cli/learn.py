@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from stowplan.cli.invocation import typed
 from stowplan.clock import rfc3339
 from stowplan.errors import ConfigError
 from stowplan.learn.course import Course, Lesson
@@ -36,10 +37,13 @@ class Desk:
     def __init__(self, lang: str | None, lessons_dir: str | None) -> None:
         self.course = Course()
         self.language = chosen_language(lang, self.course.languages(), os.environ)
-        self.say = Texts(self.language)
+        self._texts = Texts(self.language)
         self.here = Path.cwd()
         self.book = Workbook.find(Path(lessons_dir) if lessons_dir else None, self.here)
         self.progress = Progress(self.book.directory)
+
+    def say(self, key: str, /, **fields: object) -> str:
+        return typed(self._texts(key, **fields))
 
     def lesson(self, asked: str | None) -> Lesson:
         """The one that was named; or the one whose folder we are in; or the next."""
@@ -171,7 +175,7 @@ def read(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
 def _page(desk: Desk, lesson: Lesson) -> str:
     title, _, rest = lesson.page(desk.language).partition("\n")
     title = f"# {lesson.number}. {title.lstrip('# ')}"
-    return render(f"{title}\n{rest}", _width())
+    return render(typed(f"{title}\n{rest}"), _width())
 
 
 @learn.command()
@@ -225,7 +229,7 @@ def check(lesson: str | None, on: str, lang: str | None, lessons_dir: str | None
 def _list_of(texts: Iterable[str]) -> None:
     """Each wrapped; lines that are indented already (quoted code) stay as they are."""
     for text in texts:
-        first, *quoted = text.splitlines()
+        first, *quoted = typed(text).splitlines()
         tell(first, indent="  - ", hang="    ")
         for line in quoted:
             echo(f"    {click.style(line, fg='cyan')}")
@@ -237,7 +241,7 @@ def _list_of(texts: Iterable[str]) -> None:
 def hint(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
     """Show a hint for a lesson."""
     desk = Desk(lang, lessons_dir)
-    echo(render(desk.lesson(lesson).hint(desk.language), _width()))
+    echo(render(typed(desk.lesson(lesson).hint(desk.language)), _width()))
 
 
 @learn.command()

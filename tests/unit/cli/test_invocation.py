@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.cli.invocation import own_command
+from stowplan.cli.invocation import own_command, typed
 
 
 @pytest.fixture
@@ -42,3 +42,14 @@ def test_as_a_module(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", str(checkout / ".venv/bin/python"))
     module = "/somewhere/stowplan/__main__.py"
     assert called(monkeypatch, module) == ".venv/bin/python -m stowplan"
+
+
+def test_by_a_program_of_somebody_elses(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert called(monkeypatch, "/somewhere/pytest/__main__.py") == "stowplan"
+    assert called(monkeypatch, "-c") == "stowplan"
+
+
+def test_commands_in_a_text(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/stowplan", "learn"])
+    text = "Say `stowplan learn check 3`, or x/stowplan learn; stowplan is stowplan.api, in words."
+    assert typed(text) == text.replace("`stowplan learn", "`.venv/bin/stowplan learn")
