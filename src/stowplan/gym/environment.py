@@ -60,8 +60,14 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         self._episode = episodes_of(trace)
         first = self._episode(0)
         count, offered = nodes_of(first)
+        if max_nodes is not None and max_nodes < count:
+            raise ConfigError(
+                f"is {max_nodes}, but there are {count} nodes in the trace", where="max_nodes"
+            )
+        if max_steps is not None and max_steps < 1:
+            raise ConfigError(f"is {max_steps}, but at least 1 is needed", where="max_steps")
         self._observer = Observer(
-            _at_least(count, max_nodes, "max_nodes", "nodes in the trace"),
+            count if max_nodes is None else max_nodes,
             check_resources([*offered, *resources]),
         )
         if registry is None:
@@ -72,10 +78,11 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
             config = default_config() if config is None else load_config(config)
         self._config = config if with_scores else _without_scores(config)
         self._with_scores = with_scores
+        if config.extenders:
+            raise ConfigError("are not asked by the environment", where="extenders")
         self._reward = _reward(reward)
         self._penalty = penalty
-        enough = max(_STEPS_A_POD * first.pods, _FEWEST_STEPS)
-        self._max_steps = enough if max_steps is None else _at_least(1, max_steps, "max_steps", "")
+        self._max_steps = max_steps or max(_STEPS_A_POD * first.pods, _FEWEST_STEPS)
         # Gymnasium's own types take an observation for a dict of spaces.
         self.observation_space = cast("spaces.Space[Observation]", self._observer.space)
         self.action_space: spaces.Discrete = spaces.Discrete(self._observer.max_nodes)
@@ -206,11 +213,3 @@ def _reward(chosen: str | Reward) -> Reward:
             where="reward",
         )
     return known
-
-
-def _at_least(fewest: int, given: int | None, name: str, what: str) -> int:
-    if given is None:
-        return fewest
-    if given < fewest:
-        raise ConfigError(f"is {given}, but there are {fewest} {what}", where=name)
-    return given

@@ -10,6 +10,7 @@ no pod is ready to be tried, and the same trace and answers give the same episod
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 from random import Random
 
@@ -47,6 +48,15 @@ class _Living:
     #: How often it was lost and came again.
     lives: int = 0
 
+    @property
+    def first_key(self) -> str:
+        """What the trace calls it, also after it has come again."""
+        return _key(self.manifest["metadata"])
+
+
+def _key(metadata: Json) -> str:
+    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
 
 class World:
     """`next_question` and `answer` in turn, until there is no question left."""
@@ -71,6 +81,12 @@ class World:
         self._reader = PodReader()
         self._nodes: dict[str, KnownNode] = {}
         self._living: dict[str, _Living] = {}
+        #: Keys of pods that have come again, by what the trace calls them.
+        self._renamed: dict[str, str] = {}
+        #: Victims of preemption, and the attempts that they must leave for.
+        self._leaving: deque[tuple[Failure, Pod]] = deque()
+        #: Pods that are gone, and not yet there again.
+        self._lost: deque[_Living] = deque()
         #: When a pod ends, in which order, its key and UID.
         self._ends: list[tuple[float, int, str, str]] = []
         self._made = 0
@@ -103,13 +119,12 @@ class World:
     def next_question(self) -> Question | None:
         """Let things happen until a pod has its turn that fits somewhere; None: never again."""
         while True:
-            self._catch_up()
             found = self.engine.ask()
             if isinstance(found, Question):
                 return found
             if isinstance(found, Failure):
                 self._failed(found)
-            elif not self._let_time_pass():
+            elif not self._happen_next() and not self._let_time_pass():
                 return None
 
     def answer(self, row: int | None) -> bool:
@@ -131,7 +146,11 @@ class World:
         self.engine.permitted(placement)
         self.engine.bound(placement)
         living = self._living[placement.pod.key]
-        before, living.pod = living.pod, placement.pod
+        # Of several victims preemption spares those that have run for longest.
+        status = msgspec.structs.replace(
+            placement.pod.status, phase="Running", start_time=rfc3339(self.clock.time())
+        )
+        before, living.pod = living.pod, msgspec.structs.replace(placement.pod, status=status)
         self._handlers.update_pod(before, living.pod)
         self._waiting.pop(living.pod.key, None)
         self.placed += 1
@@ -157,9 +176,19 @@ class World:
         for other in list(self.engine.queue.nominator.for_node(eviction.node)):
             if other.priority < failure.pod.priority and other.status.nominated_node_name:
                 self._nominate(self._living[other.key], "")
-        self._lose([victim.key for victim in eviction.victims if victim.key in self._living])
-        self.engine.handles[failure.profile].preempting.end(failure.pod)
-        self.engine.queue.activate([failure.pod])
+        self._leaving += [(failure, victim) for victim in eviction.victims]
+
+    def _leave(self, failure: Failure, victim: Pod) -> None:
+        """A victim goes; with the last one, the pod that it goes for has its turn again."""
+        preempting = self.engine.handles[failure.profile].preempting
+        is_last = not self._leaving or self._leaving[0][0] is not failure
+        if is_last:
+            preempting.only_left(failure.pod, victim)
+        if victim.key in self._living:
+            self._lose([victim.key])
+        if is_last:
+            preempting.end(failure.pod)
+            self.engine.queue.activate([failure.pod])
 
     # Time
 
@@ -183,21 +212,29 @@ class World:
         queue.flush_unschedulable()
         return True
 
-    def _catch_up(self) -> None:
-        """Whatever is due by now, in the order of time; who ends makes room for who comes."""
+    def _happen_next(self) -> bool:
+        """The next thing that is due by now, in the order of time; False: nothing is.
+
+        One at a time, as the scheduler is quicker than whoever creates pods. Who ends makes room
+        for who comes.
+        """
         now = self.clock.monotonic() + _MOMENT_S
-        while True:
-            end = self._ends[0][0] if self._ends else now
-            coming = self._coming.at if self._coming is not None else now
-            if end >= now and coming >= now:
-                return
-            if end <= coming:
-                _, _, key, uid = heapq.heappop(self._ends)
-                self._finish(key, uid)
-            else:
-                assert self._coming is not None
-                self._happen(self._coming)
-                self._coming = next(self._events, None)
+        end = self._ends[0][0] if self._ends else now
+        coming = self._coming.at if self._coming is not None else now
+        if self._leaving:
+            self._leave(*self._leaving.popleft())
+        elif self._lost:
+            self._come_again(self._lost.popleft())
+        elif end < now and end <= coming:
+            _, _, key, uid = heapq.heappop(self._ends)
+            self._finish(key, uid)
+        elif coming < now:
+            assert self._coming is not None
+            self._happen(self._coming)
+            self._coming = next(self._events, None)
+        else:
+            return False
+        return True
 
     def _happen(self, event: Event) -> None:
         match event:
@@ -238,7 +275,8 @@ class World:
             self._create(manifest, None)
             return
         metadata = manifest["metadata"]
-        living = self._living.get(f"{metadata.get('namespace') or 'default'}/{metadata['name']}")
+        key = _key(metadata)
+        living = self._living.get(self._renamed.get(key, key))
         if living is None:
             return
         if (manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -255,7 +293,8 @@ class World:
 
     def _remove(self, event: Removal) -> None:
         if event.kind == "Pod":
-            self._take_away(f"{event.namespace or 'default'}/{event.name}")
+            key = f"{event.namespace or 'default'}/{event.name}"
+            self._take_away(self._renamed.get(key, key))
         elif event.kind == "Node":
             self._lose_all(event.name)
             known = self._nodes.pop(event.name, None)
@@ -336,21 +375,28 @@ class World:
     def _lose_all(self, node: str) -> None:
         row = self.table.row_of.get(node)
         if row is not None:
-            self._lose([info.pod.key for info in self.table.pods[row].values()])
+            # In the order in which an API server lists them.
+            self._lose(sorted(info.pod.key for info in self.table.pods[row].values()))
 
     def _lose(self, keys: list[str]) -> None:
         """These pods go, and come again as others."""
-        gone = [living for key in keys if (living := self._take_away(key)) is not None]
-        for living in gone:
-            self.lost += 1
-            lives = living.lives + 1
-            name = f"{living.manifest['metadata']['name']}-r{lives}"
-            self._add_pod(living.manifest, name, living.run_s, lives)
+        for key in keys:
+            living = self._take_away(key)
+            if living is not None:
+                self.lost += 1
+                self._lost.append(living)
+
+    def _come_again(self, lost: _Living) -> None:
+        lives = lost.lives + 1
+        name = f"{lost.manifest['metadata']['name']}-r{lives}"
+        self._add_pod(lost.manifest, name, lost.run_s, lives)
+        self._renamed[lost.first_key] = f"{lost.pod.metadata.namespace}/{name}"
 
     def _take_away(self, key: str) -> _Living | None:
         living = self._living.pop(key, None)
         if living is not None:
             self._waiting.pop(key, None)
+            self._renamed.pop(living.first_key, None)
             self._handlers.delete_pod(living.pod)
         return living
 
@@ -362,8 +408,6 @@ class World:
 def _build_engine(
     config: KubeSchedulerConfiguration, registry: Registry, clock: VirtualClock, seed: int
 ) -> AskingEngine:
-    if config.extenders:
-        raise ConfigError("extenders are not asked by the environment", where="extenders")
     cache = ClusterCache()
     profiles, handles = build_profiles(
         config, cache, registry=registry, clock=clock, rng=Random(seed)
