@@ -9,7 +9,8 @@
 Used by the scheduler's event handlers and loop, from one thread. A pod that is told to `add` and
 not yet to `delete` is always in exactly one of these places until its attempt succeeds. A pod is
 queued by `namespace/name` and in flight by UID. Nothing here waits or starts anything: the loop
-sleeps until `on_ready` is called or `next_wakeup` is reached, then calls the flush methods.
+sleeps until `on_ready` is called; whoever calls the flush methods, until `next_wakeup`, or until
+`on_parked` says that it may have become sooner.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class SchedulingQueue:
         self._ready = False
         self.nominator = Nominator(self._is_pending)
         self.on_ready: Callable[[], None] | None = None
+        #: Told of every pod that begins to wait: `next_wakeup` may be sooner than it was.
+        self.on_parked: Callable[[], None] | None = None
         self.incoming: Counter[tuple[str, str]] = Counter()  # (queue, event label)
         self.unschedulable_by: Counter[tuple[str, str]] = Counter()  # (plugin, scheduler name)
 
@@ -329,7 +332,7 @@ class SchedulingQueue:
         self._count_reasons(queued, +1)
         strategy = self._replay(queued, attempt)
         if strategy is Strategy.SKIP:
-            self._unschedulable.put(queued)
+            self._park(queued)
             self.incoming["unschedulable", ev.SCHEDULE_ATTEMPT_FAILURE] += 1
         else:
             self._requeue(queued, strategy, ev.SCHEDULE_ATTEMPT_FAILURE)
@@ -386,6 +389,8 @@ class SchedulingQueue:
         if not self._admit(queued, label):
             return False
         self._backoff.add(queued)
+        if self.on_parked is not None:
+            self.on_parked()
         self.incoming["backoff", label] += 1
         self._ready = self._ready or self._backoff.rejected.get(queued.key) is not None
         return True
@@ -405,10 +410,15 @@ class SchedulingQueue:
             return True
         if queued.gating_plugin not in rejectors:
             self.unschedulable_by[queued.gating_plugin, queued.scheduler_name] += 1
-        self._unschedulable.put(queued)
+        self._park(queued)
         if not was_here:
             self.incoming["unschedulable", label] += 1
         return False
+
+    def _park(self, queued: QueuedPod) -> None:
+        self._unschedulable.put(queued)
+        if self.on_parked is not None:
+            self.on_parked()
 
     def _count_reasons(self, queued: QueuedPod, step: int) -> None:
         for plugin in queued.rejectors:

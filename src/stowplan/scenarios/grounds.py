@@ -29,6 +29,8 @@ from stowplan.virtual.time_loop import TimeLoop
 #: How long a real cluster must look calm before it is called so: others work there, unseen.
 _REAL_CALM_S = 0.6
 _EMBEDDED_CALM_S = 0.05
+#: Of virtual time, where nothing happens in between.
+_LOOK_EVERY_S = 1.0
 _NO_BOOKMARKS_S = 1e9
 #: Binds claims; and lets those go that are deleted, which the API server protects from that.
 _VOLUME_CONTROLLERS = (
@@ -37,6 +39,13 @@ _VOLUME_CONTROLLERS = (
 )
 #: How often a claim is looked at again that found no volume; 15 s is upstream's default.
 _CLAIMS_AGAIN = "--pvclaimbinder-sync-period=250ms"
+
+
+async def _next_moment(loop: TimeLoop) -> None:
+    """To the next timer; but who waits for something to be so looks every second at least."""
+    timer = loop.call_later(_LOOK_EVERY_S, lambda: None)
+    await loop.passed()
+    timer.cancel()
 
 
 async def _no_wait() -> None:
@@ -92,7 +101,7 @@ async def virtual_ground(
             loop.clock,
             cluster,
             rest=loop.at_rest,
-            pass_time=loop.passed,
+            pass_time=lambda: _next_moment(loop),
             calm_s=0.0,
             is_virtual=True,
         )

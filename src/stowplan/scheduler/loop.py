@@ -27,8 +27,9 @@ _SLICE_S = 0.002
 #: Binding cycles under way before decisions wait; those that wait for Permit or for volumes, which
 #: may take minutes, are not counted.
 _MAX_BINDS = 512
-#: Queues are looked after at least this often.
-_TICK_S = 1.0
+#: Queues are looked after at least this often, and at most that often.
+_TICK_S = 30.0
+_MIN_TICK_S = 0.01
 
 
 class SchedulingLoop:
@@ -54,11 +55,13 @@ class SchedulingLoop:
         self._extenders = extenders
         self._on_outcome = on_outcome
         self._ready = asyncio.Event()
+        self._parked = asyncio.Event()
         self._bind_ended = asyncio.Event()
         self._binds: set[asyncio.Task[None]] = set()
         #: What plugins wait on in the middle of a binding cycle.
         self.wakeups = Wakeups(on_wait=self._bind_ended.set)
         engine.queue.on_ready = self._ready.set
+        engine.queue.on_parked = self._parked.set
 
     @property
     def binds_in_flight(self) -> int:
@@ -179,9 +182,17 @@ class SchedulingLoop:
     async def _look_after_queue(self) -> None:
         """Free pods whose backoff is over, and those that waited too long for an event."""
         queue, clock = self._engine.queue, self._engine.clock
+        event_loop = asyncio.get_running_loop()
         while True:
+            self._parked.clear()
             wakeup = queue.next_wakeup()
             pause = _TICK_S if wakeup is None else wakeup - clock.monotonic()
-            await asyncio.sleep(min(max(pause, 0.01), _TICK_S))
+            if pause > _MIN_TICK_S:
+                # Not by the second: where time is virtual there may be years of them.
+                timer = event_loop.call_later(min(pause, _TICK_S), self._parked.set)
+                await self._parked.wait()
+                timer.cancel()
+            else:
+                await asyncio.sleep(_MIN_TICK_S)
             queue.flush_backoff()
             queue.flush_unschedulable()
