@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from stowplan.api.quantity import milli_value
 from stowplan.config.load import load_config
 from stowplan.scenarios import Cluster, Entry, EntryKind, Options, run_scenario
 from stowplan.scenarios.trace_play import play_trace
-from stowplan.traces import load_trace
+from stowplan.traces import Arrival, load_trace
 
 FOLDER = Path(__file__).parent
 RUNS = (("LeastAllocated", "spread.yaml"), ("MostAllocated", "pack.yaml"))
 NODES, HOURS = 24, 9
+#: Of a node, and of a large pod, in thousandths.
+CPU, LARGE = 16_000, 12_000
 #: Of the picture: a panel's width and height, and where the first begins.
 WIDE, HIGH, LEFT, TOP, PANEL = 540, 130, 40, 30, 190
 STYLE = """
@@ -36,6 +39,8 @@ class Course:
     steps: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])
 
     def change(self, at: float, by: int) -> None:
+        if not by:
+            return
         before, number = self.steps[-1]
         if before == at:  # of what happens at one moment, only what is left of it counts
             self.steps.pop()
@@ -55,7 +60,11 @@ class Findings:
     used: Course = field(default_factory=Course)
     waiting: Course = field(default_factory=Course)
     waits: list[float] = field(default_factory=list)
-    pods_on: dict[str, int] = field(default_factory=dict)
+    #: Free CPU, and as much of it as is on nodes with too little left for a large pod.
+    free: Course = field(default_factory=lambda: Course([(0.0, NODES * CPU)]))
+    scraps: Course = field(default_factory=Course)
+    requests: dict[str, int] = field(default_factory=dict)
+    free_on: dict[str, int] = field(default_factory=dict)
     created: dict[str, float] = field(default_factory=dict)
 
     def see(self, entry: Entry) -> None:
@@ -73,16 +82,26 @@ class Findings:
             self.count(entry, -1)
 
     def count(self, entry: Entry, by: int) -> None:
-        node = entry.details["node"]
-        before = self.pods_on.get(node, 0)
-        self.pods_on[node] = before + by
-        if not before or not before + by:
-            self.used.change(entry.at, by)
+        node, cpu = entry.details["node"], self.requests[entry.subject]
+        before = self.free_on.get(node, CPU)
+        after = self.free_on[node] = before - by * cpu
+        self.used.change(entry.at, (after < CPU) - (before < CPU))
+        self.free.change(entry.at, after - before)
+        self.scraps.change(entry.at, scrap(after) - scrap(before))
+
+
+def scrap(free: int) -> int:
+    return free if free < LARGE else 0
 
 
 def play(config: str) -> Findings:
     findings = Findings()
     trace = load_trace(FOLDER / "trace.yaml")
+    for event in trace.events():
+        assert isinstance(event, Arrival)  # nothing fails in this trace
+        pod = event.manifest
+        cpu = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        findings.requests[f"pod default/{pod['metadata']['name']}"] = milli_value(cpu)
 
     async def scenario(cluster: Cluster) -> None:
         await play_trace(cluster, trace)
@@ -103,6 +122,10 @@ def table(found: dict[str, Findings]) -> list[str]:
     row(
         "nodes in use, mean of eight hours",
         [f"{f.used.mean(eight_hours):.1f}" for f in found.values()],
+    )
+    row(
+        "free CPU in scraps under 12 cores",
+        [f"{f.scraps.mean(eight_hours) / f.free.mean(eight_hours):.0%}" for f in found.values()],
     )
     row("large pods", [str(len(f.waits)) for f in found.values()])
     row("  that had to wait", [str(sum(w > 1 for w in f.waits)) for f in found.values()])
