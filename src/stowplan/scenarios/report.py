@@ -159,9 +159,10 @@ def printable(text: str) -> str:
 
 
 def _state(pod: dict[str, Any]) -> str:
-    """The phase; of one that waits, why."""
+    """The phase; of one that has a node but no kubelet yet, that; of one that waits, why."""
     if node_of(pod):
-        return phase_of(pod)
+        phase = phase_of(pod)
+        return "Scheduled" if phase == "Pending" else phase
     message = message_of(pod)
     return printable(f"Pending: {message}" if message else "Pending")
 

@@ -92,6 +92,13 @@ def test_where_a_few_pods_went() -> None:
     assert tables(outcome([])) == []
 
 
+def test_a_pod_without_a_kubelet_is_scheduled_not_pending() -> None:
+    bound = pod("a", "n1")
+    bound["status"]["phase"] = "Pending"
+    (table,) = tables(outcome([bound]))
+    assert table.rows == (("default/a", "n1", "Scheduled"),)
+
+
 def test_many_pods_are_told_by_node() -> None:
     many = [pod(f"p{number}", "n1") for number in range(FEW_PODS)]
     waiting = [pod(f"w{number}", "", "full") for number in range(12)]
