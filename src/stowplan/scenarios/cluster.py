@@ -21,6 +21,7 @@ from stowplan.api.resources import NAMESPACES, PODS, Resource
 from stowplan.apiserver.kubelet import RUN_SECONDS
 from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, StowplanError
 from stowplan.scenarios.grounds import Ground
+from stowplan.scenarios.own_names import MARK, own_scheduler_name, place_of
 from stowplan.scenarios.quiet import Quiet
 from stowplan.scenarios.recording import Recording
 from stowplan.scenarios.timeline import EntryKind, Expectation
@@ -31,8 +32,6 @@ Json = dict[str, Any]
 
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
 ZONE = "topology.kubernetes.io/zone"
-#: On all that a scenario makes on somebody else's cluster.
-MARK = "stowplan.io/scenario"
 #: The API server keeps a status that is created with the object.
 _BORN_WITH_STATUS = ("Node",)
 
@@ -55,7 +54,7 @@ class Cluster:
         self.ground = ground
         self.recording = recording
         self.rng = Random(seed)
-        self.namespace = "default"
+        self.namespace = place_of("", ground.prefix)
         #: Where things run that a scenario starts beside itself; set by who plays it.
         self.group: asyncio.TaskGroup | None = None
         self._quiet = quiet
@@ -159,7 +158,7 @@ class Cluster:
         if run_s is not None:
             notes[RUN_SECONDS] = f"{run_s:g}"
             spec.setdefault("restartPolicy", "Never")
-        metadata: Json = {"name": name, "namespace": namespace or self.namespace}
+        metadata: Json = {"name": name, "namespace": self.place(namespace)}
         if labels:
             metadata["labels"] = dict(labels)
         if notes:
@@ -222,6 +221,8 @@ class Cluster:
             params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
         body = await self.client.request("GET", resource.path(namespace=place), params=params)
         items: list[Json] = msgspec.json.decode(body).get("items") or []
+        if resource.namespaced and not place and self.ground.is_shared:
+            items = [each for each in items if _is_within(each, self.ground.prefix)]
         return items
 
     async def node_of(self, pod: str, *, namespace: str = "") -> str:
@@ -317,7 +318,6 @@ class Cluster:
         if not self.ground.is_shared:
             yield
             return
-        self.namespace = f"stowplan-scenario-{self.rng.getrandbits(32):08x}"
         try:
             yield
         finally:
@@ -332,11 +332,16 @@ class Cluster:
         metadata: Json = dict(manifest["metadata"])
         namespace = ""
         if resource.namespaced:
-            namespace = metadata["namespace"] = metadata.get("namespace") or self.namespace
+            namespace = metadata["namespace"] = self.place(metadata.get("namespace", ""))
             await self._have_namespace(namespace)
-        if self.ground.is_shared:
-            metadata["labels"] = {**(metadata.get("labels") or {}), MARK: self.namespace}
         body = {**manifest, "metadata": metadata}
+        if self.ground.is_shared:
+            metadata["labels"] = {**(metadata.get("labels") or {}), MARK: self.ground.prefix}
+            if resource is PODS and self.scheduler is not None:
+                # For our scheduler alone: the cluster has one of its own.
+                asked = manifest["spec"].get("schedulerName", "default-scheduler")
+                name = own_scheduler_name(asked, self.ground.prefix)
+                body["spec"] = {**manifest["spec"], "schedulerName": name}
         answer = await self.client.create(resource, body, namespace=namespace)
         name = metadata.get("name") or msgspec.json.decode(answer)["metadata"]["name"]
         self._made.append((resource, namespace, name))
@@ -369,11 +374,20 @@ class Cluster:
             raise ConfigError(f"kind {kind} is not known; known: {', '.join(known_kinds())}")
         return found
 
+    def place(self, namespace: str) -> str:
+        """What a namespace that a scenario names is called in this cluster."""
+        return place_of(namespace, self.ground.prefix)
+
     def _place(self, resource: Resource[Any], namespace: str) -> str:
-        return (namespace or self.namespace) if resource.namespaced else ""
+        return self.place(namespace) if resource.namespaced else ""
 
 
 _LOST = "node.kubernetes.io/unreachable"
+
+
+def _is_within(obj: Json, prefix: str) -> bool:
+    namespace: str = obj["metadata"].get("namespace", "")
+    return namespace.startswith(prefix)
 
 
 def _kind_of(manifest: Mapping[str, Any]) -> Resource[Any]:

@@ -61,13 +61,13 @@ class Selection:
         if self.names and not self.has_key(key_of(pod), view):
             return False
         own: Mapping[str, str] = pod["metadata"].get("labels") or {}
-        is_here = self.names or pod["metadata"]["namespace"] == (self.namespace or view.namespace)
+        is_here = self.names or pod["metadata"]["namespace"] == view.place(self.namespace)
         return bool(is_here) and self.labels.items() <= own.items()
 
     def _asked(self, view: View) -> list[tuple[str, str]]:
         """Namespace and name; a name may say its own, as in shop/web-0."""
         pairs = [name.rpartition("/") for name in self.names]
-        return [(place or self.namespace or view.namespace, name) for place, _, name in pairs]
+        return [(view.place(place or self.namespace), name) for place, _, name in pairs]
 
     def __str__(self) -> str:
         parts = [*self.names]

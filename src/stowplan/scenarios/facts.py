@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stowplan.scenarios.actions import Json, Reference
+from stowplan.scenarios.own_names import place_of
 
 #: So many pods are named in words; more would hide what they say.
 _MOST_NAMED: Final = 5
@@ -22,12 +23,16 @@ class View:
 
     pods: Sequence[Json]
     nodes: Sequence[Json]
-    #: Of pods that name none.
-    namespace: str = "default"
+    #: What namespaces begin with on somebody else's cluster.
+    prefix: str = ""
     #: Victims of preemption so far, each with the pod that it had to leave for.
     preempted: Mapping[str, str] = field(default_factory=dict)
     #: Objects of other kinds that somebody asks about.
     objects: Mapping[Reference, Json] = field(default_factory=dict)
+
+    def place(self, namespace: str) -> str:
+        """What a namespace is called there, or that of pods that name none."""
+        return place_of(namespace, self.prefix)
 
 
 @dataclass(frozen=True, slots=True)

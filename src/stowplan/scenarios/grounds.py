@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -70,8 +71,13 @@ class Ground:
     #: How long nothing may happen before it is quiet.
     calm_s: float
     is_virtual: bool = False
-    #: Somebody else's: what the scenario makes there is kept apart and removed.
-    is_shared: bool = False
+    #: Somebody else's: what the scenario makes there is kept apart, in namespaces and under names
+    #: of schedulers that begin with this, and removed.
+    prefix: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        return bool(self.prefix)
 
 
 @asynccontextmanager
@@ -197,13 +203,14 @@ async def existing_ground(
             " there; say --allow-remote if that is what you want",
             where=kubeconfig,
         )
-    async with _real_time(kubeconfig, config, is_shared=True) as ground:
+    prefix = f"stowplan-scenario-{secrets.token_hex(4)}"
+    async with _real_time(kubeconfig, config, prefix=prefix) as ground:
         yield ground
 
 
 @asynccontextmanager
 async def _real_time(
-    name: str, config: ClusterConfig, *, is_shared: bool = False
+    name: str, config: ClusterConfig, *, prefix: str = ""
 ) -> AsyncIterator[Ground]:
     async with _clients(config) as (client, scheduler_client):
         yield Ground(
@@ -215,7 +222,7 @@ async def _real_time(
             rest=_no_wait,
             pass_time=lambda: asyncio.sleep(0.02),
             calm_s=_REAL_CALM_S,
-            is_shared=is_shared,
+            prefix=prefix,
         )
 
 

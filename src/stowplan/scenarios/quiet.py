@@ -52,12 +52,14 @@ class Quiet:
         process = self._process
         if process is not None:
             counts = process.engine.queue.counts
+            has_nodes = len(process.engine.cache.table) > 0
             leaving = next(
                 (pod.key for pod in process.pods.store.values() if pod.is_terminating), ""
             )
             for number, what in (
                 (counts.active, "pods are about to be tried"),
-                (counts.backoff, "pods wait for their next attempt"),
+                # Without any node nothing comes of the next attempt, nor of the one after it.
+                (counts.backoff * has_nodes, "pods wait for their next attempt"),
                 (process.loop.binds_in_flight, "pods are being bound, or wait for Permit"),
                 (process.loop.evictions_in_flight, "preemptions are under way"),
                 (process.reporter.unwritten, "conditions are being written"),

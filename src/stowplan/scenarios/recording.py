@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stowplan.api.objects import Node, Pod
+from stowplan.scenarios.own_names import MARK
 from stowplan.scenarios.timeline import Entry, EntryKind, Expectation
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -26,7 +27,9 @@ class Recording:
         *,
         on_entry: Callable[[Entry], None] | None = None,
         keeps_entries: bool = True,
+        prefix: str = "",
     ) -> None:
+        """With a `prefix` only what the scenario made is worth telling (see `own_names`)."""
         self.entries: list[Entry] = []
         self.expectations: list[Expectation] = []
         self.counts: Counter[str] = Counter()
@@ -39,6 +42,7 @@ class Recording:
         self.attempted: set[str] = set()
         #: Told of each entry, too, while they want to be.
         self.listeners: list[Callable[[Entry], None]] = []
+        self._prefix = prefix
         self._on_entry = on_entry
         self._keeps_entries = keeps_entries
 
@@ -89,6 +93,8 @@ class Recording:
     # Changes
 
     def pod_added(self, pod: Pod) -> None:
+        if not pod.metadata.namespace.startswith(self._prefix):
+            return
         self.add(EntryKind.CREATED, f"pod {pod.key}", "created")
         if pod.spec.node_name:
             self._bound(pod)
@@ -96,6 +102,8 @@ class Recording:
             self.attempted.add(pod.key)  # gated, says the API server
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
+        if not new.metadata.namespace.startswith(self._prefix):
+            return
         if new.spec.node_name and not old.spec.node_name:
             self._bound(new)
         if new.is_terminating and not old.is_terminating:
@@ -103,6 +111,8 @@ class Recording:
 
     def pod_removed(self, pod: Pod) -> None:
         """It is gone, or done: the scheduler does not care which."""
+        if not pod.metadata.namespace.startswith(self._prefix):
+            return
         is_done = pod.is_finished or not (
             pod.is_terminating or pod.key in self.deleted_on_purpose or not pod.spec.node_name
         )
@@ -119,15 +129,20 @@ class Recording:
         self.add(EntryKind.BOUND, f"pod {pod.key}", f"bound to {node}", node=node)
 
     def node_added(self, node: Node) -> None:
-        self.add(EntryKind.CREATED, f"node {node.name}", "created")
+        if self._is_ours(node):
+            self.add(EntryKind.CREATED, f"node {node.name}", "created")
+
+    def _is_ours(self, node: Node) -> bool:
+        return not self._prefix or (node.metadata.labels or {}).get(MARK) == self._prefix
 
     def node_updated(self, old: Node, new: Node) -> None:
-        if old.spec.unschedulable != new.spec.unschedulable:
+        if old.spec.unschedulable != new.spec.unschedulable and self._is_ours(new):
             text = "cordoned" if new.spec.unschedulable else "uncordoned"
             self.add(EntryKind.CHANGED, f"node {new.name}", text)
 
     def node_removed(self, node: Node) -> None:
-        self.add(EntryKind.DELETED, f"node {node.name}", "deleted")
+        if self._is_ours(node):
+            self.add(EntryKind.DELETED, f"node {node.name}", "deleted")
 
 
 class Witness(EventHandlers):

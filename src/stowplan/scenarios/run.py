@@ -30,6 +30,7 @@ from stowplan.scenarios.grounds import (
     real_ground,
     virtual_ground,
 )
+from stowplan.scenarios.own_names import under_own_names
 from stowplan.scenarios.quiet import Quiet
 from stowplan.scenarios.recording import Recording, Witness
 from stowplan.scenarios.timeline import Entry, Outcome
@@ -113,6 +114,7 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
             lambda: ground.clock.monotonic() - started_at,
             on_entry=options.on_entry,
             keeps_entries=options.keeps_entries,
+            prefix=ground.prefix,
         )
         async with _scheduler(ground, options, recording) as process:
             quiet = Quiet(ground, process, patience_s=options.patience_s)
@@ -153,8 +155,9 @@ async def _scheduler(
         async with _eyes(ground, recording):
             yield None
         return
+    config = options.config or default_config()
     engine = build_engine(
-        options.config or default_config(),
+        under_own_names(config, ground.prefix) if ground.is_shared else config,
         registry=options.registry,
         clock=ground.clock,
         rng=random.Random(options.seed),

@@ -177,7 +177,7 @@ class Player:
         return View(
             await cluster.list("Pod", namespace="*"),
             await cluster.list("Node"),
-            cluster.namespace,
+            cluster.ground.prefix,
             self._victims(cluster),
             objects,
         )

@@ -186,7 +186,7 @@ class _Player:
         """An object goes with all that hangs on it: pods of a node, and who came for a lost pod."""
         cluster, name = self._cluster, event.name
         if event.kind == "Pod":
-            namespace = event.namespace or cluster.namespace
+            namespace = cluster.place(event.namespace)
             key = f"{namespace}/{name}"
             self._lost = [each for each in self._lost if self._first_key(each) != key]
             name = self._renamed.pop(key, name)
@@ -213,7 +213,7 @@ class _Player:
         await self._create({**manifest, "metadata": metadata, "spec": spec})
 
     def _key(self, metadata: Json) -> str:
-        return f"{metadata.get('namespace') or self._cluster.namespace}/{metadata['name']}"
+        return f"{self._cluster.place(metadata.get('namespace', ''))}/{metadata['name']}"
 
     def _first_key(self, living: _Living) -> str:
         return self._key(living.arrival.manifest["metadata"])
@@ -255,7 +255,7 @@ class _Player:
         resource = find_resource(manifest["apiVersion"], manifest["kind"])
         assert resource is not None, "readers of traces leave out what is not known"
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
-        place = (namespace or self._cluster.namespace) if resource.namespaced else ""
+        place = self._cluster.place(namespace) if resource.namespaced else ""
         replace = partial(self._cluster.client.replace, resource, name, namespace=place)
         try:
             there = await self._cluster.get(manifest["kind"], name, namespace=place)

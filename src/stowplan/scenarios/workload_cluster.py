@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import msgspec
 
@@ -17,7 +18,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.resources import PODS
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.config.load import load_config
-from stowplan.errors import Conflict, NotFound, StowplanError
+from stowplan.errors import ConfigError, Conflict, NotFound, StowplanError
 from stowplan.scenarios.cluster import Cluster
 from stowplan.scenarios.run import Options
 from stowplan.scenarios.timeline import EntryKind
@@ -25,6 +26,8 @@ from stowplan.workloads.model import Operation, Stage, Workload
 from stowplan.workloads.play import Chain, Measurement, Write, play
 
 _METHODS = {"create": "POST", "update": "PUT", "delete": "DELETE"}
+#: Where they take no time, so many come before whoever hears of them does something.
+_BURST = 50
 #: Writes under way at a time where they take time; scheduler_perf has 30.
 _WRITERS = 16
 #: Of the cluster's time, without any pod of those waited for getting further. Longer than pods
@@ -47,13 +50,14 @@ class WorkloadCluster:
         await self._cluster.sleep(seconds)
 
     async def write(self, chains: Iterable[Chain]) -> None:
-        waiting = iter(chains)
+        waiting, written = iter(chains), count(1)
 
         async def work() -> None:
             for chain in waiting:
                 for write in chain:
                     await self._send(write)
-                await self._cluster.ground.rest()
+                if next(written) % _BURST == 0:
+                    await self._cluster.ground.rest()
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -151,6 +155,8 @@ def workload_scenario(workload: Workload) -> Callable[[Cluster], Awaitable[None]
     """Plays the workload, then waits for nothing."""
 
     async def scenario(cluster: Cluster) -> None:
+        if cluster.ground.is_shared:
+            raise ConfigError("scheduler_perf workloads are not played on an existing cluster")
         await play(workload, WorkloadCluster(cluster), observer=Observer(cluster, workload))
 
     return scenario

@@ -182,9 +182,10 @@ def test_somebody_of_the_scenarios_own_may_schedule() -> None:
         await cluster.create_pod("web")
         await cluster.settle()
         assert await cluster.node_of("web") == ""
-        cluster.start(bind_everything(), name="mine")
+        mine = cluster.start(bind_everything(), name="mine")
         await cluster.sleep(2)
         assert await cluster.node_of("web") == "n1"
+        assert not mine.done()
 
     outcome = _run(scenario, Options(with_scheduler=False))
     assert outcome.counts == {"bound": 1}
@@ -195,8 +196,9 @@ def test_a_companion_that_breaks_fails_the_scenario() -> None:
         async def break_down() -> None:
             raise LookupError("no map")
 
-        cluster.start(break_down())
+        mine = cluster.start(break_down())
         await cluster.sleep(10)
+        await mine
 
     outcome = run_scenario(scenario)
     assert "LookupError: no map" in outcome.problem

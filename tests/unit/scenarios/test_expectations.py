@@ -176,7 +176,7 @@ def test_of_many_pods_a_few_are_named(expect: Expect) -> None:
 
 
 def test_pods_that_name_no_namespace_are_the_scenario_s(expect: Expect) -> None:
-    view = View([pod("a", "n1", namespace="mine"), pod("a", "n2")], [], namespace="mine")
+    view = View([pod("a", "n1", namespace="mine"), pod("a", "n2")], [], prefix="mine")
     assert expect("{pod: a, on: n1}").look(view).is_met
     assert expect("{pods: {labels: {}}, count: 1}").look(view).is_met
 
