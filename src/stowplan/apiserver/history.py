@@ -102,7 +102,11 @@ class Subscription:
             self._wakeup.clear()
         return taken
 
-    async def wait(self, timeout_s: float | None) -> None:
+    def wake(self) -> None:
+        """Have `wait` return although there is nothing to take."""
+        self._wakeup.set()
+
+    async def wait(self, timeout_s: float | None = None) -> None:
         """Returns when there is something to take, when dropped, or after the time given."""
         if self._wakeup.is_set():
             return

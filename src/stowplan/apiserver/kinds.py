@@ -20,9 +20,12 @@ ALL_VERBS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One served resource. `subresources` are path tails such as "status" or "binding"."""
+    """One served resource. `subresources` are path tails such as "status" or "binding".
+
+    There is one of each, so that they are told apart, and looked up, by identity.
+    """
 
     group: str
     version: str

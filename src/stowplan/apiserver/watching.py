@@ -31,6 +31,7 @@ from stowplan.apiserver.store import Store
 
 MIN_REQUEST_TIMEOUT_S = 1800.0
 BACKLOG_LIMIT = 100_000  # changes that a client may be behind before its watch is ended
+_MOMENT_S = 1e-6  # a timer may be early by so much
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -124,19 +125,24 @@ class Watch:
         loop = asyncio.get_running_loop()
         interval_s = self._watches.bookmark_interval_s
         end = loop.time() + stream.timeout_s
-        next_bookmark = loop.time() + interval_s
-        while not subscription.dropped:
-            until = min(end, next_bookmark) if stream.bookmarks else end
-            await subscription.wait(max(0.0, until - loop.time()))
-            lines = stream.lines(subscription.take())
-            now = loop.time()
-            if stream.bookmarks and now >= next_bookmark:
-                lines += self._watches.bookmark(stream)
-                next_bookmark = now + interval_s
-            if lines:
-                yield lines
-            if now >= end:
-                return
+        next_bookmark = loop.time() + interval_s if stream.bookmarks else end
+        # One timer for many waits: most end because something has changed.
+        timer = loop.call_at(min(end, next_bookmark), subscription.wake)
+        try:
+            while not subscription.dropped:
+                await subscription.wait()
+                lines = stream.lines(subscription.take())
+                now = loop.time() + _MOMENT_S
+                if stream.bookmarks and now >= next_bookmark:
+                    lines += self._watches.bookmark(stream)
+                    next_bookmark = now + interval_s
+                    timer = loop.call_at(min(end, next_bookmark), subscription.wake)
+                if lines:
+                    yield lines
+                if now >= end:
+                    return
+        finally:
+            timer.cancel()
 
 
 class _Stream:

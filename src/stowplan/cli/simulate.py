@@ -132,7 +132,10 @@ def simulate(
     from stowplan.scenarios import Options
     from stowplan.scenarios.files import Wishes, read_playables
     from stowplan.scenarios.live import MOST_LINES, Live
+    from stowplan.server.memory import grow_without_collecting, keep_freed_memory
 
+    keep_freed_memory()
+    grow_without_collecting()
     live = Live(
         sys.stdout if output == "table" and timeline != "none" else None,
         sys.stderr,
@@ -145,6 +148,8 @@ def simulate(
             name=playable.name,
             seed=seed if seed is not None else playable.seed or 0,
             on_entry=live,
+            # A YAML scenario cannot ask for events, and nobody else can on a virtual cluster.
+            writes_events=on != "virtual" or file.endswith(".py"),
             context=context,
             allow_remote=allow_remote,
         )
