@@ -56,7 +56,11 @@ def nodes_of(trace: Trace) -> tuple[int, tuple[str, ...]]:
         status = manifest.get("status") or {}
         offered.update(status.get("allocatable") or status.get("capacity") or ())
     if not count:
-        raise ConfigError("the trace has no nodes", where="trace")
+        raise ConfigError(
+            "has no nodes; `stowplan.traces.load_trace(file, nodes=...)` takes them from another"
+            " file",
+            where="trace",
+        )
     known = offered & set(_accounted(offered))
     return count, check_resources(known)
 

@@ -92,6 +92,8 @@ class World:
         self._made = 0
         #: Keys of pods that wait for a node.
         self._waiting: dict[str, None] = {}
+        #: Keys of pods that were found to fit nowhere since anything has changed.
+        self._vain: set[str] = set()
         #: Added up over all pods.
         self.waited_s = 0.0
         self.placed = self.lost = self.finished = 0
@@ -123,12 +125,14 @@ class World:
             if isinstance(found, Question):
                 return found
             if isinstance(found, Failure):
+                self._vain.add(found.pod.key)
                 self._failed(found)
             elif not self._happen_next() and not self._let_time_pass():
                 return None
 
     def answer(self, row: int | None) -> bool:
         """Bind the pod to a feasible row's node; None: to none. Whether it stands there now."""
+        self._vain.clear()
         outcome = self.engine.answer(row)
         if isinstance(outcome, Failure):
             self._failed(outcome)
@@ -198,8 +202,7 @@ class World:
         if self._waiting and self._ends:
             moments.append(self._ends[0][0])
         queue = self.engine.queue
-        if moments or queue.counts.backoff:
-            # A pod that nothing has helped is tried again now and then, but not for ever.
+        if moments or self._is_retry_due():
             wakeup = queue.next_wakeup()
             if wakeup is not None:
                 moments.append(max(wakeup, self.clock.monotonic() + _MOMENT_S))
@@ -211,6 +214,14 @@ class World:
         queue.flush_backoff()
         queue.flush_unschedulable()
         return True
+
+    def _is_retry_due(self) -> bool:
+        """Whether a pod is to be tried again of which it is not known that it would be in vain."""
+        if not self.engine.queue.counts.backoff:
+            return False
+        pending = self.engine.queue.pending()
+        backing_off = (*pending.backoff, *pending.error_backoff)
+        return any(queued.key not in self._vain for queued in backing_off)
 
     def _happen_next(self) -> bool:
         """The next thing that is due by now, in the order of time; False: nothing is.
@@ -234,6 +245,7 @@ class World:
             self._coming = next(self._events, None)
         else:
             return False
+        self._vain.clear()
         return True
 
     def _happen(self, event: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,9 +17,11 @@ from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.defaults import default_config
 from stowplan.gym import ENV_ID, ClusterEnv, Step
+from stowplan.gym.episodes import Source
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.cycle import judge
+from stowplan.traces import Event, Removal, load_trace
 from tests.unit.gym.clusters import (
     MIXED,
     at_random,
@@ -28,6 +31,8 @@ from tests.unit.gym.clusters import (
     some_pod,
     trace_of,
 )
+
+TRACES = Path(__file__).parents[3] / "examples" / "traces"
 
 
 # Gymnasium warns by warnings.warn, and warnings are errors in our tests.
@@ -168,6 +173,17 @@ def test_an_episode_ends_when_nothing_is_left_to_decide() -> None:
     assert [step[3]["time"] for step in steps[:2]] == [100.0, 200.0]
 
 
+def test_an_episode_ends_although_pods_wait_for_a_node_that_will_never_be() -> None:
+    events: list[Event] = [
+        some_pod(0, "one"),
+        Removal(10, "v1", "Node", "", "a"),
+        some_pod(20, "two", schedulingGates=[{"name": "later"}]),
+    ]
+    env = ClusterEnv(trace_of([some_node("a")], events))
+    steps = play(env, first)
+    assert [(step[0], step[3]["waiting"]) for step in steps] == [("default/one", 2)]
+
+
 def test_what_is_shown_of_nodes_and_pods() -> None:
     nodes = [some_node("a", zone="z1"), some_node("b", cpu=8, zone="z2"), some_node("c")]
     env = ClusterEnv(
@@ -190,6 +206,14 @@ def test_what_is_shown_of_nodes_and_pods() -> None:
     assert observation["pod_requests"].tolist() == [1, 1, 1, 0]
     assert observation["time"].tolist() == [30]
     assert env.action_masks().tolist() == [True, True, True, False]
+
+
+def test_traces_from_files() -> None:
+    combined = load_trace(TRACES / "pods.csv", nodes=TRACES / "nodes.csv")
+    sources: list[Source] = [TRACES / "recording.jsonl", str(TRACES / "export.yaml"), combined]
+    environments = [ClusterEnv(source) for source in sources]
+    assert [env.action_space.n for env in environments] == [3, 2, 6]
+    assert [play(env, first)[-1][3]["placed"] for env in environments] == [2, 2, 28]
 
 
 def test_a_reward_of_ones_own_is_told_what_happened() -> None:

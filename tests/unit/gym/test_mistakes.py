@@ -32,7 +32,10 @@ NO_SCORES = (
         ({"trace": 3}, "trace: expected a Trace, a description, a preset or a file, got int"),
         ({"trace": {"preset": "large"}}, "there is no large; there are small, web"),
         ({"trace": {"podCount": 3}}, "description"),
-        ({"trace": trace_of([], [])}, "trace: the trace has no nodes"),
+        (
+            {"trace": trace_of([], [])},
+            "trace: has no nodes; `stowplan.traces.load_trace(file, nodes=...)`",
+        ),
         ({"max_nodes": 2}, "max_nodes: is 2, but there are 3 nodes in the trace"),
         ({"max_steps": 0}, "max_steps: is 0, but at least 1 is needed"),
         ({"resources": ["cpus"]}, "resources: `cpus` is no resource that is scheduled"),
