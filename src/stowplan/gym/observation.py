@@ -135,8 +135,9 @@ class _Shown(Follower):
         rows = self.changed_rows(table)
         if rows is None:
             return False
-        if rows:
-            changed = np.array(rows, np.intp)
+        # A pod may stand on a node that nobody knows.
+        changed = np.array([row for row in rows if table.valid[row]], np.intp)
+        if len(changed):
             self._write(self.requested, table.requested, table.pod_count, changed)
         return True
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass
 from random import Random
 
 import msgspec
 
-from stowplan.api.objects import Node, Pod
+from stowplan.api.objects import Pod
 from stowplan.clock import VirtualClock, rfc3339
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.table import NodeTable
@@ -25,37 +24,14 @@ from stowplan.errors import ConfigError, StowplanError
 from stowplan.framework.plugin import Eviction
 from stowplan.framework.registry import Registry
 from stowplan.gym.asking import AskingEngine, Question
-from stowplan.gym.objects import KnownNode, PodReader, read_other
+from stowplan.gym.population import Living, Population
 from stowplan.scheduler.assembly import build_profiles
 from stowplan.scheduler.engine import Failure, Placement
-from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.traces.manifests import STANDING_NAMESPACES, namespace
-from stowplan.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
-from stowplan.workloads.kinds import find_resource
+from stowplan.traces.model import Event, Trace
 
 #: Less than that is now: sums of floats are not exact.
 _MOMENT_S = 1e-6
-
-
-@dataclass(slots=True)
-class _Living:
-    """A pod that is in the cluster."""
-
-    pod: Pod
-    manifest: Json
-    run_s: float | None
-    since: float
-    #: How often it was lost and came again.
-    lives: int = 0
-
-    @property
-    def first_key(self) -> str:
-        """What the trace calls it, also after it has come again."""
-        return _key(self.manifest["metadata"])
-
-
-def _key(metadata: Json) -> str:
-    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
 
 
 class World:
@@ -72,35 +48,22 @@ class World:
     ) -> None:
         self.clock = VirtualClock(0.0)
         self.engine = _build_engine(config, registry, self.clock, seed)
-        self.engine.lookup = self._lookup
+        self._people = Population(self.engine, self.clock, max_nodes=max_nodes)
+        self.engine.lookup = self._people.lookup
         for handle in self.engine.handles.values():
             handle.activate = self.engine.queue.activate
-            handle.preempting.lookup = self._lookup
-        self._handlers = EventHandlers(self.engine)
-        self._max_nodes = max_nodes
-        self._reader = PodReader()
-        self._nodes: dict[str, KnownNode] = {}
-        self._living: dict[str, _Living] = {}
-        #: Keys of pods that have come again, by what the trace calls them.
-        self._renamed: dict[str, str] = {}
+            handle.preempting.lookup = self._people.lookup
         #: Victims of preemption, and the attempts that they must leave for.
         self._leaving: deque[tuple[Failure, Pod]] = deque()
-        #: Pods that are gone, and not yet there again.
-        self._lost: deque[_Living] = deque()
-        #: When a pod ends, in which order, its key and UID.
-        self._ends: list[tuple[float, int, str, str]] = []
-        self._made = 0
-        #: Keys of pods that wait for a node.
-        self._waiting: dict[str, None] = {}
         #: Keys of pods that were found to fit nowhere since anything has changed.
         self._vain: set[str] = set()
         #: Added up over all pods.
         self.waited_s = 0.0
-        self.placed = self.lost = self.finished = 0
+        self.placed = 0
         for name in sorted(STANDING_NAMESPACES):
-            self._create(namespace(name), None)
+            self._people.create(namespace(name), None)
         for manifest in trace.objects():
-            self._create(manifest, None)
+            self._people.create(manifest, None)
         self._events = trace.events()
         self._coming: Event | None = next(self._events, None)
 
@@ -111,10 +74,20 @@ class World:
     @property
     def waiting(self) -> int:
         """Pods that wait for a node."""
-        return len(self._waiting)
+        return len(self._people.waiting)
+
+    @property
+    def lost(self) -> int:
+        """Pods so far that lost their place and came again."""
+        return self._people.lost
+
+    @property
+    def finished(self) -> int:
+        """Pods so far that came to their own end."""
+        return self._people.finished
 
     def age_of(self, pod: Pod) -> float:
-        return self.clock.monotonic() - self._living[pod.key].since
+        return self.clock.monotonic() - self._people.living[pod.key].since
 
     # The agent's turn
 
@@ -149,37 +122,37 @@ class World:
             )
         self.engine.permitted(placement)
         self.engine.bound(placement)
-        living = self._living[placement.pod.key]
+        living = self._people.living[placement.pod.key]
         # Of several victims preemption spares those that have run for longest.
         status = msgspec.structs.replace(
             placement.pod.status, phase="Running", start_time=rfc3339(self.clock.time())
         )
         before, living.pod = living.pod, msgspec.structs.replace(placement.pod, status=status)
-        self._handlers.update_pod(before, living.pod)
-        self._waiting.pop(living.pod.key, None)
+        self._people.handlers.update_pod(before, living.pod)
+        self._people.waiting.pop(living.pod.key, None)
         self.placed += 1
-        self._begin_to_run(living)
+        self._people.begin_to_run(living)
 
     def _failed(self, failure: Failure) -> None:
         """Write down the nomination, and make room if that was decided."""
         key = failure.pod.key
-        living = self._living.get(key)
+        living = self._people.living.get(key)
         if failure.is_pending and living is not None and failure.nominated_node is not None:
             self._nominate(living, failure.nominated_node)
         if failure.eviction is not None:
             self._evict(failure, failure.eviction)
 
-    def _nominate(self, living: _Living, node: str) -> None:
+    def _nominate(self, living: Living, node: str) -> None:
         before = living.pod
         if before.status.nominated_node_name != node:
             status = msgspec.structs.replace(before.status, nominated_node_name=node)
             living.pod = msgspec.structs.replace(before, status=status)
-            self._handlers.update_pod(before, living.pod)
+            self._people.handlers.update_pod(before, living.pod)
 
     def _evict(self, failure: Failure, eviction: Eviction) -> None:
         for other in list(self.engine.queue.nominator.for_node(eviction.node)):
             if other.priority < failure.pod.priority and other.status.nominated_node_name:
-                self._nominate(self._living[other.key], "")
+                self._nominate(self._people.living[other.key], "")
         self._leaving += [(failure, victim) for victim in eviction.victims]
 
     def _leave(self, failure: Failure, victim: Pod) -> None:
@@ -188,8 +161,9 @@ class World:
         is_last = not self._leaving or self._leaving[0][0] is not failure
         if is_last:
             preempting.only_left(failure.pod, victim)
-        if victim.key in self._living:
-            self._lose([victim.key])
+        living = self._people.living.get(victim.key)
+        if living is not None and living.pod.uid == victim.uid:
+            self._people.lose([victim.key])
         if is_last:
             preempting.end(failure.pod)
             self.engine.queue.activate([failure.pod])
@@ -199,8 +173,8 @@ class World:
     def _let_time_pass(self) -> bool:
         """To the next moment at which something happens; False: nothing can change any more."""
         moments = [] if self._coming is None else [self._coming.at]
-        if self._waiting and self._ends:
-            moments.append(self._ends[0][0])
+        if self._people.waiting and self._people.ends:
+            moments.append(self._people.ends[0][0])
         queue = self.engine.queue
         if moments or self._is_retry_due():
             wakeup = queue.next_wakeup()
@@ -209,7 +183,7 @@ class World:
         if not moments:
             return False
         pause_s = max(min(moments) - self.clock.monotonic(), 0.0)
-        self.waited_s += pause_s * len(self._waiting)
+        self.waited_s += pause_s * len(self._people.waiting)
         self.clock.advance(pause_s)
         queue.flush_backoff()
         queue.flush_unschedulable()
@@ -230,191 +204,23 @@ class World:
         for who comes.
         """
         now = self.clock.monotonic() + _MOMENT_S
-        end = self._ends[0][0] if self._ends else now
+        end = self._people.ends[0][0] if self._people.ends else now
         coming = self._coming.at if self._coming is not None else now
         if self._leaving:
             self._leave(*self._leaving.popleft())
-        elif self._lost:
-            self._come_again(self._lost.popleft())
+        elif self._people.homeless:
+            self._people.come_again(self._people.homeless.popleft())
         elif end < now and end <= coming:
-            _, _, key, uid = heapq.heappop(self._ends)
-            self._finish(key, uid)
+            _, _, key, uid = heapq.heappop(self._people.ends)
+            self._people.finish(key, uid)
         elif coming < now:
             assert self._coming is not None
-            self._happen(self._coming)
+            self._people.happen(self._coming)
             self._coming = next(self._events, None)
         else:
             return False
         self._vain.clear()
         return True
-
-    def _happen(self, event: Event) -> None:
-        match event:
-            case Arrival():
-                self._create(event.manifest, event.run_s)
-            case Revision():
-                self._revise(event.manifest)
-            case Removal():
-                self._remove(event)
-            case Disruption():
-                self._disrupt(event)
-
-    # Objects
-
-    def _create(self, manifest: Json, run_s: float | None) -> None:
-        match manifest["kind"]:
-            case "Pod":
-                self._add_pod(manifest, manifest["metadata"]["name"], run_s)
-            case "Node":
-                node = KnownNode.read(manifest)
-                if node.described.name in self._nodes:
-                    self._set_node(node)
-                else:
-                    self._add_node(node)
-            case "PriorityClass":
-                self._reader.add_priority_class(manifest)
-            case _:
-                self._set_other(manifest)
-
-    def _set_other(self, manifest: Json) -> None:
-        resource = find_resource(manifest["apiVersion"], manifest["kind"])
-        if resource is not None and resource in self.engine.looked_up():
-            self._handlers.set_object(resource, read_other(resource, manifest))
-
-    def _revise(self, manifest: Json) -> None:
-        """Of a pod only what may change in a cluster: its labels and annotations, and its end."""
-        if manifest["kind"] != "Pod":
-            self._create(manifest, None)
-            return
-        metadata = manifest["metadata"]
-        key = _key(metadata)
-        living = self._living.get(self._renamed.get(key, key))
-        if living is None:
-            return
-        if (manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            self._finish(living.pod.key, living.pod.uid)
-            return
-        before = living.pod
-        changed = msgspec.structs.replace(
-            before.metadata,
-            labels=metadata.get("labels"),
-            annotations=metadata.get("annotations"),
-        )
-        living.pod = msgspec.structs.replace(before, metadata=changed)
-        self._handlers.update_pod(before, living.pod)
-
-    def _remove(self, event: Removal) -> None:
-        if event.kind == "Pod":
-            key = f"{event.namespace or 'default'}/{event.name}"
-            self._take_away(self._renamed.get(key, key))
-        elif event.kind == "Node":
-            self._lose_all(event.name)
-            known = self._nodes.pop(event.name, None)
-            if known is not None:
-                self._handlers.delete_node(known.now())
-        else:
-            resource = find_resource(event.api_version, event.kind)
-            if resource is None or resource not in self.engine.looked_up():
-                return
-            shelf = self.engine.cache.catalog[resource]
-            there = shelf.get(event.name, event.namespace if resource.namespaced else "")
-            if there is not None:
-                self._handlers.delete_object(resource, there)
-
-    def _disrupt(self, event: Disruption) -> None:
-        known = self._nodes.get(event.node)
-        if known is None:
-            return
-        match event.kind:
-            case "fail" | "recover":
-                self._set_node(known.lost(is_so=event.kind == "fail"))
-            case "cordon" | "uncordon" | "drain":
-                self._set_node(known.cordoned(is_so=event.kind != "uncordon"))
-        if event.kind in ("fail", "drain"):
-            self._lose_all(event.node)
-
-    # Nodes
-
-    def _add_node(self, known: KnownNode) -> None:
-        node: Node = known.now()
-        self._nodes[node.name] = known
-        self._handlers.add_node(node)
-        if self.table.row_of[node.name] >= self._max_nodes:
-            raise ConfigError(
-                f"node {node.name} is one too many: the environment was made for"
-                f" {self._max_nodes} nodes; say max_nodes=",
-                where="max_nodes",
-            )
-
-    def _set_node(self, known: KnownNode) -> None:
-        name = known.described.name
-        before, self._nodes[name] = self._nodes[name], known
-        self._handlers.update_node(before.now(), known.now())
-
-    # Pods
-
-    def _add_pod(self, manifest: Json, name: str, run_s: float | None, lives: int = 0) -> None:
-        self._made += 1
-        created = rfc3339(self.clock.time())
-        pod = self._reader.read(manifest, name=name, uid=f"uid-{self._made}", created=created)
-        if pod.is_finished or pod.key in self._living:
-            return
-        if lives and pod.spec.node_name:
-            # Whoever chose its node for its first life does not do so again.
-            spec = msgspec.structs.replace(pod.spec, node_name="")
-            pod = msgspec.structs.replace(pod, spec=spec)
-        living = _Living(pod, manifest, run_s, self.clock.monotonic(), lives)
-        self._living[pod.key] = living
-        if pod.spec.node_name:
-            self._begin_to_run(living)
-        elif self.engine.serves(pod):
-            self._waiting[pod.key] = None
-        self._handlers.add_pod(pod)
-
-    def _begin_to_run(self, living: _Living) -> None:
-        if living.run_s is not None:
-            self._made += 1
-            end = self.clock.monotonic() + living.run_s
-            heapq.heappush(self._ends, (end, self._made, living.pod.key, living.pod.uid))
-
-    def _finish(self, key: str, uid: str) -> None:
-        """A pod comes to its own end, unless it is gone already."""
-        living = self._living.get(key)
-        if living is not None and living.pod.uid == uid:
-            self._take_away(key)
-            self.finished += 1
-
-    def _lose_all(self, node: str) -> None:
-        row = self.table.row_of.get(node)
-        if row is not None:
-            # In the order in which an API server lists them.
-            self._lose(sorted(info.pod.key for info in self.table.pods[row].values()))
-
-    def _lose(self, keys: list[str]) -> None:
-        """These pods go, and come again as others."""
-        for key in keys:
-            living = self._take_away(key)
-            if living is not None:
-                self.lost += 1
-                self._lost.append(living)
-
-    def _come_again(self, lost: _Living) -> None:
-        lives = lost.lives + 1
-        name = f"{lost.manifest['metadata']['name']}-r{lives}"
-        self._add_pod(lost.manifest, name, lost.run_s, lives)
-        self._renamed[lost.first_key] = f"{lost.pod.metadata.namespace}/{name}"
-
-    def _take_away(self, key: str) -> _Living | None:
-        living = self._living.pop(key, None)
-        if living is not None:
-            self._waiting.pop(key, None)
-            self._renamed.pop(living.first_key, None)
-            self._handlers.delete_pod(living.pod)
-        return living
-
-    def _lookup(self, key: str) -> Pod | None:
-        living = self._living.get(key)
-        return None if living is None else living.pod
 
 
 def _build_engine(

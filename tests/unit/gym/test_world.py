@@ -237,3 +237,12 @@ def test_recorded_pods_stand_where_they_stood_and_labels_change() -> None:
         observation, _, ended, _, _ = env.step(1)
         masks.append(observation["action_mask"].tolist())
     assert masks == [[1, 1], [0, 1], [1, 1], [0, 0]]
+
+
+def test_a_pod_on_a_node_that_nobody_knows_is_not_shown() -> None:
+    elsewhere = some_pod(0, "elsewhere", nodeName="unknown")
+    later = some_pod(5, "later", nodeName="unknown")
+    events: list[Event] = [elsewhere, some_pod(1, "one"), later, some_pod(9, "two")]
+    env = ClusterEnv(trace_of([some_node("a")], events))
+    *_, observation = play(env, first)[-1]
+    assert observation["requested"].tolist() == [[2, 2, 2]]
