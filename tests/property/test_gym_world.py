@@ -14,12 +14,12 @@ from stowplan.traces import Arrival, Disruption, Event, Removal
 from stowplan.traces.manifests import priority_class
 from tests.unit.gym.clusters import some_node, some_pod, trace_of
 
-NODES = ("a", "b", "c")
+NODES = ("a", "b")
 REGISTRY = in_tree_registry()
 PODS = st.builds(
     lambda cpu_milli, run_s, priority: (cpu_milli, run_s, priority),
-    st.sampled_from([500, 1500, 3000, 5000]),
-    st.sampled_from([None, 5.0, 40.0]),
+    st.sampled_from([1000, 2500, 4000, 5000]),
+    st.sampled_from([None, None, 5.0, 40.0]),
     st.sampled_from(["low", "high", "shy"]),
 )
 TROUBLE = st.one_of(
@@ -39,7 +39,9 @@ TROUBLE = st.one_of(
 def events(draw: st.DrawFn) -> list[Event]:
     made: list[Event] = []
     at = 0.0
-    for number, what in enumerate(draw(st.lists(st.one_of(PODS, PODS, TROUBLE), max_size=25))):
+    for number, what in enumerate(
+        draw(st.lists(st.one_of(PODS, PODS, PODS, TROUBLE), min_size=4, max_size=25))
+    ):
         at += draw(st.sampled_from([0.0, 1.0, 15.0]))
         match what:
             case (cpu_milli, run_s, priority):
