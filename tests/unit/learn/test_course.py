@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from flit_core.common import Module  # type: ignore[import-untyped]
 
 from stowplan.errors import ConfigError
 from stowplan.learn.course import Course
 from stowplan.learn.workbook import Workbook
 from tests.unit.learn.lessons import write_lesson
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -67,3 +70,13 @@ def test_what_an_installer_leaves_beside_given_files_is_not_given(tmp_path: Path
     assert started.is_new
     names = sorted(path.name for path in started.file.parent.iterdir())
     assert names == ["pod.yaml", "scheduler.py"]
+
+
+def test_all_of_a_lesson_is_in_the_package() -> None:
+    """What is built from the checkout has the data files, too."""
+    packed = {Path(path).resolve() for path in Module("stowplan", REPOSITORY).iter_files()}
+    for lesson in Course().lessons:
+        needed = [lesson.exercise, lesson.solution, lesson.folder / "check.py"]
+        needed += [*lesson.given(), *lesson.folder.glob("*.md"), *lesson.folder.glob("*.yaml")]
+        assert packed.issuperset(needed)
+    assert REPOSITORY / "src/stowplan/learn/texts/frame.en.yaml" in packed
