@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -50,7 +51,13 @@ class VirtualClock:
 
 def rfc3339(epoch_s: float) -> str:
     """`2026-01-02T03:04:05Z`, as metav1.Time is written."""
-    return f"{datetime.fromtimestamp(int(epoch_s), UTC).isoformat()[:19]}Z"
+    return _second(int(epoch_s))
+
+
+@lru_cache(1024)
+def _second(number: int) -> str:
+    """Much happens within one."""
+    return f"{datetime.fromtimestamp(number, UTC).isoformat()[:19]}Z"
 
 
 def rfc3339_micro(epoch_s: float) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stowplan.apiserver.kinds import NAMESPACES, Kind, kind_for
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What a path names: a collection (no name), an object, or a subresource of one."""
 
     kind: Kind

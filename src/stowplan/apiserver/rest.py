@@ -7,7 +7,7 @@ Everything a client can get wrong ends as an `ApiError`, which they turn into a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stowplan.apiserver import events
 from stowplan.apiserver.admission import AdmissionOptions
@@ -30,8 +30,7 @@ from stowplan.apiserver.watching import Watch, Watches
 from stowplan.apiserver.writing import Writer, is_apply
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request for a resource, however it came."""
 
     method: str
@@ -50,8 +49,7 @@ class Request:
         return target.watch or (not target.name and self.query.get("watch", "") in TRUE)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What the client gets; errors are raised instead."""
 
     body: bytes

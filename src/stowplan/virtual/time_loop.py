@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 #: Of real time, so that Ctrl-C is heard while nothing is scheduled.
 _LOOK_OUTSIDE_S = 0.05
+_TURNS_BETWEEN_LOOKS = 32
 
 
 class Deadlock(StowplanError):
@@ -34,12 +35,14 @@ class _Selector(selectors.BaseSelector):
     def __init__(self, wait: Callable[[float | None], bool]) -> None:
         self._real = selectors.DefaultSelector()
         self._wait = wait
+        self._turn = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout <= 0:
-            return self._real.select(0)
-        ready = self._real.select(0)
-        if ready or self._wait(timeout):
+        self._turn += 1
+        # A system call, which costs as much as what happens in most turns.
+        looks = timeout is None or self._turn % _TURNS_BETWEEN_LOOKS == 0
+        ready = self._real.select(0) if looks else []
+        if ready or (timeout is not None and timeout <= 0) or self._wait(timeout):
             return ready
         return self._real.select(_LOOK_OUTSIDE_S)
 
