@@ -23,7 +23,6 @@ import yaml
 
 import stowplan
 from stowplan.bench import figures
-from stowplan.controlplane.gates import gate_flags
 from stowplan.bench.raw import READY
 from stowplan.controlplane import components
 from stowplan.controlplane.api_access import unverified_access
@@ -31,6 +30,7 @@ from stowplan.controlplane.binaries import find_binary
 from stowplan.controlplane.cluster import ControlPlane
 from stowplan.controlplane.components import HOST
 from stowplan.controlplane.credentials import KUBE_SCHEDULER
+from stowplan.controlplane.gates import gate_flags
 from stowplan.controlplane.processes import ServerProcess, free_port
 
 LIFTED_QPS = 5000

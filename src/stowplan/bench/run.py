@@ -27,7 +27,6 @@ from stowplan.bench.contestants import (
 )
 from stowplan.bench.figures import Run, over_time, percentile, throughput
 from stowplan.bench.follow import session
-from stowplan.controlplane.gates import gate_flags
 from stowplan.bench.live import WRITERS, BenchError, LiveCluster
 from stowplan.bench.observe import (
     PODS_PATH,
@@ -39,6 +38,7 @@ from stowplan.bench.observe import (
 from stowplan.bench.sender import JSON, Sender, run_quickly
 from stowplan.controlplane.cluster import ControlPlane
 from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
+from stowplan.controlplane.gates import gate_flags
 from stowplan.controlplane.processes import ServerProcess
 from stowplan.errors import StowplanError
 from stowplan.workloads.model import CreatePods, Operation, Workload

@@ -75,7 +75,7 @@ def read_yaml(file: Path) -> Any:
 
 def read_documents(file: Path) -> list[Any]:
     """All of the file's documents but empty ones, likewise."""
-    documents = _read(file, lambda text: list(yaml.load_all(text, Loader=_Loader)))  # noqa: S506
+    documents = _read(file, lambda text: list(yaml.load_all(text, Loader=_Loader)))
     return [document for document in documents if document is not None]
 
 

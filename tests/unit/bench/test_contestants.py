@@ -20,9 +20,9 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.bench import contestants, observe
 from stowplan.bench.follow import Metadata
-from stowplan.controlplane.gates import gates_in
 from stowplan.bench.sender import Sender
 from stowplan.bench.session import least_disturbed, rotated
+from stowplan.controlplane.gates import gates_in
 from stowplan.controlplane.processes import ServerProcess
 from tests.unit.bench.runs import run
 
