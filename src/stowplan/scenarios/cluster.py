@@ -97,10 +97,15 @@ class Cluster:
 
     # Objects
 
-    async def create(self, *manifests: Mapping[str, Any]) -> None:
-        """Create objects of any kind, in this order."""
+    async def create(self, *manifests: Mapping[str, Any], rests: bool = True) -> None:
+        """Create objects of any kind, in this order.
+
+        In virtual time, what follows from an object comes before the next one, if it `rests`.
+        """
         for manifest in manifests:
             await self._create(manifest)
+            if rests:
+                await self.ground.rest()
 
     async def create_node(
         self,
@@ -124,7 +129,7 @@ class Cluster:
             spec["unschedulable"] = True
         if taints:
             spec["taints"] = [dict(taint) for taint in taints]
-        await self._create(
+        await self.create(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
@@ -163,7 +168,7 @@ class Cluster:
             metadata["labels"] = dict(labels)
         if notes:
             metadata["annotations"] = notes
-        await self._create(
+        await self.create(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -354,8 +359,6 @@ class Cluster:
                 subresource="status",
                 kind=PatchKind.MERGE,
             )
-        # Where it can be known, whatever follows from it comes before what the scenario does next.
-        await self.ground.rest()
 
     async def _have_namespace(self, namespace: str) -> None:
         if namespace in self._namespaces:

@@ -143,11 +143,9 @@ class _Player:
         """Until the pause is over or somebody wakes us; whom we lost is made again."""
         self._woken.clear()
         if not self._lost:
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._woken.wait()
-            except TimeoutError:
-                return
+            timer = asyncio.get_running_loop().call_later(pause_s, self._woken.set)
+            await self._woken.wait()
+            timer.cancel()
         while self._lost:
             await self._again(self._lost.pop(0))
 
@@ -222,7 +220,8 @@ class _Player:
         if manifest["kind"] == "PersistentVolume":
             manifest = await self._linked(manifest)
         try:
-            await self._cluster.create(manifest)
+            # Many may come at the same moment: what follows from that begins when all are there.
+            await self._cluster.create(manifest, rests=False)
         except AlreadyExists:
             if manifest["kind"] not in _MAY_EXIST:
                 raise

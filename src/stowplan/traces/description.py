@@ -30,6 +30,7 @@ KNOWN = (
     "arrivals",
     "disruptions",
     "until",
+    "resolution",
 )
 POOL = (
     "name",
@@ -159,6 +160,8 @@ class Description:
     disruptions: tuple[Disruption, ...]
     #: Failures and drains go on until then, at least until the last arrival.
     until_ms: int
+    #: Pods arrive, and run for, whole multiples of it.
+    resolution_ms: int = 1
 
 
 def read_description(value: object, file: Path) -> Description:
@@ -184,6 +187,7 @@ def read_description(value: object, file: Path) -> Description:
             arrivals=reader.arrivals(),
             disruptions=reader.disruptions(),
             until_ms=reader.time(top, "until"),
+            resolution_ms=reader.time(top, "resolution") or 1,
         )
     )
 

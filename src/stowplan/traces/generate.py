@@ -93,7 +93,8 @@ class _Synthesis:
         yield from troubles.ending()
 
     def _pods(self) -> Iterator[Arrival]:
-        makers = [_Maker(each, self._seed) for each in self._description.applications]
+        grain = self._description.resolution_ms
+        makers = [_Maker(each, self._seed, grain) for each in self._description.applications]
         for maker in makers:
             for _ in range(maker.application.initial):
                 yield maker.next_pod(0)
@@ -105,6 +106,7 @@ class _Synthesis:
         counting = Dice(self._seed, "replicas")
         for at_ms in moments(self._description.arrivals, Dice(self._seed, "arrivals")):
             maker = makers[choosing.weighted(heaps)]
+            at_ms -= at_ms % grain
             # At least one, or a description could go on without end.
             for _ in range(min(max(maker.application.replicas.draw(counting), 1), left)):
                 yield maker.next_pod(at_ms)
@@ -116,8 +118,9 @@ class _Synthesis:
 class _Maker:
     """Pods of one application, numbered."""
 
-    def __init__(self, application: Application, seed: int) -> None:
+    def __init__(self, application: Application, seed: int, resolution_ms: int) -> None:
         self.application = application
+        self._resolution_ms = resolution_ms
         self._amounts = Dice(seed, f"requests of {application.name}")
         self._durations = Dice(seed, f"durations of {application.name}")
         self._labels = {"app": application.name, **application.labels}
@@ -133,7 +136,8 @@ class _Maker:
         ]
         run_s = None
         if application.duration is not None:
-            run_s = application.duration.draw(self._durations) / 1000
+            run_ms = application.duration.draw(self._durations)
+            run_s = (run_ms + -run_ms % self._resolution_ms) / 1000
         name = f"{application.name}-{self._made}"
         self._made += 1
         spec = self._spec(*amounts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from pathlib import Path
 
 import pytest
@@ -59,7 +61,7 @@ def failures(findings: list[Finding]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "expected", "words"), PLANTED, ids=lambda value: str(value)[:40]
+    ("plugin", "expected", "words"), PLANTED, ids=[each[0].__name__ for each in PLANTED]
 )
 def test_a_planted_mistake_is_found(plugin: type[Plugin], expected: set[str], words: str) -> None:
     checks = [*QUICK] if "cost" in expected else [name for name in QUICK if name != "cost"]
@@ -84,6 +86,20 @@ def test_a_plugin_may_log() -> None:
 def test_plugins_without_a_mistake_pass(plugin: type[Plugin]) -> None:
     spec = f"{planted.__name__}:{plugin.__name__}"
     assert failures(check_plugin(spec)) == {}
+
+
+def test_what_the_collector_sets_off_is_not_the_plugins_doing() -> None:
+    def look_at_the_clock(phase: str, info: object) -> None:
+        time.perf_counter()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(look_at_the_clock)
+    gc.set_threshold(5, 2, 2)
+    try:
+        assert failures(check_plugin(planted.GoodColumns, only=["no-effects"])) == {}
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(look_at_the_clock)
 
 
 @pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)

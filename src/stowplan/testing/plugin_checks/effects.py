@@ -7,6 +7,7 @@ What neither sees: environment variables, and what an extension module does by i
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 from collections.abc import Iterator
@@ -131,6 +132,9 @@ class _Watch:
         _hook()
         generators = random.getstate(), _numpy_state()
         before = sys.getprofile()
+        # Callbacks of the collector may read clocks (hypothesis has one), and are not the plugin's.
+        collects = gc.isenabled()
+        gc.disable()
         _watching.append(self)
         sys.setprofile(self.on_profile)
         try:
@@ -138,6 +142,8 @@ class _Watch:
         finally:
             sys.setprofile(before)
             _watching.remove(self)
+            if collects:
+                gc.enable()
         if not self.seen:
             if random.getstate() != generators[0]:
                 self.note(_CHANCE, "the module random", None)
