@@ -200,8 +200,8 @@ class World:
     def _happen_next(self) -> bool:
         """The next thing that is due by now, in the order of time; False: nothing is.
 
-        One at a time, as the scheduler is quicker than whoever creates pods. Who ends makes room
-        for who comes.
+        One at a time, as the scheduler is quicker than who leaves; but all that the trace has for
+        one moment happen together, as when it is played. Who ends makes room for who comes.
         """
         now = self.clock.monotonic() + _MOMENT_S
         end = self._people.ends[0][0] if self._people.ends else now
@@ -209,14 +209,15 @@ class World:
         if self._leaving:
             self._leave(*self._leaving.popleft())
         elif self._people.homeless:
-            self._people.come_again(self._people.homeless.popleft())
+            while self._people.homeless:
+                self._people.come_again(self._people.homeless.popleft())
         elif end < now and end <= coming:
             _, _, key, uid = heapq.heappop(self._people.ends)
             self._people.finish(key, uid)
         elif coming < now:
-            assert self._coming is not None
-            self._people.happen(self._coming)
-            self._coming = next(self._events, None)
+            while self._coming is not None and self._coming.at < now:
+                self._people.happen(self._coming)
+                self._coming = next(self._events, None)
         else:
             return False
         self._vain.clear()
