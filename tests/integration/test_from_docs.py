@@ -118,7 +118,7 @@ def test_the_code_on_the_pages_is_the_code_that_runs() -> None:
 @pytest.mark.parametrize("on", ["real", "virtual"])
 def test_make_start_plays_the_scenario(on: str) -> None:
     done = subprocess.run(
-        ["make", "--dry-run", "start", f"ON={on}"],
+        ["make", "--no-print-directory", "--dry-run", "start", f"ON={on}"],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
