@@ -11,6 +11,8 @@ import ipaddress
 import os
 from urllib.parse import urlsplit
 
+from stowplan.api.loopback import is_loopback
+
 
 def proxy_from_environment(server: str) -> str:
     """URL of the proxy to use for `server`; empty for a direct connection."""
@@ -18,22 +20,13 @@ def proxy_from_environment(server: str) -> str:
     host = (parts.hostname or "").lower()
     variable = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
     proxy = os.environ.get(variable) or os.environ.get(variable.lower()) or ""
-    if not proxy or _is_loopback(host):
+    if not proxy or is_loopback(server):
         return ""
     excluded = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if any(_matches(rule.strip().lower(), host, port) for rule in excluded.split(",")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _matches(rule: str, host: str, port: int) -> bool:

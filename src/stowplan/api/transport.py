@@ -9,7 +9,6 @@ by `proxied` where there is a proxy on the way.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import random
 import re
 import ssl
@@ -17,11 +16,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from stowplan.api.auth import Credential, credentials_for
 from stowplan.api.http1 import TooLong
 from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.loopback import is_loopback as _is_loopback
 from stowplan.api.no_answer import NO_ANSWER, unavailable
 from stowplan.api.quick import JSON, QuickLanes
 from stowplan.api.rate_limit import TokenBucket
@@ -313,14 +313,6 @@ class Transport:
             self._tls_for = credential
         assert self._tls is not None
         return self._tls
-
-
-def _is_loopback(server: str) -> bool:
-    host = urlsplit(server).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def _read(opened: _OpenAnswer) -> bytes:

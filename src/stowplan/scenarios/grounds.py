@@ -8,17 +8,16 @@ are our own, on loopback or without any socket, and gone afterwards.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
-from urllib.parse import urlsplit
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
+from stowplan.api.loopback import is_loopback
 from stowplan.apiserver.cluster import Cluster as PretendCluster
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
@@ -197,7 +196,7 @@ async def existing_ground(
             where=f"--on {kubeconfig}",
         )
     config = load_cluster_config(kubeconfig=kubeconfig, context=context)
-    if not allow_remote and not _is_loopback(config.server):
+    if not allow_remote and not is_loopback(config.server):
         raise ConfigError(
             f"{config.server} is not on this machine. A scenario creates and deletes nodes and pods"
             " there; say --allow-remote if that is what you want",
@@ -230,11 +229,3 @@ async def _real_time(
 async def _clients(config: ClusterConfig) -> AsyncIterator[tuple[ApiClient, ApiClient]]:
     async with ApiClient(config, user_agent="scenario") as ours, ApiClient(config) as scheduler:
         yield ours, scheduler
-
-
-def _is_loopback(server: str) -> bool:
-    host = urlsplit(server).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
