@@ -26,7 +26,7 @@ from stowplan.api.event_series import (
     event_name,
     truncate_note,
 )
-from stowplan.api.giving_way import GivingWay
+from stowplan.api.giving_way import allowed_at_a_time
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import (
@@ -88,7 +88,6 @@ class EventRecorder:
         self._host = socket.gethostname()
         self._clock: Clock = clock or SystemClock()
         self._is_busy = is_busy
-        self._giving_way = GivingWay()
         self._writing = 0
         self._write_ended = asyncio.Event()
         #: Events and when (monotonic) they were queued.
@@ -222,8 +221,7 @@ class EventRecorder:
             tasks.create_task(self._write_out(event), name=f"event {event.name}")
 
     def _allowed(self, queued_at: float) -> int:
-        now = self._clock.monotonic()
-        return self._giving_way.allowed(now, queued_at, is_busy=self._is_busy())
+        return allowed_at_a_time(self._clock.monotonic() - queued_at, is_busy=self._is_busy())
 
     async def _write_out(self, event: RecordedEvent) -> None:
         try:

@@ -48,7 +48,8 @@ class _ListMetadata(msgspec.Struct, rename="camel"):
 
 class _List(msgspec.Struct):
     metadata: _ListMetadata
-    items: list[_Object]
+    #: Null where there are none.
+    items: list[_Object] | None
 
 
 _decode = msgspec.json.Decoder(Change).decode
@@ -73,7 +74,7 @@ async def listed(
 ) -> tuple[list[Metadata], _ListMetadata]:
     async with client.get(path, params=params, headers={"Accept": accept}) as answer:
         found = _decode_list(await answer.read())
-    return [item.metadata for item in found.items], found.metadata
+    return [item.metadata for item in found.items or ()], found.metadata
 
 
 async def follow(

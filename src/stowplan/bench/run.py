@@ -49,6 +49,9 @@ _START_S = 60.0
 #: No event for so long after the last bind: there are no more.
 _EVENTS_IDLE_S = 5.0
 _EVENTS_POLL_S = 0.25
+#: Fewer than so many in that time: the events of what happened before have been written.
+_FEW_EVENTS, _SETTLE_POLL_S = 5, 1.0
+_SETTLE_AT_MOST_S = 20.0
 #: A profile is written by an orderly end only.
 _PROFILE_GRACE_S = 60.0
 _PROBE = "first-bind"
@@ -213,7 +216,8 @@ class Trial:
     def operation_ended(self, number: int, operation: Operation) -> None:
         pass
 
-    def measuring_begins(self, measurement: Measurement) -> None:
+    async def measuring_begins(self, measurement: Measurement) -> None:
+        await self._until_events_rest()
         self._measurement = measurement
         self.is_measuring = True
         self._began = self._usage()
@@ -260,6 +264,20 @@ class Trial:
             nice_cores=(ended.nice - began.nice) / (ended.at - began.at),
             binds_over_time=over_time(list(bound.values())),
         )
+
+    async def _until_events_rest(self) -> None:
+        """Whoever writes events is to write those of the measured pods while the clock runs, and
+        none of pods that were there before. Where things go on all the time that does not last.
+        """
+        before: int | None = None
+        deadline = time.monotonic() + _SETTLE_AT_MOST_S
+        while time.monotonic() < deadline:
+            there = await self._seen.count_events()
+            if before is not None and there - before < _FEW_EVENTS:
+                return
+            before = there
+            self._check()
+            await asyncio.sleep(_SETTLE_POLL_S)
 
     async def _until_events_end(self, bound: Collection[str]) -> None:
         """They are looked at only when there seem to be no more; until then they are counted."""

@@ -127,7 +127,7 @@ class Observer:
     def operation_ended(self, number: int, operation: Operation) -> None:
         """Nothing to tell."""
 
-    def measuring_begins(self, measurement: Measurement) -> None:
+    async def measuring_begins(self, measurement: Measurement) -> None:
         self._began[measurement.label] = self.cluster.now()
 
     def measuring_ends(self, measurement: Measurement) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -112,14 +112,14 @@ async def serve(options: ServeOptions) -> None:
         if options.port:
             await server.start(options.bind_address, options.port)
         debugger = CacheDebugger(engine, client, options.namespace)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
+        _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")
         try:
             # Only now: with an API server that does not answer, health must be served already.
             await process.run(stop, check=_check_rights(client, options, engine))
         finally:
             settling.cancel()
-            _ignore(signal.SIGUSR2)
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             debugger.stop()
             await server.stop()
     log.info("Stopped")
@@ -152,15 +152,12 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
         )
 
 
-def _ignore(number: signal.Signals) -> None:
-    """From now until the process is gone: a loop that is closed leaves a signal to the system,
-    which would end the process with it.
+def _on_debug_signal(start: Callable[[], None]) -> None:
+    """Not by the loop, which on its way out leaves a signal to the system for a moment: one that
+    comes then, to any thread, would end the process. A handler of our own is replaced in one step.
     """
-    # Held back meanwhile, because for a moment it is the system's.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
-    asyncio.get_running_loop().remove_signal_handler(number)
-    signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGUSR2, lambda *_: loop.call_soon_threadsafe(start))
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:

@@ -102,15 +102,15 @@ class Measurement:
 
 
 class Observer(Protocol):
-    """Is told what happens, from inside `play`; methods return at once and never raise."""
+    """Is told what happens, from inside `play`; never raises but StowplanError."""
 
     def operation_begins(self, number: int, operation: Operation) -> None:
         """Operations are numbered from 0, as in `workload.operations`."""
 
     def operation_ended(self, number: int, operation: Operation) -> None: ...
 
-    def measuring_begins(self, measurement: Measurement) -> None:
-        """Just before the first of the measured pods is created."""
+    async def measuring_begins(self, measurement: Measurement) -> None:
+        """Just before the first of the measured pods is created, which waits for it to return."""
 
     def measuring_ends(self, measurement: Measurement) -> None:
         """Just after the last of them was seen scheduled."""
@@ -205,7 +205,8 @@ class _Player:
             case Sleep():
                 await cluster.sleep(operation.seconds)
             case StartCollectingMetrics():
-                self._measure(Measurement(operation.name, operation.namespaces, operation.labels))
+                measurement = Measurement(operation.name, operation.namespaces, operation.labels)
+                await self._measure(measurement)
             case StopCollectingMetrics():
                 self._stop_measuring()
 
@@ -220,9 +221,9 @@ class _Player:
             await self._cluster.write([namespace_write(namespace)])
             self._namespaces.add(namespace)
 
-    def _measure(self, measurement: Measurement) -> None:
+    async def _measure(self, measurement: Measurement) -> None:
         self._measurement = measurement
-        self._observer.measuring_begins(measurement)
+        await self._observer.measuring_begins(measurement)
 
     def _stop_measuring(self) -> None:
         assert self._measurement is not None, "checked when the workload was read"
@@ -232,7 +233,7 @@ class _Player:
     async def _create_pods(self, operation: CreatePods) -> None:
         await self._have_namespace(operation.namespace)
         if operation.collect_metrics:
-            self._measure(Measurement(operation.namespace, (operation.namespace,)))
+            await self._measure(Measurement(operation.namespace, (operation.namespace,)))
         if operation.steady_state_s is not None:
             await self._keep_creating(operation, operation.steady_state_s)
         else:

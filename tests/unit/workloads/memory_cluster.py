@@ -155,7 +155,7 @@ class Recorder:
     def operation_ended(self, number: int, operation: Operation) -> None:
         self.told.append(f"{number} ended")
 
-    def measuring_begins(self, measurement: Measurement) -> None:
+    async def measuring_begins(self, measurement: Measurement) -> None:
         self.told.append(f"measuring {measurement.label}")
         if self._cluster is not None:
             self.requests_before_measuring = len(self._cluster.requests)
