@@ -160,14 +160,15 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def test_an_interrupt_leaves_no_process_behind(folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+def test_an_interrupt_leaves_no_process_behind(folder: Path, number: signal.Signals) -> None:
     with subprocess.Popen(command(), cwd=folder, stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 120
         while len(started := descendants(running.pid)) < 3:  # etcd, kube-apiserver, stowplan
             assert time.monotonic() < deadline
             assert running.poll() is None
             time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         _, told = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "goes on from here" in told

@@ -35,7 +35,7 @@ from stowplan.bench.observe import (
     machine_cpu,
     peak_rss_mib,
 )
-from stowplan.bench.sender import JSON, Sender, run_quickly
+from stowplan.bench.sender import JSON, Sender, run_interruptibly
 from stowplan.controlplane.cluster import ControlPlane
 from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
 from stowplan.controlplane.gates import gate_flags
@@ -126,7 +126,7 @@ class Trial:
             disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF, apiserver_flags=gates
         ) as servers:
             self._servers = servers
-            return run_quickly(self._measure())
+            return run_interruptibly(self._measure())
 
     async def _measure(self) -> Run:
         config = load_cluster_config(kubeconfig=str(self._servers.kubeconfig))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from collections import deque
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
@@ -35,6 +36,28 @@ def run_quickly(work: Coroutine[Any, Any, T]) -> T:
     except ImportError:
         return asyncio.run(work)
     return uvloop.run(work)
+
+
+def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
+    """The same, and SIGTERM ends it as Ctrl-C does: in order, by KeyboardInterrupt.
+
+    A handler that raises would do so in whatever is just running, and if that is a connection
+    uvloop takes it for that connection's trouble alone.
+    """
+
+    async def cancelled_by_signal() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return run_quickly(cancelled_by_signal())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class SendError(Exception):

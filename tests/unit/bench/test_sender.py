@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -248,3 +250,40 @@ def test_binding_and_event_name_the_pod_by_uid() -> None:
     assert event["note"] == "Successfully assigned shop/web-0 to n1"
     assert event["regarding"]["uid"] == "u1"
     assert event["metadata"]["name"].rpartition(".")[0] == "web-0"
+
+
+_TERMINATED_WHILE_RECEIVING = """
+import asyncio, signal
+from stowplan.bench.sender import run_interruptibly
+
+class Receiver(asyncio.Protocol):
+    def data_received(self, data):
+        signal.raise_signal(signal.SIGTERM)
+
+async def work():
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Receiver, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer.write(b"x")
+    try:
+        await asyncio.sleep(20)
+    finally:
+        print("cleaned up")
+
+try:
+    run_interruptibly(work())
+except KeyboardInterrupt:
+    print("interrupted")
+print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+"""
+
+
+def test_a_signal_ends_the_work_in_order_whatever_is_just_running() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _TERMINATED_WHILE_RECEIVING],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout.split("\n") == ["cleaned up", "interrupted", "True", ""], ended.stderr
