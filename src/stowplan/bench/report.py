@@ -160,6 +160,10 @@ def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
             noise = measured.outcome.disturbed
             if noise:
                 word += f"; {len(noise)} of {len(measured.outcome.runs)} runs disturbed"
+            if measured.outcome.invalid:
+                word += (
+                    f"; {len(measured.outcome.invalid)} of {measured.rounds} rounds do not count"
+                )
             yield _row(measured, word)
         yield ""
     yield "## Missed targets"

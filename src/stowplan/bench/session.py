@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from stowplan.bench.contestants import STOWPLAN, Contestant
-from stowplan.bench.figures import Run
+from stowplan.bench.figures import FEW_PODS, RAW, Run
 from stowplan.bench.plan import BACKLOG, Item
 from stowplan.bench.profiles import digest
 from stowplan.bench.progress import Progress
@@ -26,6 +26,8 @@ from stowplan.errors import StowplanError
 
 #: A run that others disturbed is repeated so often at most.
 NOISY_REPEATS = 3
+#: Rounds that do not count are made up for, until there were so many times those asked for.
+MOST_ROUNDS = 2
 BUSY_LOAD = 0.5
 
 
@@ -102,11 +104,22 @@ class Session:
         if setup.without_raw and len(contestants) < len(self.settings.contestants):
             self.progress.say(f"{setup.title}: not raw, as {setup.without_raw}")
         self._drop_outdated(setup, contestants)
-        for round_number in range(1, self.settings.rounds + 1):
+        for round_number in range(1, self.settings.rounds * MOST_ROUNDS + 1):
+            if round_number > self.settings.rounds:
+                if not self._lacks_rounds(setup, contestants):
+                    break
+                self.progress.say(f"{setup.title}: one round more, as one does not count")
             for contestant in rotated(contestants, round_number) if contestants else ():
                 if self.results.find(setup, round_number, contestant.label) is None:
                     self._run(item, round_number, contestant)
         return self.results.measured(setup)
+
+    def _lacks_rounds(self, setup: Setup, contestants: Sequence[Contestant]) -> bool:
+        """Some did not count, and more could tell more."""
+        if setup.measured < FEW_PODS or RAW not in {one.label for one in contestants}:
+            return False
+        measured = self.results.measured(setup)
+        return measured.rounds - len(measured.outcome.invalid) < self.settings.rounds
 
     def _drop_outdated(self, setup: Setup, contestants: Sequence[Contestant]) -> None:
         labels = {contestant.label for contestant in contestants}
