@@ -44,6 +44,9 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
             wanted += f" (or {row.against_raw:.0%} of raw)"
             is_met = is_met or (of_raw is not None and of_raw.median >= row.against_raw)
         found = ratio_text(of_kube, is_limit=False)
+        limit = outcome.ratio(KUBE, above=RAW)
+        if not is_met and limit is not None and limit.median < row.against_kube:
+            found += f", and no more than {limit.median:.1f}x can be: that is raw"
         verdicts.append(Verdict("against kube-scheduler", wanted, found, is_met))
     if of_raw is not None and row.against_raw is not None:
         is_met = of_raw.median >= row.against_raw

@@ -139,7 +139,8 @@ class Session:
 
     def _run(self, item: Item, round_number: int, contestant: Contestant) -> None:
         settings, setup = self.settings, item.setup
-        what = f"{setup.title}, round {round_number}/{settings.rounds}, {contestant.label}"
+        rounds = max(round_number, settings.rounds)
+        what = f"{setup.title}, round {round_number}/{rounds}, {contestant.label}"
         conditions = Conditions(item.workload, setup.mode == BACKLOG)
 
         def measure() -> Run:

@@ -275,6 +275,9 @@ def test_a_lower_limit_is_no_excuse_where_the_target_does_not_say_so() -> None:
     verdicts = judge(affinity, measured(stowplan=950, kube=300, raw=1000), 1.0)
     assert not verdicts[0].is_met
     assert verdicts[0].wanted == "at least 8x"
+    assert verdicts[0].found == "3.2x, and no more than 3.3x can be: that is raw"
+    verdicts = judge(affinity, measured(stowplan=950, kube=300, raw=3000), 1.0)
+    assert verdicts[0].found == "3.2x"
 
 
 def test_events_that_are_lost_or_late_are_told() -> None:
@@ -341,6 +344,13 @@ def test_the_report_says_which_runs_were_disturbed() -> None:
     noisy = [result(run(KUBE, 300, 4, others_cores=0.9), one.setup)]
     text = report([Measured(one.setup, [*one.results, *noisy])], targets())
     assert "; 1 of 10 runs disturbed |" in text
+
+
+def test_the_report_says_how_many_rounds_do_not_count() -> None:
+    one = measured(stowplan=950, kube=300, raw=1000)
+    too_fast = [result(run(name, rate, 4), one.setup) for name, rate in ((STOWPLAN, 2), (RAW, 1))]
+    text = report([Measured(one.setup, [*one.results, *too_fast])], targets())
+    assert "; 1 of 4 rounds do not count |" in text
 
 
 def test_sets_name_every_workload_of_the_targets() -> None:
