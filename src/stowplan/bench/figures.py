@@ -64,6 +64,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     others_cores: float
     #: How many these kept busy. None in results from before this was noted.
     nice_cores: float | None = None
+    #: CPU time of a piece of work that never changes, meanwhile: how fast the machine itself was.
+    fixed_work_s: float | None = None
     #: Binds in each half second from the first one on.
     binds_over_time: tuple[int, ...] = ()
 

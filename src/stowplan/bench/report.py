@@ -133,6 +133,13 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
             f"- Nice processes kept {nice.low:.1f} to {nice.high:.1f} cores busy meanwhile. They "
             "give way, but not without a trace: figures of a quiet machine are higher"
         )
+    pace = Spread.of(run.fixed_work_s for one in all_measured for run in one.outcome.runs)
+    if pace is not None:
+        yield (
+            f"- A fixed piece of work took {pace.low * 1000:.2f} to {pace.high * 1000:.2f} ms of "
+            f"CPU time meanwhile, {pace.median * 1000:.2f} in most runs: so much the machine's own "
+            "speed changed from run to run, and with it every figure"
+        )
     yield ""
 
 

@@ -35,6 +35,7 @@ from stowplan.bench.observe import (
     machine_cpu,
     peak_rss_mib,
 )
+from stowplan.bench.pace import Pace
 from stowplan.bench.sender import JSON, Sender, run_interruptibly
 from stowplan.controlplane.cluster import ControlPlane
 from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
@@ -110,6 +111,7 @@ class Trial:
         self._round = round_number
         self._say = say
         self._seen = Observer()
+        self._pace = Pace()
         self._measurement: Measurement | None = None
         self.is_measuring = False
         self._phase = ""
@@ -149,6 +151,7 @@ class Trial:
                 message = f"{problem}; the log of {self._process.name} ends:\n{tail}"
                 raise BenchError(message) from problem
             finally:
+                self._pace.end()
                 self._process.stop(0.0)
 
     # -- the contestant's process ---------------------------------------------------------------
@@ -221,9 +224,11 @@ class Trial:
         self._measurement = measurement
         self.is_measuring = True
         self._began = self._usage()
+        self._pace.begin()
 
     def measuring_ends(self, measurement: Measurement) -> None:
         self.is_measuring = False
+        self._pace.end()
 
     # -- figures --------------------------------------------------------------------------------
 
@@ -262,6 +267,7 @@ class Trial:
             event_lag_p99_s=percentile(lags, 0.99) if lags else None,
             others_cores=max(ended.others - began.others, 0.0) / (ended.at - began.at),
             nice_cores=(ended.nice - began.nice) / (ended.at - began.at),
+            fixed_work_s=self._pace.median_s,
             binds_over_time=over_time(list(bound.values())),
         )
 

@@ -35,6 +35,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     ("bind to event, p99 s", lambda run: run.event_lag_p99_s, 2, 1),
     ("cores that others kept busy", lambda run: run.others_cores, 2, 1),
     ("cores that nice others kept busy", lambda run: run.nice_cores, 2, 1),
+    ("fixed piece of work, CPU ms", lambda run: run.fixed_work_s, 2, 1000),
 )
 
 

@@ -346,6 +346,15 @@ def test_the_report_says_which_runs_were_disturbed() -> None:
     assert "; 1 of 10 runs disturbed |" in text
 
 
+def test_the_report_says_how_the_machine_itself_changed() -> None:
+    one = measured(stowplan=900, kube=300)
+    assert "fixed piece of work" not in report([one], targets())
+    paces = (0.0012, 0.0013, 0.0021)
+    runs = [run(STOWPLAN, 900, at, fixed_work_s=pace) for at, pace in enumerate(paces)]
+    text = report([Measured(one.setup, [result(each, one.setup) for each in runs])], targets())
+    assert "- A fixed piece of work took 1.20 to 2.10 ms of CPU time meanwhile, 1.30 in" in text
+
+
 def test_the_report_says_how_many_rounds_do_not_count() -> None:
     one = measured(stowplan=950, kube=300, raw=1000)
     too_fast = [result(run(name, rate, 4), one.setup) for name, rate in ((STOWPLAN, 2), (RAW, 1))]
