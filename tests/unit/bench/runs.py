@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
-from stowplan.bench.figures import Run
-from stowplan.bench.results import About, Result, Setup
+from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Run
+from stowplan.bench.results import About, Measured, Result, Setup
+
+BASIC = "5000Nodes_10000Pods_QueueingHintsEnabled"
 
 
 def run(contestant: str, pods_per_s: float, round_number: int = 1, **figures: Any) -> Run:
@@ -53,3 +55,17 @@ def result(
         cpus=2,
     )
     return Result(setup=of or setup(), about=about, run=one)
+
+
+def measured(**rates: float) -> Measured:
+    """SchedulingBasic as in the headline set, in three rounds."""
+    names = {"stowplan": STOWPLAN, "kube": KUBE, "raw": RAW, "events": RAW_EVENTS}
+    one = setup(name=BASIC, nodes=5000, pods=6000, measured=5000, scale=0.5)
+    return Measured(
+        one,
+        [
+            result(run(names[name], rate * (1 + number / 100), number), one)
+            for name, rate in rates.items()
+            for number in (1, 2, 3)
+        ],
+    )
