@@ -143,9 +143,10 @@ def bench(
     Contestants take turns: Stowplan, kube-scheduler with its limit of requests lifted (each with
     its default profile), and raw, which binds every pod to the next node without thinking: the
     limit of this machine, with and without an event for every pod. A round in which somebody beats
-    raw counts for nothing. Ratios mean more than figures, and only on a machine that does nothing
-    else. Whatever was measured is kept, so the same command goes on where it was cut; once all is
-    measured it only shows it (--fresh measures anew).
+    raw counts for nothing, and another is run for it, up to as many again. Ratios mean more than
+    figures, and only on a machine that does nothing else. Whatever was measured is kept, so the
+    same command goes on where it was cut; once all is measured it only shows it (--fresh measures
+    anew).
 
     A run takes about ten seconds at 500 nodes, a minute or more at 5,000; three rounds of four
     contestants are twelve runs.
