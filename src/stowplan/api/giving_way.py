@@ -2,8 +2,8 @@
 
 Asked by the event recorder before each write. An API server takes longer to store an event than to
 bind a pod, and nobody's pod should wait for that: in a rush events are kept back, for some seconds,
-and then as many are written as it takes to keep up. So no event is later than that, however long
-the rush is, and binds have the API server to themselves in one that is shorter.
+and then as many are written as it takes to keep up. So however long the rush is no event waits here
+for longer than that, and binds have the API server to themselves in one that is shorter.
 """
 
 from __future__ import annotations

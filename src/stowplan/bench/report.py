@@ -106,7 +106,10 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
         "`raw` take turns on one machine, each run on a fresh control plane; each scheduler has "
         "its own default profile, so kube-scheduler scores a sample of the nodes and Stowplan all "
         "of them. Pods are created while the scheduler runs, and throughput is counted in binds; "
-        "before the first measured pod the events of what was there before have come to rest. "
+        "before the first measured pod the events of what was there before have come to rest (20 s "
+        "at most are waited). Stowplan's own events give way to binds, so most of them are written "
+        "after the last bind, where kube-scheduler's are written before it: the throughput of a "
+        "rush that goes on for longer is nearer to `raw + events`. The last table counts them. "
         "`raw` binds every pod to the next node without thinking, with or without an event for "
         "every pod: what this machine's API server can take. A round in which somebody beats "
         "`raw` does not count. Figures are medians, in parentheses from the lowest to the highest "
@@ -133,12 +136,15 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
             f"- Nice processes kept {nice.low:.1f} to {nice.high:.1f} cores busy meanwhile. They "
             "give way, but not without a trace: figures of a quiet machine are higher"
         )
-    pace = Spread.of(run.fixed_work_s for one in all_measured for run in one.outcome.runs)
+    runs = [run for one in all_measured for run in one.outcome.runs]
+    pace = Spread.of(run.fixed_work_s for run in runs)
     if pace is not None:
+        timed = sum(run.fixed_work_s is not None for run in runs)
         yield (
             f"- A fixed piece of work took {pace.low * 1000:.2f} to {pace.high * 1000:.2f} ms of "
-            f"CPU time meanwhile, {pace.median * 1000:.2f} in most runs: so much the machine's own "
-            "speed changed from run to run, and with it every figure"
+            f"CPU time meanwhile (median {pace.median * 1000:.2f}, noted in {timed} of {len(runs)} "
+            "runs): so much the machine's own speed changed from run to run, and with it every "
+            "figure"
         )
     yield ""
 

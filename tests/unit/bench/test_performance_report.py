@@ -124,7 +124,8 @@ def test_the_report_says_how_the_machine_itself_changed() -> None:
     paces = (0.0012, 0.0013, 0.0021)
     runs = [run(STOWPLAN, 900, at, fixed_work_s=pace) for at, pace in enumerate(paces)]
     text = report([Measured(one.setup, [result(each, one.setup) for each in runs])], targets())
-    assert "- A fixed piece of work took 1.20 to 2.10 ms of CPU time meanwhile, 1.30 in" in text
+    assert "- A fixed piece of work took 1.20 to 2.10 ms of CPU time meanwhile" in text
+    assert "(median 1.30, noted in 3 of 3 runs)" in text
 
 
 def test_the_report_says_how_many_rounds_do_not_count() -> None:
