@@ -45,10 +45,9 @@ BIG = [f"big-{number}" for number in range(9)]
 _IMAGES = {"web:latest": 300 << 20}
 
 
-def _big_node(number: int, *, cpu: int = 8, **more: Any) -> Any:
-    return make_node(
-        BIG[number], cpu=cpu, zone=f"z{number % 3}", labels={"pool": "ab"[number % 2]}, **more
-    )
+def _big_node(number: int, *, cpu: int = 8, moved: int = 0, **more: Any) -> Any:
+    zone = f"z{(number + moved) % 3}"
+    return make_node(BIG[number], cpu=cpu, zone=zone, labels={"pool": "ab"[number % 2]}, **more)
 
 
 def _populate(cache: ClusterCache) -> None:
@@ -94,6 +93,23 @@ _IN_POOL = {
         ]
     }
 }
+_WITH_FRIENDS = {
+    kind: {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": weight,
+                "podAffinityTerm": {
+                    "topologyKey": key,
+                    "labelSelector": {"matchLabels": {"app": "b"}},
+                },
+            }
+        ]
+    }
+    for kind, weight, key in (
+        ("podAffinity", 10, "topology.kubernetes.io/zone"),
+        ("podAntiAffinity", 7, "kubernetes.io/hostname"),
+    )
+}
 #: Pods as controllers make them; each is asked for again and again.
 TEMPLATES = [
     make_pod("plain", cpu="500m"),
@@ -105,6 +121,13 @@ TEMPLATES = [
     make_pod("lone", labels={"app": "lone"}, affinity=_LONE),
     make_pod("spread", labels={"app": "b"}, topology_spread_constraints=_SPREAD[:1]),
     make_pod("would-be-spread", labels={"app": "b"}, topology_spread_constraints=_SPREAD[1:]),
+    make_pod("befriended", labels={"app": "b"}, affinity=_WITH_FRIENDS),
+    make_pod(
+        "befriended-and-spread",
+        labels={"app": "b"},
+        affinity=_WITH_FRIENDS,
+        topology_spread_constraints=_SPREAD[1:],
+    ),
     make_pod("important", cpu=5, priority=5),
     make_pod("best-effort", cpu=None, memory=None),
 ]
@@ -117,6 +140,11 @@ _changes = st.one_of(
         st.integers(0, len(BIG) - 1),
         st.sampled_from([1, 8, 8, 16]),
         st.booleans(),
+    ),
+    st.builds(
+        lambda number, moved: ("set", _big_node(number, moved=moved)),
+        st.integers(0, len(BIG) - 1),
+        st.integers(0, 2),
     ),
     st.sampled_from(BIG).map(lambda name: ("remove", name)),
     st.sampled_from(BIG).map(

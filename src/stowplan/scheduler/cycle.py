@@ -348,7 +348,8 @@ class _Attempt:
         for step in steps[asked:]:
             verdicts = self._verdicts(step, alive)
             columns.append((step, verdicts))
-            alive = alive & (verdicts == 0)
+            if verdicts.any():
+                alive = alive & (verdicts == 0)
         if alive is accepted.alive:
             found = find(accepted, ordered, start=start, limit=limit)
         else:

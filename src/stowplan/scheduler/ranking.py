@@ -100,11 +100,14 @@ class Ranking(Follower):
         totals = scored.sums[chosen[feasible]] + self._level[places]
         self._keys[places] = (totals << RANK_BITS) - self._ranks[places]
 
-    def best_place(self) -> int:
-        return int(self._keys.argmax())
+    def best_place(self, more: Int64Array | None = None) -> int:
+        """The winner's place; `more` is to be added to each row's total."""
+        keys = self._keys if more is None else self._keys + (more << RANK_BITS)
+        return int(keys.argmax())
 
-    def totals(self) -> Int64Array:
-        return (self._keys + self._ranks) >> RANK_BITS
+    def totals(self, more: Int64Array | None = None) -> Int64Array:
+        totals = (self._keys + self._ranks) >> RANK_BITS
+        return totals if more is None else totals + more
 
 
 def normalized(scored: Scored, rows: Rows, cycle: Cycle) -> list[tuple[ScoreStep, Int64Array]]:

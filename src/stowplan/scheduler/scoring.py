@@ -7,8 +7,9 @@ same.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -65,18 +66,21 @@ def quick_choice(
     steps = _running(profile, cycle)
     scored, others = profile.shapes.scored(steps, cycle, accepted)
     stamp, seed = profile.shapes.turn, profile.tie_break_seed
-    if not others and scored.is_kept and is_found(rows, accepted):
+    levels = _weighted(others, profile, cycle, rows)
+    totals: Callable[[], Int64Array]
+    if scored.is_kept and is_found(rows, accepted):
         ranking: Ranking | None = scored.memo
         if ranking is None or ranking.rows is not rows or not ranking.follow(cycle.table, scored):
             ranking = scored.memo = Ranking(rows, scored, cycle)
+        more = _sum_of(levels)
+        totals = partial(ranking.totals, more)
         if seed is None:
-            place = ranking.best_place()
+            place = ranking.best_place(more)
         else:
-            place = chosen_place(ranking.totals(), seed=seed, turn=turn)
-        levels, totals = ranking.levels, ranking.totals
+            place = chosen_place(totals(), seed=seed, turn=turn)
+        levels = ranking.levels + levels
     else:
-        levels = normalized(scored, rows, cycle)
-        levels += _weighted(others, profile, cycle, rows)
+        levels += normalized(scored, rows, cycle)
         sums = scored.sums.take(rows)
         for _, level in levels:
             sums += level
@@ -85,6 +89,13 @@ def quick_choice(
     # Held by the profile alone, so that decisions that wait to be bound hold no arrays.
     profile.shapes.last = partial(_sheet, cycle, rows, steps, scored, levels, totals)
     return place, partial(_read, profile.shapes, stamp)
+
+
+def _sum_of(levels: Weighted) -> Int64Array | None:
+    """None where there is nothing to add up."""
+    if len(levels) < 2:
+        return levels[0][1] if levels else None
+    return reduce(operator.add, (level for _, level in levels))
 
 
 def _read(shapes: Shapes, stamp: int) -> ScoreSheet:

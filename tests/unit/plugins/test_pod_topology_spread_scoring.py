@@ -25,7 +25,7 @@ from stowplan.cluster.cache import ClusterCache
 from stowplan.errors import ConfigError
 from stowplan.framework.profile import make_plugin
 from stowplan.plugins.pod_topology_spread import PodTopologySpread
-from stowplan.plugins.pod_topology_spread.scoring import go_log
+from stowplan.plugins.pod_topology_spread.scoring import Landscape, go_log
 from stowplan.testing import node, pod
 from tests.unit.plugins.plugin_kit import in_place
 from tests.unit.plugins.spread_kit import (
@@ -101,6 +101,36 @@ def test_nodes_without_a_label_are_ignored() -> None:
     assert scored(soft(spread(ZONE, SOFT)), cache) == [100, 33, 0]
     assert scored(soft(spread(ZONE, SOFT)), cache, ["c"]) == [0]
     assert scored(soft(spread("rack", SOFT)), cache) == [0, 0, 0]
+
+
+def test_what_is_known_of_the_rows_holds_for_these_nodes_alone() -> None:
+    cache = cluster({"a": 1, "b": 2, "c": 0}, "xxy")
+    table = cache.table
+    rows = table.order
+    known = Landscape(table, rows, (ZONE,))
+    assert (known.size, known.domain_count(ZONE)) == (3, 2)
+    assert known.is_of(table, rows, (ZONE,))
+    assert not known.is_of(table, rows.copy(), (ZONE,))
+    assert not known.is_of(table, rows, (HOST, ZONE))
+    cache.add_pod(pod(node="a"))
+    assert known.is_of(table, rows, (ZONE,))
+    cache.set_node(node("b", zone="z"))
+    assert not known.is_of(table, rows, (ZONE,))
+    assert Landscape(table, rows, (ZONE,)).domain_count(ZONE) == 3
+    cache.set_node(node("b"))
+    assert Landscape(table, rows, (ZONE,)).size == 2
+    assert Landscape(table, rows, ()).domain_count(ZONE) == 3
+    cache.set_node(node("c", zone=""))
+    assert Landscape(table, rows, ()).domain_count(ZONE) == 2, "empty and missing are one"
+
+
+def test_pods_on_unknown_nodes_may_widen_the_table_between_two_pods() -> None:
+    cache = cluster({"a": 1, "b": 0})
+    table, rows = cache.table, cache.table.order
+    known = Landscape(table, rows, (ZONE,))
+    while table.capacity == len(known.ignored if known.ignored is not None else ()):
+        cache.add_pod(pod(node=f"ghost-{table.capacity}-{len(table.row_of)}"))
+    assert not known.is_of(table, rows, (ZONE,))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from stowplan.framework.profile import Profile
 from stowplan.framework.shapes import Accepted, Scored
 from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.ranking import Ranking, find, is_found
+from stowplan.scheduler.selection import chosen_place
 from stowplan.testing import node, pod
 from tests.unit.scheduler.scheduler_kit import cluster, defaults, plugin, profile_of
 
@@ -113,6 +114,20 @@ def test_a_ranking_follows_its_scores(setup: Setup) -> None:
         assert np.array_equal(scored.sums, np.sum(parts, axis=0))
     setup.cache.set_node(node("n9", cpu=9))
     assert not ranking.follow(table, setup.scored())
+
+
+def test_scores_that_are_not_kept_are_added(setup: Setup) -> None:
+    rows, _ = find(setup.accepted(), setup.cache.table.order, start=0, limit=12)
+    ranking = Ranking(rows, setup.scored(), setup.cycle())
+    equal = ranking.totals()
+    assert len(set(equal.tolist())) == 1
+    more = np.zeros(len(rows), np.int64)
+    more[[4, 7]] = 3
+    assert ranking.best_place(more) == chosen_place(equal + more, seed=None, turn=0)
+    assert ranking.best_place(more) in (4, 7)
+    assert ranking.totals(more).tolist() == (equal + more).tolist()
+    # They are this decision's alone.
+    assert ranking.totals().tolist() == equal.tolist()
 
 
 def test_a_score_out_of_range_is_told_the_long_way() -> None:

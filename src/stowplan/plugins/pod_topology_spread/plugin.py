@@ -36,11 +36,12 @@ from stowplan.plugins.pod_topology_spread.constraints import (
     SYSTEM_DEFAULTS,
     Constraints,
     own_constraints,
+    topology_keys,
     with_selector,
 )
 from stowplan.plugins.pod_topology_spread.default_selector import DefaultSelectors
 from stowplan.plugins.pod_topology_spread.filtering import HardSpread
-from stowplan.plugins.pod_topology_spread.scoring import SoftSpread
+from stowplan.plugins.pod_topology_spread.scoring import Landscape, SoftSpread
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
 _REASON = "node(s) didn't match pod topology spread constraints"
@@ -68,6 +69,8 @@ class PodTopologySpread(Plugin):
             for action in (HARD, SOFT)
         }
         self._selectors = DefaultSelectors(handle.catalog if handle is not None else Catalog())
+        #: Of the last pod that was scored.
+        self._landscape: Landscape | None = None
 
     def _constraints(self, pod: Pod, action: str) -> Constraints:
         """The pod's own constraints, or the defaults. ValueError says which, and what is wrong."""
@@ -137,8 +140,11 @@ class PodTopologySpread(Plugin):
             return SKIP
         # With system defaults a node without a zone still takes part by its hostname.
         all_keys = bool(pod.spec.topology_spread_constraints) or not self._is_system
-        spread = SoftSpread(pod, cycle.table, constraints, rows, all_keys=all_keys)
-        cycle.write(SoftSpread, spread)
+        keys = topology_keys(constraints) if all_keys else ()
+        landscape = self._landscape
+        if landscape is None or not landscape.is_of(cycle.table, rows, keys):
+            landscape = self._landscape = Landscape(cycle.table, rows, keys)
+        cycle.write(SoftSpread, SoftSpread(pod, cycle.table, constraints, landscape))
         return None
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:

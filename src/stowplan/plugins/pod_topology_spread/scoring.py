@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.api.objects import Pod
+from stowplan.cluster.interning import ABSENT
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
@@ -24,72 +24,106 @@ from stowplan.plugins.pod_topology_spread.constraints import (
     HOSTNAME,
     Constraint,
     Constraints,
-    topology_keys,
 )
 
 _Floats = NDArray[np.float64]
+
+
+class Landscape:
+    """The feasible rows by their labels: the same for all pods that find the same rows."""
+
+    def __init__(self, table: NodeTable, rows: Rows, keys: tuple[str, ...]) -> None:
+        """`keys`: nodes that lack one of these labels take no part, and score 0."""
+        self._table = table
+        self._rows = rows
+        self.keys = keys
+        self._made_for = (table.layout_version, table.capacity)
+        #: Rows that lack a label; None if none of the feasible ones does.
+        self.ignored: BoolArray | None = None
+        #: The same for the feasible rows, in their order.
+        self.ignored_feasible: BoolArray | None = None
+        self._taking_part = rows
+        if keys:
+            ignored = np.logical_or.reduce([table.labels.column(key) < 0 for key in keys])
+            feasible = ignored[rows]
+            if feasible.any():
+                self.ignored, self.ignored_feasible = ignored, feasible
+                self._taking_part = rows[~feasible]
+        self._domain_counts: dict[str, int] = {}
+
+    def is_of(self, table: NodeTable, rows: Rows, keys: tuple[str, ...]) -> bool:
+        return (
+            rows is self._rows
+            and table is self._table
+            and keys == self.keys
+            and self._made_for == (table.layout_version, table.capacity)
+        )
+
+    @property
+    def size(self) -> int:
+        """How many rows take part."""
+        return len(self._taking_part)
+
+    def domain_count(self, key: str) -> int:
+        """How many values of a label the rows that take part have."""
+        count = self._domain_counts.get(key)
+        if count is None:
+            values = np.unique(self._table.labels.column(key)[self._taking_part])
+            count = len(values)
+            blank = self._table.labels.values(key).get("")
+            if blank is not None and not self.keys:
+                # A node without the label and one where it is empty are upstream's same domain.
+                count -= bool(np.isin((ABSENT, blank), values).all())
+            self._domain_counts[key] = count
+        return count
 
 
 class SoftSpread:
     """A pod's soft constraints against the feasible rows of one decision."""
 
     def __init__(
-        self, pod: Pod, table: NodeTable, constraints: Constraints, rows: Rows, *, all_keys: bool
+        self, pod: Pod, table: NodeTable, constraints: Constraints, landscape: Landscape
     ) -> None:
-        """`all_keys`: nodes that lack one of the labels take no part, and score 0."""
         self._table = table
-        self._namespace = pod.metadata.namespace
-        keys = topology_keys(constraints) if all_keys else ()
-        #: Rows that lack a label; None if none of the feasible ones does.
-        self._ignored: BoolArray | None = None
-        #: The same for the feasible rows, in their order.
-        self._ignored_feasible: BoolArray | None = None
-        if keys:
-            ignored = np.logical_or.reduce([table.labels.column(key) < 0 for key in keys])
-            feasible = ignored[rows]
-            if feasible.any():
-                self._ignored, self._ignored_feasible = ignored, feasible
-                rows = rows[~feasible]
+        self._landscape = landscape
         self._parts = [
-            self._by_row(constraint, len(rows))
+            self._by_row(constraint, pod)
             if constraint.topology_key == HOSTNAME
-            else self._by_domain(constraint, pod, keys, rows)
+            else self._by_domain(constraint, pod)
             for constraint in constraints
         ]
 
-    def _by_row(self, constraint: Constraint, nodes: int) -> _Part:
-        counts = self._table.domains.by_row(constraint.counted(self._namespace))
-        return _Part(constraint, counts, go_log(nodes + 2), is_by_row=True)
+    def _by_row(self, constraint: Constraint, pod: Pod) -> _Part:
+        counts = self._table.domains.by_row(constraint.counted(pod.metadata.namespace))
+        return _Part(constraint, counts, go_log(self._landscape.size + 2), is_by_row=True)
 
-    def _by_domain(
-        self, constraint: Constraint, pod: Pod, keys: tuple[str, ...], rows: Rows
-    ) -> _Part:
-        table, key = self._table, constraint.topology_key
-        counted = constraint.counted(self._namespace)
+    def _by_domain(self, constraint: Constraint, pod: Pod) -> _Part:
+        table, key, keys = self._table, constraint.topology_key, self._landscape.keys
+        counted = constraint.counted(pod.metadata.namespace)
         counts = table.domains.counts(counted, key, constraint.inclusion(pod, keys)).counts
-        # How many of the rows are in each domain; the first entry is for those in none.
-        met = np.bincount(table.labels.column(key)[rows] + 1, minlength=len(counts))
-        size = int(np.count_nonzero(met))
         blank = table.labels.values(key).get("")
         if blank is not None and not keys:
-            # A node without the label and one where it is empty are upstream's same domain.
-            size -= bool(met[blank + 1] and met[0])
+            # The same domain as that of nodes without the label.
             counts = counts.copy()
             counts[blank] += counts[-1]
-        return _Part(constraint, counts, go_log(size + 2), is_by_row=False)
+        weight = go_log(self._landscape.domain_count(key) + 2)
+        return _Part(constraint, counts, weight, is_by_row=False)
 
     def fill(self, rows: RowSet, out: Int64Array) -> None:
-        total: Any = 0.0
-        for part in self._parts:
-            column = self._table.labels.column(part.key)
-            total = total + part.scores_of(rows, column)
+        labels = self._table.labels
+        first, *more = self._parts
+        total = first.scores_of(rows, labels.column(first.key))
+        for part in more:
+            total += part.scores_of(rows, labels.column(part.key))
         scores = round_half_away(total)
-        if self._ignored is not None:
-            scores[self._ignored[rows]] = 0
+        ignored = self._landscape.ignored
+        if ignored is not None:
+            scores[ignored[rows]] = 0
         out[rows] = scores
 
     def score(self, node: NodeView) -> int:
-        if self._ignored is not None and self._ignored[node.row]:
+        ignored = self._landscape.ignored
+        if ignored is not None and ignored[node.row]:
             return 0
         total = 0.0
         for part in self._parts:
@@ -104,7 +138,7 @@ class SoftSpread:
 
     def normalize(self, scores: Int64Array) -> Int64Array:
         """The lowest becomes the highest; nodes that take no part stay at 0."""
-        ignored = self._ignored_feasible
+        ignored = self._landscape.ignored_feasible
         if ignored is None:
             return _upside_down(scores)
         final = np.zeros_like(scores)
