@@ -21,11 +21,11 @@ from stowplan.api.selectors import compile_label_selector
 from stowplan.cluster import domain_sums
 from stowplan.cluster.affinity_terms import TermFamily, TermGroup
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.domain_sums import add_domain_sums, blank_sums
+from stowplan.cluster.domain_sums import add_domain_sums
 from stowplan.cluster.pod_affinity import AffinityTerm, pod_terms
 from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.cluster.row_counts import RowCounts
-from stowplan.cluster.table import NodeTable
+from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
@@ -147,9 +147,12 @@ def test_domain_sums_equal_a_recount(
                 if change and row < table.capacity:
                     source.change(row, change)
             for key in TOPOLOGY_KEYS[turn % 2 :]:
-                sums = blank_sums(table, key)
-                sums[:-1] = 5
-                any_found = add_domain_sums(table, source, key, sums, weight)
+                fives = np.full(len(table.labels.values(key)) + 1, 5, np.int64)
+                fives[-1] = 0
+                into: dict[str, Int64Array] = {}
+                beside = {key: fives}
+                add_domain_sums(table, source, key, into, weight)
+                add_domain_sums(table, source, key, beside, weight)
                 expected: Counter[str] = Counter()
                 for row, count in source.counts.items():
                     if row < len(table.nodes) and (node := table.nodes[row]) is not None:
@@ -157,9 +160,11 @@ def test_domain_sums_equal_a_recount(
                         if key in labels:
                             expected[labels[key]] += count
                 values = table.labels.values(key).values
-                assert sums[:-1].tolist() == [5 + weight * expected[value] for value in values]
-                assert sums[-1] == 0
-                assert any_found == bool(expected)
+                found = [weight * expected[value] for value in values] + [0]
+                assert beside[key].tolist() == [5 + each for each in found[:-1]] + [0]
+                assert {key: each.tolist() for key, each in into.items()} == (
+                    {key: found} if expected else {}
+                )
 
 
 # The plugin

@@ -62,16 +62,15 @@ def _populate(cache: ClusterCache) -> None:
     cache.catalog[SERVICES].set(Service(metadata=meta, spec=SelectingSpec(selector={"app": "a"})))
 
 
-_LONE = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "topologyKey": "kubernetes.io/hostname",
-                "labelSelector": {"matchLabels": {"app": "lone"}},
-            }
-        ]
-    }
-}
+_ANTI = "podAntiAffinity"
+
+
+def _required(kind: str, app: str, key: str = "topology.kubernetes.io/zone") -> dict[str, Any]:
+    """Affinity with one required term, about pods of an application."""
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 _SPREAD = [
     {
         "maxSkew": 1,
@@ -118,9 +117,15 @@ TEMPLATES = [
     make_pod("served", cpu="100m", labels={"app": "a"}),
     make_pod("pooled", node_selector={"pool": "a"}),
     make_pod("would-be-pooled", affinity=_IN_POOL),
-    make_pod("lone", labels={"app": "lone"}, affinity=_LONE),
+    make_pod(
+        "lone",
+        labels={"app": "lone"},
+        affinity=_required(_ANTI, "lone", "kubernetes.io/hostname"),
+    ),
     make_pod("spread", labels={"app": "b"}, topology_spread_constraints=_SPREAD[:1]),
     make_pod("would-be-spread", labels={"app": "b"}, topology_spread_constraints=_SPREAD[1:]),
+    make_pod("near", labels={"app": "b"}, affinity=_required("podAffinity", "b")),
+    make_pod("alone-in-its-zone", labels={"app": "lone"}, affinity=_required(_ANTI, "lone")),
     make_pod("befriended", labels={"app": "b"}, affinity=_WITH_FRIENDS),
     make_pod(
         "befriended-and-spread",

@@ -23,42 +23,60 @@ class DomainSums:
     """Sums by value id of the label; the last entry, for nodes without the label, stays 0."""
 
     sums: Int64Array
+    #: All of them together.
+    total: int
     position: int
     label_version: int
 
 
-def blank_sums(table: NodeTable, key: str) -> Int64Array:
-    """Zeros by value id, and a last one where `ABSENT` (-1) looks."""
-    return np.zeros(len(table.labels.values(key)) + 1, np.int64)
-
-
 def add_domain_sums(
-    table: NodeTable, source: RowCounts, key: str, into: Int64Array, weight: int = 1
-) -> bool:
-    """Add the counts to `into`, by value id of a label; False if no row has the label."""
+    table: NodeTable, source: RowCounts, key: str, into: dict[str, Int64Array], weight: int = 1
+) -> None:
+    """Add the counts, by value id of a label, to those that `into` has for the label.
+
+    The last entry, where `ABSENT` (-1) looks, is 0. Nothing is added if no row has the label. The
+    arrays of `into` may be the kept ones: read only, and good for one decision.
+    """
+    sums = _sums(table, source, key)
+    if sums is None:
+        return
+    if weight != 1:
+        sums = weight * sums
+    others = into.get(key)
+    into[key] = sums if others is None else others + sums
+
+
+def _sums(table: NodeTable, source: RowCounts, key: str) -> Int64Array | None:
     counts = source.counts
     if not counts:
-        return False
+        return None
+    if len(counts) > FEW_ROWS:
+        kept = _kept_sums(table, source, key)
+        return kept.sums if kept.total else None
     column = table.labels.column(key)
     if len(counts) == 1:
         # By far the commonest: a term of one pod.
         ((row, count),) = counts.items()
         value = column[row]
         if value < 0:
-            return False
-        into[value] += weight * count
-        return True
-    if len(counts) <= FEW_ROWS:
-        values = column[list(counts)]
-        np.add.at(into, values, weight * np.array(list(counts.values()), np.int64))
-        into[-1] = 0
-        return bool(values.max() >= 0)
-    sums = _kept_sums(table, source, key)
-    into += sums if weight == 1 else weight * sums
-    return bool(sums.any())
+            return None
+        sums = _blank_sums(table, key)
+        sums[value] = count
+        return sums
+    values = column[list(counts)]
+    if values.max() < 0:
+        return None
+    sums = _blank_sums(table, key)
+    np.add.at(sums, values, np.array(list(counts.values()), np.int64))
+    sums[-1] = 0
+    return sums
 
 
-def _kept_sums(table: NodeTable, source: RowCounts, key: str) -> Int64Array:
+def _blank_sums(table: NodeTable, key: str) -> Int64Array:
+    return np.zeros(len(table.labels.values(key)) + 1, np.int64)
+
+
+def _kept_sums(table: NodeTable, source: RowCounts, key: str) -> DomainSums:
     column = table.labels.column(key)
     label_version = table.labels.version(key)
     kept = source.domain_sums.get(key)
@@ -66,16 +84,18 @@ def _kept_sums(table: NodeTable, source: RowCounts, key: str) -> Int64Array:
     if kept is not None and kept.label_version == label_version:
         changes = source.since(kept.position)
     if kept is None or changes is None:
-        sums = blank_sums(table, key)
+        sums = _blank_sums(table, key)
         rows = np.fromiter(source.counts, np.intp, len(source.counts))
         counts = np.fromiter(source.counts.values(), np.int64, len(source.counts))
         np.add.at(sums, column[rows], counts)
         sums[-1] = 0
-        source.domain_sums[key] = DomainSums(sums, source.position, label_version)
-        return sums
+        kept = DomainSums(sums, int(sums.sum()), source.position, label_version)
+        source.domain_sums[key] = kept
+        return kept
     for row, delta in changes:
         value = column[row]
         if value >= 0:
             kept.sums[value] += delta
+            kept.total += delta
     kept.position = source.position
-    return kept.sums
+    return kept

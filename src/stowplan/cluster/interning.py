@@ -63,6 +63,8 @@ class LabelColumns:
         self._values: dict[str, Interner[str]] = {}
         self._numbers: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
         self._versions: dict[str, int] = {}
+        #: Key -> a version of its column, and whether no two rows had the same value then.
+        self._apart: dict[str, tuple[int, bool]] = {}
 
     def column(self, key: str) -> NDArray[np.int32]:
         """Value ids of one label key over all rows; `ABSENT` where a node lacks it."""
@@ -83,6 +85,16 @@ class LabelColumns:
         """Grows whenever a node gains, changes or loses the label, or comes or goes with it."""
         self.column(key)
         return self._versions[key]
+
+    def tells_rows_apart(self, key: str) -> bool:
+        """Whether no two nodes have the same value of a label, as with hostnames."""
+        version = self.version(key)
+        known = self._apart.get(key)
+        if known is None or known[0] != version:
+            column = self._columns[key]
+            is_apart = int(np.bincount(column[column >= 0]).max(initial=0)) <= 1
+            known = self._apart[key] = (version, is_apart)
+        return known[1]
 
     def values(self, key: str) -> Interner[str]:
         """The distinct values of a key, by id."""

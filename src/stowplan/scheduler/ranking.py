@@ -30,6 +30,8 @@ class Found:
     limit: int
     rows: Rows
     passed: int
+    #: Whether the same was found more than once.
+    is_steady: bool = False
 
 
 def find(accepted: Accepted, order: Rows, *, start: int, limit: int) -> tuple[Rows, int]:
@@ -46,13 +48,15 @@ def find(accepted: Accepted, order: Rows, *, start: int, limit: int) -> tuple[Ro
     ):
         rows, passed = first_feasible(order, accepted.alive, start=start, limit=limit)
         accepted.memo = found = Found(accepted.version, start, limit, rows, passed)
+    else:
+        found.is_steady = True
     return found.rows, found.passed
 
 
-def is_found(rows: Rows, accepted: Accepted) -> bool:
-    """Whether these are the rows that `find` found, and will find again."""
+def is_found_again(rows: Rows, accepted: Accepted) -> bool:
+    """Whether these are rows that `find` has found before, and is likely to find again."""
     found: Found | None = accepted.memo
-    return found is not None and found.rows is rows
+    return found is not None and found.rows is rows and found.is_steady
 
 
 class Ranking(Follower):

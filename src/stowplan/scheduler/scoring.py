@@ -22,7 +22,7 @@ from stowplan.framework.forms import ScoreStep, as_status, describe
 from stowplan.framework.profile import Profile
 from stowplan.framework.shapes import Accepted, Scored, Shapes
 from stowplan.scheduler.decision import ScoreSheet
-from stowplan.scheduler.ranking import Ranking, is_found, normalized
+from stowplan.scheduler.ranking import Ranking, is_found_again, normalized
 from stowplan.scheduler.selection import chosen_place
 
 #: Plugins and their weighted scores of the feasible rows.
@@ -68,7 +68,7 @@ def quick_choice(
     stamp, seed = profile.shapes.turn, profile.tie_break_seed
     levels = _weighted(others, profile, cycle, rows)
     totals: Callable[[], Int64Array]
-    if scored.is_kept and is_found(rows, accepted):
+    if scored.is_kept and is_found_again(rows, accepted):
         ranking: Ranking | None = scored.memo
         if ranking is None or ranking.rows is not rows or not ranking.follow(cycle.table, scored):
             ranking = scored.memo = Ranking(rows, scored, cycle)

@@ -6,8 +6,9 @@ import pytest
 
 from stowplan.cluster import domain_sums
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.domain_sums import add_domain_sums, blank_sums
+from stowplan.cluster.domain_sums import add_domain_sums
 from stowplan.cluster.row_counts import RowCounts
+from stowplan.cluster.table import Int64Array
 from stowplan.testing import node, pod
 
 
@@ -27,13 +28,15 @@ def counted(*counts: int) -> RowCounts:
 
 
 def sums(cache: ClusterCache, source: RowCounts, key: str = "zone") -> dict[str, int]:
-    into = blank_sums(cache.table, key)
-    found = add_domain_sums(cache.table, source, key, into)
+    into: dict[str, Int64Array] = {}
+    add_domain_sums(cache.table, source, key, into)
+    if not into:
+        return {}
     values = cache.table.labels.values(key).values
-    assert into[-1] == 0
-    result = {value: int(total) for value, total in zip(values, into[:-1], strict=True) if total}
-    assert found == bool(result)
-    return result
+    *totals, absent = into[key].tolist()
+    assert absent == 0
+    assert any(totals)
+    return {value: total for value, total in zip(values, totals, strict=True) if total}
 
 
 @pytest.fixture(params=[0, 48], ids=["kept", "anew"], autouse=True)
@@ -119,10 +122,36 @@ def test_ghosts_are_in_no_domain() -> None:
 
 def test_weights_and_several_sources() -> None:
     cache = cluster("a", "b", "a")
-    into = blank_sums(cache.table, "zone")
-    assert add_domain_sums(cache.table, counted(1, 1, 1), "zone", into, 10)
-    assert add_domain_sums(cache.table, counted(0, 3), "zone", into, -10)
-    assert into.tolist() == [20, -20, 0]
+    into: dict[str, Int64Array] = {}
+    ones = counted(1, 1, 1)
+    add_domain_sums(cache.table, ones, "zone", into, 10)
+    add_domain_sums(cache.table, counted(0, 3), "zone", into, -10)
+    assert into["zone"].tolist() == [20, -20, 0]
+
+
+def test_what_is_kept_is_shared_and_not_written_to() -> None:
+    cache = cluster("a", "b", "a")
+    ones = counted(1, 1, 1)
+    into: dict[str, Int64Array] = {}
+    add_domain_sums(cache.table, ones, "zone", into)
+    add_domain_sums(cache.table, counted(0, 3), "zone", into)
+    assert into["zone"].tolist() == [2, 4, 0]
+    assert sums(cache, ones) == {"a": 2, "b": 1}
+
+
+def test_labels_that_tell_rows_apart() -> None:
+    cache = cluster("a", "b", None)
+    labels = cache.table.labels
+    assert labels.tells_rows_apart("zone")
+    assert labels.tells_rows_apart("unheard-of")
+    cache.set_node(node("n3", labels={"zone": "b"}))
+    assert not labels.tells_rows_apart("zone")
+    cache.set_node(node("n1", labels={"zone": "c"}))
+    assert labels.tells_rows_apart("zone")
+    cache.add_pod(pod(node="n0"))
+    cache.remove_node("n0")
+    cache.set_node(node("n4", labels={"zone": "a"}))
+    assert labels.tells_rows_apart("zone"), "a ghost has no labels"
 
 
 def test_label_versions_grow_only_with_the_label() -> None:

@@ -11,7 +11,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
 from stowplan.framework.shapes import Accepted, Scored
 from stowplan.scheduler.cycle import decide
-from stowplan.scheduler.ranking import Ranking, find, is_found
+from stowplan.scheduler.ranking import Ranking, find, is_found_again
 from stowplan.scheduler.selection import chosen_place
 from stowplan.testing import node, pod
 from tests.unit.scheduler.scheduler_kit import cluster, defaults, plugin, profile_of
@@ -70,13 +70,13 @@ def test_the_same_rows_are_the_same_array_until_one_is_full(setup: Setup) -> Non
     assert setup.accepted() is accepted
     again, _ = find(accepted, setup.cache.table.order, start=0, limit=12)
     assert again is rows
-    assert is_found(rows, accepted)
+    assert is_found_again(rows, accepted)
     full = setup.fill("n5", cpu=3)
     assert setup.accepted() is accepted
     fewer, _ = find(accepted, setup.cache.table.order, start=0, limit=12)
     assert full in rows.tolist()
     assert full not in fewer.tolist()
-    assert not is_found(rows, accepted)
+    assert not is_found_again(rows, accepted)
 
 
 def test_a_cordoned_row_stays_out_whatever_its_pods_do(setup: Setup) -> None:

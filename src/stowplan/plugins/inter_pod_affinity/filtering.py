@@ -10,7 +10,7 @@ looking up its label values. Nominated pods and victims change the counts around
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,13 +18,13 @@ import numpy as np
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.counters import CounterKey
-from stowplan.cluster.domain_sums import add_domain_sums, blank_sums
+from stowplan.cluster.domain_sums import add_domain_sums
 from stowplan.cluster.interning import ABSENT
-from stowplan.cluster.pod_affinity import PodTerms, pod_terms
-from stowplan.cluster.row_counts import RowCounts
+from stowplan.cluster.pod_affinity import AffinityTerm, PodTerms, pod_terms
 from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.framework.forms import RowSet
+from stowplan.framework.plugin import NOT_KEPT
 from stowplan.framework.status import unresolvable, unschedulable
 from stowplan.plugins.inter_pod_affinity.terms import KnownNamespaces
 
@@ -34,6 +34,9 @@ VERDICTS = (
     unschedulable("node(s) didn't match pod anti-affinity rules"),
     unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"),
 )
+
+#: With more of them than that, what a pod meets is not likely to be met again.
+_FEW_DOMAINS, _FEW_TERMS = 64, 16
 
 #: Topology key -> pods by value id of that label; keys without any pod are absent.
 Around: TypeAlias = dict[str, Int64Array]
@@ -52,7 +55,9 @@ class FilterNotes:
     affinity_counted: CounterKey
     #: Topology key and pods of each of its anti-affinity terms.
     anti_counted: tuple[tuple[str, CounterKey], ...]
-    #: The maps, by verdict.
+    #: Terms of standing pods that keep the pod away.
+    existing_anti: tuple[AffinityTerm, ...]
+    #: The maps, by verdict. Read only.
     around: dict[int, Around]
     #: The affinity's count over all nodes and keys.
     affinity_total: int = 0
@@ -75,36 +80,55 @@ def prepare(
     affinity: Around = {}
     anti: Around = {}
     existing_anti: Around = {}
+    namespace_labels = namespaces.labels_of(pod.metadata.namespace)
+    speaking = table.affinity_terms.required_anti.speaking_of(pod, namespace_labels)
     notes = FilterNotes(
         pod=pod,
-        namespace_labels=namespaces.labels_of(pod.metadata.namespace),
+        namespace_labels=namespace_labels,
         affinity_keys=tuple(dict.fromkeys(term.topology_key for term in terms.required)),
         affinity_counted=counted,
         anti_counted=tuple(
             (term.topology_key, namespaces.counted_by(term)) for term in terms.required_anti
         ),
+        existing_anti=tuple(group.term for group in speaking),
         around={AFFINITY: affinity, ANTI: anti, EXISTING_ANTI: existing_anti},
     )
     for key in notes.affinity_keys:
-        _add(table, table.counters.get(counted), key, affinity)
+        add_domain_sums(table, table.counters.get(counted), key, affinity)
     for key, unwanted in notes.anti_counted:
-        _add(table, table.counters.get(unwanted), key, anti)
-    carried = table.affinity_terms.required_anti
-    if len(carried):
-        for group in carried.speaking_of(pod, notes.namespace_labels):
-            _add(table, group, group.term.topology_key, existing_anti)
+        add_domain_sums(table, table.counters.get(unwanted), key, anti)
+    for group in speaking:
+        add_domain_sums(table, group, group.term.topology_key, existing_anti)
     notes.affinity_total = sum(int(counts.sum()) for counts in affinity.values())
     return notes
 
 
-def _add(table: NodeTable, source: RowCounts, key: str, into: Around) -> None:
-    counts = into.get(key)
-    if counts is not None:
-        add_domain_sums(table, source, key, counts)
-        return
-    counts = blank_sums(table, key)
-    if add_domain_sums(table, source, key, counts):
-        into[key] = counts
+def surroundings(table: NodeTable, notes: FilterNotes) -> Hashable:
+    """What the verdicts depend on besides the pods that stand on the row itself.
+
+    Where no two nodes share a domain that is only whose pods are counted. Of a few domains it is
+    what is said of each of them, and of many of them too much for it to come again.
+    """
+    met: list[Hashable] = []
+    by_domain: set[tuple[int, str]] = {(AFFINITY, key) for key in notes.affinity_keys}
+    counted = [(ANTI, key, unwanted) for key, unwanted in notes.anti_counted]
+    carried = [(EXISTING_ANTI, term.topology_key, term) for term in notes.existing_anti]
+    if len(carried) > _FEW_TERMS:
+        return NOT_KEPT
+    for verdict, key, of_whom in (*counted, *carried):
+        if table.labels.tells_rows_apart(key):
+            met.append((verdict, key, of_whom))
+        else:
+            by_domain.add((verdict, key))
+    for verdict, key in sorted(by_domain):
+        counts = notes.around[verdict].get(key)
+        if counts is None:
+            met.append((verdict, key, verdict == AFFINITY and notes.is_first()))
+        elif len(counts) > _FEW_DOMAINS:
+            return NOT_KEPT
+        else:
+            met.append((verdict, key, (counts > 0).tobytes()))
+    return tuple(met)
 
 
 def judge_rows(table: NodeTable, notes: FilterNotes, rows: RowSet) -> Int32Array:

@@ -3,12 +3,14 @@
 Required terms filter (`filtering`), preferred ones score (`scoring`). Both ask the table for counts
 that it keeps anyway: pods by selector (`cluster.counters`) and the terms that standing pods carry
 (`cluster.affinity_terms`), so a decision never walks over pods. A pod that has no terms, and that
-no standing pod's term speaks of, is skipped. `overlays` tell of nominated pods and victims.
+no standing pod's term speaks of, is skipped. A pod that is placed may change the verdict on a whole
+domain: kept columns of Filter serve while it does not (`surroundings`), those of Score are never
+kept. `overlays` tell of nominated pods and victims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -16,13 +18,14 @@ from stowplan.api.labels import join_errors
 from stowplan.api.objects import Pod
 from stowplan.api.resources import NAMESPACES
 from stowplan.cluster.pod_affinity import pod_terms, prefers
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import InterPodAffinityArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.plugins.inter_pod_affinity import filtering, scoring
 from stowplan.plugins.inter_pod_affinity.filtering import FilterNotes
@@ -37,6 +40,8 @@ class InterPodAffinity(Plugin):
     Args = InterPodAffinityArgs
     looks_up = (NAMESPACES,)
     overlays = True
+    reads = Reads.PODS
+    score_reads = Reads.ANYTHING
     verdicts = filtering.VERDICTS
 
     def __init__(
@@ -62,6 +67,12 @@ class InterPodAffinity(Plugin):
             return SKIP
         cycle.write(FilterNotes, notes)
         return None
+
+    def sign(self, info: PodInfo) -> Hashable:
+        return ()
+
+    def surroundings(self, cycle: Cycle) -> Hashable:
+        return filtering.surroundings(cycle.table, cycle.read(FilterNotes))
 
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None

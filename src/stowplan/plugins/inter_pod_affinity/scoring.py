@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stowplan.api.objects import Pod
-from stowplan.cluster.domain_sums import add_domain_sums, blank_sums
+from stowplan.cluster.domain_sums import add_domain_sums
 from stowplan.cluster.pod_affinity import PodTerms
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import Int64Array, NodeTable
@@ -33,13 +33,7 @@ class ScoreNotes:
     weights: dict[str, Int64Array] = field(default_factory=dict)
 
     def add(self, table: NodeTable, source: RowCounts, key: str, weight: int) -> None:
-        weights = self.weights.get(key)
-        if weights is not None:
-            add_domain_sums(table, source, key, weights, weight)
-            return
-        weights = blank_sums(table, key)
-        if add_domain_sums(table, source, key, weights, weight):
-            self.weights[key] = weights
+        add_domain_sums(table, source, key, self.weights, weight)
 
 
 def prepare(
@@ -65,9 +59,11 @@ def prepare(
 
 
 def score_rows(table: NodeTable, notes: ScoreNotes, rows: RowSet, out: Int64Array) -> None:
-    out[rows] = 0
-    for key, weights in notes.weights.items():
-        out[rows] += weights[table.labels.column(key)[rows]]
+    labels = table.labels
+    first, *more = [
+        weights.take(labels.column(key)[rows]) for key, weights in notes.weights.items()
+    ]
+    out[rows] = sum(more, start=first)
 
 
 def score(table: NodeTable, notes: ScoreNotes, node: NodeView) -> int:

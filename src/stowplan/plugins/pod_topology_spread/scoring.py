@@ -112,10 +112,14 @@ class SoftSpread:
     def fill(self, rows: RowSet, out: Int64Array) -> None:
         labels = self._table.labels
         first, *more = self._parts
-        total = first.scores_of(rows, labels.column(first.key))
-        for part in more:
-            total += part.scores_of(rows, labels.column(part.key))
-        scores = round_half_away(total)
+        if not more and not first.is_by_row:
+            # There are fewer domains than rows to be rounded.
+            scores = round_half_away(first.by_value()).take(labels.column(first.key)[rows])
+        else:
+            total = first.scores_of(rows, labels.column(first.key))
+            for part in more:
+                total += part.scores_of(rows, labels.column(part.key))
+            scores = round_half_away(total)
         ignored = self._landscape.ignored
         if ignored is not None:
             scores[ignored[rows]] = 0
@@ -172,16 +176,24 @@ class _Part:
             by_row += self._extra
             by_row[column[rows] < 0] = 0.0
             return by_row
-        by_value: _Floats = np.multiply(self.counts, self._weight)
-        by_value += self._extra
-        by_value[-1] = 0.0
-        return by_value.take(column[rows])
+        return self.by_value().take(column[rows])
+
+    def by_value(self) -> _Floats:
+        """The share of each domain; the last is for rows without the label."""
+        shares: _Floats = np.multiply(self.counts, self._weight)
+        shares += self._extra
+        shares[-1] = 0.0
+        return shares
 
 
 def _upside_down(scores: Int64Array) -> Int64Array:
     highest, lowest = max(int(scores.max()), 0), int(scores.min())
     if highest == 0:
         return np.full_like(scores, MAX_NODE_SCORE)
+    if highest - lowest < len(scores):
+        # Each score is divided once, however many rows have it.
+        distinct = percent_of(np.arange(highest, lowest - 1, -1), np.array(highest))
+        return distinct.take(scores - lowest)
     return percent_of(highest + lowest - scores, np.array(highest))
 
 
