@@ -4,8 +4,13 @@ import signal
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.controlplane_fixtures", "tests.embedded_fixtures"]
+
+# How long an example takes says nothing on a machine that others use too.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -95,7 +95,7 @@ def _speaking_of(family: TermFamily, pod: Pod, labels: dict[str, str] | None) ->
     return [group for group in family if group.term.matches(pod, labels)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     history=_histories,
     asker=pods(),
@@ -123,7 +123,7 @@ def test_index_equals_a_recount(
         assert not family._files, "whatever was filed is taken out again"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     history=_histories,
     few=st.sampled_from([0, 1, 48]),
@@ -297,7 +297,7 @@ def _plugin(cache: ClusterCache, known: list[Namespace], **args: Any) -> InterPo
     return plugin
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     placed=st.lists(nodes(), min_size=1, max_size=4),
     history=_histories,
@@ -338,7 +338,7 @@ def test_filter_says_what_upstreams_maps_say(
         assert step.status_of_row(cycle, row) == status
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     placed=st.lists(nodes(), min_size=1, max_size=4),
     history=_histories,
@@ -386,7 +386,7 @@ def test_what_if_pods_count_around_their_own_node(
         assert (step.status(cycle, verdict) if verdict else SUCCESS) == status
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     placed=st.lists(nodes(), min_size=1, max_size=4),
     history=_histories,

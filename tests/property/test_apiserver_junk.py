@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.apiserver.history import Record
@@ -162,7 +162,6 @@ def kind_of(plural: str) -> Kind:
 
 
 @pytest.mark.parametrize("plural", BODIES)
-@settings(deadline=None)
 @given(data=st.data())
 def test_one_wrong_value_anywhere(plural: str, data: st.DataObject) -> None:
     kind = kind_of(plural)
@@ -180,7 +179,6 @@ def test_one_wrong_value_anywhere(plural: str, data: st.DataObject) -> None:
     check(lambda: writer.update(single, changed, WriteOptions())[0])
 
 
-@settings(deadline=None)
 @given(junk=JUNK, where=st.sampled_from(["metadata", "target", "deleteOptions"]))
 def test_bindings_and_evictions(junk: Any, where: str) -> None:
     server = ApiServer(kubelet=KubeletOptions(enabled=False))

@@ -468,4 +468,4 @@ class ClusterMachine(RuleBasedStateMachine):
 
 
 TestCluster = ClusterMachine.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=60, stateful_step_count=40)

@@ -147,7 +147,7 @@ def _new(asker: Pod, number: int) -> Pod:
     return changed(asker, name=f"pod-{number}", uid=f"uid-{number}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     cache=clusters(),
     askers=st.lists(_askers, min_size=3, max_size=3),
@@ -253,7 +253,7 @@ def _decide_both(
     return decision
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     cache=clusters(),
     askers=st.lists(_askers, min_size=3, max_size=3),
@@ -318,7 +318,7 @@ def _by_name(verdicts: dict[str, Status | None]) -> Any:
     return lambda pod, node: verdicts.get(node.name)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     names=st.lists(st.sampled_from(NODE_NAMES), unique=True, min_size=1),
     toys=_toys(),
@@ -336,7 +336,7 @@ def test_any_plugins_decide_as_the_reference_does(
     _decide_both(world, make_pod(nominated_node=nominated_node), toys, weights, 100)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32), percentage=st.sampled_from([0, 1, 30, 70, 99, 100]))
 def test_sampling_goes_on_as_the_reference_does(seed: int, percentage: int) -> None:
     source = random.Random(seed)

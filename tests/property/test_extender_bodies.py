@@ -32,7 +32,6 @@ FINE = {200, 400, 404}
 pytestmark = pytest.mark.timeout(60 + BODIES // 5)
 sent = settings(
     max_examples=BODIES,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

@@ -51,7 +51,7 @@ def _history(objects: list[Json], rng: Random) -> list[Json]:
 
 
 @given(seed=st.integers(0, 10**6), order=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_history_does_not_matter(seed: int, order: int) -> None:
     question = line(random_case(seed))
     for thing in question["objects"]:
@@ -94,7 +94,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(data=st.data(), kind=st.sampled_from(sorted(GOOD)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_object_breaks_it(data: st.DataObject, kind: str) -> None:
     obj = copy.deepcopy(GOOD[kind])
     for _ in range(data.draw(st.integers(1, 3))):

@@ -143,7 +143,7 @@ def test_there_are_plugins_with_both_forms() -> None:
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(cache=clusters(), pod=pods(), chosen=st.sets(st.sampled_from(NODE_NAMES)))
 def test_filter_forms_agree(cache: ClusterCache, pod: Pod, chosen: set[str]) -> None:
     table = cache.table
@@ -164,7 +164,7 @@ def test_filter_forms_agree(cache: ClusterCache, pod: Pod, chosen: set[str]) -> 
             assert (columns.status(cycle, verdict_id) if verdict_id else SUCCESS) == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     cache=clusters(),
     pod=pods(),
@@ -202,7 +202,7 @@ def test_filter_forms_agree_on_what_if(
             assert status == per_node.status_of_row(cycle, row, overlay)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cache=clusters(), pod=pods())
 def test_score_forms_agree(cache: ClusterCache, pod: Pod) -> None:
     table = cache.table
@@ -231,7 +231,7 @@ _changes = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     cache=clusters(),
     askers=st.lists(pods(), min_size=1, max_size=2),

@@ -286,4 +286,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=50)

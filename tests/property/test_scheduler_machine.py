@@ -344,4 +344,4 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
-TestSchedulerMachine.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
+TestSchedulerMachine.settings = settings(max_examples=250, stateful_step_count=50)

@@ -224,7 +224,7 @@ def _play(
                 world.assume(asker, first.node)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     cache=clusters(),
     asker=pods(),
@@ -306,7 +306,7 @@ class Leveller(Plugin):
         return 100 * scores // max(int(scores.max()), 1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     turns=_turns,
     breaks_at=st.sampled_from([99, 1, 2, 3]),

@@ -251,7 +251,7 @@ def _check_scores(world: World, pod: Pod, feasible: list[str]) -> None:
         assert step.finish(cycle, out[rows]).tolist() == final
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=seeds)
 def test_both_forms_say_what_a_plain_reading_says(seed: int) -> None:
     draw, world = Draw(seed), World()
@@ -272,7 +272,7 @@ def test_both_forms_say_what_a_plain_reading_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 1024])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_kept_sums_equal_a_recount(limit: int, seed: int) -> None:
     draw, world = Draw(seed), World()

@@ -109,7 +109,7 @@ def _check(plugin: StaticPlacement, cache: ClusterCache, *, older_labels: bool) 
                 assert (step.status(cycle, int(column[row])) if column[row] else SUCCESS) == one
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(changes=changes, older_labels=st.booleans(), journal=st.sampled_from([2, 8192]))
 def test_the_index_says_what_the_nodes_say(
     changes: list[tuple[str, Any]], older_labels: bool, journal: int
@@ -124,7 +124,7 @@ def test_the_index_says_what_the_nodes_say(
             _check(plugin, cache, older_labels=older_labels)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(first=changes, second=changes)
 def test_one_plugin_may_be_asked_about_several_clusters(
     first: list[tuple[str, Any]], second: list[tuple[str, Any]]
@@ -138,7 +138,7 @@ def test_one_plugin_may_be_asked_about_several_clusters(
         _check(plugin, cache, older_labels=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     old=st.one_of(st.none(), nodes),
     new=nodes,

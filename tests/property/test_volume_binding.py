@@ -131,7 +131,7 @@ def _only(form: str, scene: Scene) -> FilterStep:
     return FilterStep(plugin)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(scenes(), st.lists(st.sampled_from(CLAIMS), min_size=1, max_size=4), st.data())
 def test_columns_say_what_each_node_says(
     scene: Scene, used: list[str], data: st.DataObject
@@ -154,7 +154,7 @@ def test_columns_say_what_each_node_says(
                 assert expected.is_success
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(scenes(), st.lists(st.sampled_from(CLAIMS), min_size=1, max_size=4), st.data())
 def test_reserving_and_taking_back_leaves_no_trace(
     scene: Scene, used: list[str], data: st.DataObject
@@ -179,7 +179,6 @@ CHANGES = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(CHANGES, max_size=30))
 def test_the_index_by_class_is_what_is_believed(changes: list[tuple[str, str, str, str]]) -> None:
     catalog = Catalog()

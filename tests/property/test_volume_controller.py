@@ -139,7 +139,7 @@ def stored(stage: Stage) -> tuple[dict[str, Json], dict[str, Json]]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(done=histories(), delay=st.sampled_from([0.0, 0.2]))
 def test_when_it_is_done_claims_and_volumes_agree(done: list[Act], delay: float) -> None:
     async def check(stage: Stage) -> None:
@@ -198,7 +198,7 @@ def check_pending(stage: Stage, claim: Json, volumes: list[Json]) -> None:
         assert provisioner == NO_PROVISIONER or not is_node
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(done=histories())
 def test_the_same_history_ends_the_same(done: list[Act]) -> None:
     ends: list[tuple[dict[str, Json], dict[str, Json]]] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.api.client import ApiClient
@@ -185,7 +185,7 @@ async def follow(seed: int, changes: int) -> None:
     assert in_store == expected
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), changes=st.integers(1, 40))
 def test_nothing_is_lost_on_the_way(seed: int, changes: int) -> None:
     asyncio.run(follow(seed, changes))

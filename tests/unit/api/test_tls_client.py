@@ -149,7 +149,7 @@ def maker(tmp_path_factory: pytest.TempPathFactory) -> Maker:
     cuts=st.lists(st.integers(20, 2000), min_size=1, max_size=5),
     texts=st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=4),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_whatever_way_the_network_cuts_it(
     maker: Maker, cuts: list[int], texts: list[bytes]
 ) -> None:

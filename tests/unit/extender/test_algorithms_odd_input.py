@@ -104,7 +104,7 @@ ALGORITHMS: list[Callable[[MemoryProvider], Algorithm]] = [
 
 
 @pytest.mark.parametrize("number", range(len(ALGORITHMS)))
-@settings(max_examples=MANY, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=MANY)
 @given(provider=_providers, requests=st.lists(_requests, min_size=1, max_size=2))
 def test_no_input_makes_an_algorithm_raise(
     number: int, provider: MemoryProvider, requests: list[ExtenderArgs]

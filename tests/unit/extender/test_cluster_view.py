@@ -6,7 +6,7 @@ import copy
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Node, Pod
@@ -139,7 +139,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_steps_lead_where_a_new_view_begins(steps: list[tuple[str, ...]]) -> None:
     view = ClusterView(("default",))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.extender import reading
@@ -164,7 +164,6 @@ def written(members: list[tuple[str, Any]]) -> bytes:
     return ("{" + ",".join(texts) + "}").encode()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(objects, names), min_size=2, max_size=6))
 def test_the_same_is_read_with_and_without_what_is_known(
     requests: list[tuple[list[tuple[str, Any]], list[str]]],

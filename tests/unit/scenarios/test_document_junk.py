@@ -117,9 +117,7 @@ def test_the_whole_of_it_is_good(tmp_path: Path) -> None:
 
 
 @given(path=st.sampled_from([*_places(WHOLE)]), junk=st.sampled_from(JUNK))
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_junk_is_refused_in_words(tmp_path: Path, path: tuple[Any, ...], junk: Any) -> None:
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(_with(path, junk)))

@@ -293,7 +293,7 @@ cells = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(cells, min_size=12, max_size=12), min_size=1, max_size=8))
 def test_whatever_the_cells_hold_rows_are_used_or_counted(
     tmp_path: Path, table: list[list[str]]
@@ -311,7 +311,7 @@ def test_whatever_the_cells_hold_rows_are_used_or_counted(
     assert len(set(keys)) == len(keys)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_trace_or_a_mistake_in_words(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "trace.csv"

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import ConfigError
@@ -259,7 +259,6 @@ TROUBLED = {
 }
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.integers(0, 2**31))
 def test_a_node_is_down_once_at_a_time_and_comes_back(seed: int) -> None:
     arrivals = {"kind": "uniform", "count": 50, "over": "4h"}
@@ -339,7 +338,7 @@ def test_mistakes_name_the_field(description: Any, message: str) -> None:
     assert str(caught.value).startswith("made.yaml: generate")
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(0, 2**40),
     st.sampled_from(sorted(PRESETS)),

@@ -185,7 +185,7 @@ json_values = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(json_values, max_size=6))
 def test_any_json_is_used_or_counted(tmp_path: Path, values: list[Any]) -> None:
     file = tmp_path / "recording.jsonl"
