@@ -17,7 +17,7 @@ from stowplan.cluster.domains import Domains
 from stowplan.cluster.journal import Journal
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import NodeTable
-from stowplan.framework import forms, recent
+from stowplan.framework import forms, recent, what_if
 from stowplan.framework.columns import ColumnCache
 from stowplan.plugins.node_resources_fit import plugin as fit
 
@@ -33,6 +33,7 @@ _CONSTANTS: list[tuple[Any, str, int]] = [
     (domains, "_MANY_CHANGES", 1),
     (domain_sums, "FEW_ROWS", 1),
     (forms, "FEW_ROWS", 1),
+    (what_if, "_FEW_ROWS", 0),
     (recent, "_SEEN_LIMIT", 3),
     (recent, "_IDLE_USES", 20),
     (pod_info, "_COMPILED_LIMIT", 2),

@@ -4,6 +4,7 @@ what is said holds: without its victims the pod fits, and no victim could have s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from stowplan.api.selectors import compile_label_set
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.views import Overlay
+from stowplan.framework import what_if
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.status import Code, Status
 from stowplan.framework.what_if import WhatIf
@@ -57,7 +59,7 @@ def cases(draw: st.DrawFn) -> tuple[ClusterCache, Pod, Nominator, list[Budget]]:
         cache.set_node(make_node(name, cpu=2, pods=draw(st.integers(1, 5))))
         for _ in range(draw(st.integers(0, 5))):
             cache.add_pod(draw(crowded(node=name, priority=st.integers(-2, 3))))
-        if draw(st.integers(0, 5)) == 0:
+        for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
             nominated.add(draw(crowded(priority=st.integers(0, 3))), name)
     budgets = [
         Budget("default", compile_label_set({"app": app}), draw(st.integers(-1, 2)), frozenset())
@@ -86,6 +88,20 @@ def test_many_rows_at_once_are_each_row_by_itself(
     search, cycle = dry_run(*case)
     rows = cycle.table.order.tolist()
     assert search.try_rows(rows) == {row: search.try_row(row) for row in rows}
+
+
+@settings(max_examples=200)
+@given(cases())
+def test_nominees_object_to_many_rows_at_once_as_to_each(
+    case: tuple[ClusterCache, Pod, Nominator, list[Budget]],
+) -> None:
+    _, cycle = dry_run(*case)
+    assert cycle.what_if is not None
+    rows = cycle.table.order.tolist()
+    with mock.patch.object(what_if, "_FEW_ROWS", 0):
+        at_once = cycle.what_if.nominees_object(cycle, rows)
+    with mock.patch.object(what_if, "_FEW_ROWS", len(rows)):
+        assert cycle.what_if.nominees_object(cycle, rows) == at_once
 
 
 @settings(max_examples=200)

@@ -14,7 +14,7 @@ import numpy as np
 
 from stowplan.api.objects import Node, Pod, Taint
 from stowplan.cluster.journal import Rows
-from stowplan.cluster.pod_info import PodInfo, Request
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
 
 
@@ -39,8 +39,9 @@ class Overlay:
         self.rows: Rows = np.array(touched, dtype=np.intp)
         self._table = table
         self._place = {row: place for place, row in enumerate(touched)}
-        for info in self._pods():
-            for name, _ in info.held:
+        # Pods of one template hold the same tuple: look at each once.
+        for held in {id(info.held): info.held for info in self._pods()}.values():
+            for name, _ in held:
                 if table.resources.get(name) is None:
                     table.resource_row(name)
 
@@ -78,16 +79,21 @@ class Overlay:
     def _kinds(self) -> tuple[dict[PodInfo, int], Int64Array]:
         """Pods that ask for the same are of one kind: a column of what they take, by resource,
         cpu and memory with defaults, and as one pod."""
-        kinds: dict[tuple[Request, tuple[int, int]], int] = {}
-        kind_of = {
-            info: kinds.setdefault((info.held, info.held_non_zero), len(kinds))
-            for info in self._pods()
-        }
+        kinds: dict[tuple[int, int], int] = {}
+        first: list[PodInfo] = []
+        kind_of: dict[PodInfo, int] = {}
+        for info in self._pods():
+            # Told apart by identity: that is quick, and pods of one template share both.
+            kind = kinds.setdefault((id(info.held), id(info.held_non_zero)), len(first))
+            if kind == len(first):
+                first.append(info)
+            kind_of[info] = kind
         table = self._table
         resources = len(table.resources)
-        takes: Int64Array = np.zeros((resources + 3, len(kinds)), np.int64)
-        for (held, (cpu, memory)), kind in kinds.items():
-            for name, amount in held:
+        takes: Int64Array = np.zeros((resources + 3, len(first)), np.int64)
+        for kind, info in enumerate(first):
+            cpu, memory = info.held_non_zero
+            for name, amount in info.held:
                 takes[table.resources.get(name), kind] = amount
             takes[resources + CPU_ROW, kind] = cpu
             takes[resources + MEMORY_ROW, kind] = memory

@@ -3,7 +3,8 @@
 The cycle asks so for nominated pods, preemption for victims. What must stay true: these are
 kube-scheduler's rules for filters with nominated pods: pods of no lower priority that are nominated
 to the row are there in a first round and not in a second, and both must pass; a plugin that
-skipped in PreFilter is neither asked nor told of pods that come or go.
+skipped in PreFilter is neither asked nor told of pods that come or go. Many rows are asked about at
+once where the filters allow it (`asks_in_columns`), with the same answers as one by one.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.cluster.views import Overlay
+from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import call
+from stowplan.framework.forms import FilterStep, call
+from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
     from stowplan.framework.profile import Profile
     from stowplan.queue.nominator import Nominator
 
+#: Up to so many rows are quicker one by one.
+_FEW_ROWS = 2
 _ADD, _REMOVE = "AddPod on PreFilter", "RemovePod on PreFilter"
 
 
@@ -35,12 +42,12 @@ class WhatIf:
         """Pods nominated to a row that this one has to respect."""
         if self.nominated is None:
             return []
-        pod = cycle.pod
-        return [
-            compile_pod(other)
-            for other in self.nominated.for_node(cycle.table.names[row])
-            if other.priority >= pod.priority and other.uid != pod.uid
-        ]
+        pod, node = cycle.pod, cycle.table.names[row]
+        known: list[PodInfo] | None = self.nominated.derived.get(node)
+        if known is None:
+            known = [compile_pod(other) for other in self.nominated.for_node(node)]
+            self.nominated.derived[node] = known
+        return [other for other in known if other.priority >= pod.priority and other.uid != pod.uid]
 
     def tell(self, cycle: Cycle, others: Iterable[PodInfo], row: int, delta: int) -> None:
         """Let PreFilter plugins change their notes for pods that come (+1) or go (-1)."""
@@ -57,28 +64,73 @@ class WhatIf:
     def objection(self, cycle: Cycle, row: int, removed: Sequence[PodInfo] = ()) -> Status | None:
         """Why the pod does not fit once `removed` are gone, of which `cycle` was told; None: it
         does."""
-        objection = self.nominees_object(cycle, row, removed)
-        if objection is not None:
-            return objection
+        others = self.nominees(cycle, row)
+        if others:
+            objection = self._objection_beside(others, cycle, row, removed)
+            if objection is not None:
+                return objection
         overlay = Overlay(cycle.table, {}, {row: list(removed)}) if removed else None
         return self._first_failure(cycle, row, overlay)
 
-    def nominees_object(
-        self, cycle: Cycle, row: int, removed: Sequence[PodInfo] = ()
+    def nominees_object(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, Status]:
+        """Rows where the pod does not fit beside the pods nominated to them, and why."""
+        crowds = {row: others for row in rows if (others := self.nominees(cycle, row))}
+        if len(crowds) > _FEW_ROWS and self.asks_in_columns(cycle):
+            try:
+                return self.objections(cycle, list(crowds), Overlay(cycle.table, crowds))
+            except StowplanError:
+                pass  # On which row a filter broke shows only one by one.
+        found = {row: self._objection_beside(others, cycle, row) for row, others in crowds.items()}
+        return {row: objection for row, objection in found.items() if objection is not None}
+
+    def _objection_beside(
+        self, others: list[PodInfo], cycle: Cycle, row: int, removed: Sequence[PodInfo] = ()
     ) -> Status | None:
-        """Why the pod does not fit beside the pods nominated to the row; None if it does."""
-        others = self.nominees(cycle, row)
-        if not others:
-            return None
         twin = cycle.clone()
         self.tell(twin, others, row, 1)
         overlay = Overlay(cycle.table, {row: others}, {row: list(removed)})
         return self._first_failure(twin, row, overlay)
 
     def _first_failure(self, cycle: Cycle, row: int, overlay: Overlay | None) -> Status | None:
-        for step in self.profile.filters:
-            if step.name not in cycle.skip_filter:
-                status = step.status_of_row(cycle, row, overlay)
-                if not status.is_success:
-                    return status
+        for step in self.running(cycle):
+            status = step.status_of_row(cycle, row, overlay)
+            if not status.is_success:
+                return status
         return None
+
+    # Many rows at once
+
+    def running(self, cycle: Cycle) -> list[FilterStep]:
+        """The filters that did not skip."""
+        return [step for step in self.profile.filters if step.name not in cycle.skip_filter]
+
+    def doubtful(self, cycle: Cycle) -> list[FilterStep]:
+        """Filters that may think otherwise once pods come or go."""
+        return [step for step in self.running(cycle) if not step.is_about_nodes]
+
+    def asks_in_columns(self, cycle: Cycle) -> bool:
+        """Whether all of those understand an Overlay, and none keeps notes of who comes or goes."""
+        return all(step.plugin.overlays for step in self.doubtful(cycle)) and not any(
+            type(plugin).what_if is not Plugin.what_if
+            for plugin in self.profile.at("preFilter")
+            if plugin.name not in cycle.skip_filter
+        )
+
+    def objections(self, cycle: Cycle, rows: Sequence[int], overlay: Overlay) -> dict[int, Status]:
+        """Rows where the pod does not fit as they would be, and why; only by columns."""
+        said: dict[int, Status] = {}
+        verdicts = np.zeros(cycle.table.capacity, np.int32)
+        left = np.array(rows, dtype=np.intp)
+        for step in self.running(cycle):
+            step.fill(cycle, left, verdicts, overlay)
+            found = verdicts[left]
+            meanings = {
+                number: step.status(cycle, number) for number in np.unique(found).tolist() if number
+            }
+            for row, number in zip(left.tolist(), found.tolist(), strict=True):
+                if number:
+                    said[row] = meanings[number]
+            left = left[found == 0]
+            if not len(left):
+                break
+        return said

@@ -8,6 +8,7 @@ A nomination made here is known before the API server's copy of the pod says so.
 from __future__ import annotations
 
 from collections.abc import Callable, KeysView
+from typing import Any
 
 from stowplan.api.objects import Pod
 from stowplan.queue.pod import pod_uid
@@ -20,6 +21,8 @@ class Nominator:
         self._is_pending = is_pending
         self._pods: dict[str, dict[str, Pod]] = {}  # node -> UID -> pod, in order of nomination
         self._nodes: dict[str, str] = {}  # UID -> node
+        #: Node -> whatever a reader derived from its pods; gone as soon as they change.
+        self.derived: dict[str, Any] = {}
 
     def __len__(self) -> int:
         """Number of nominated pods: 0, mostly, so test this before anything else."""
@@ -45,6 +48,7 @@ class Nominator:
         uid = pod_uid(pod)
         self._nodes[uid] = node
         self._pods.setdefault(node, {})[uid] = pod
+        self.derived.pop(node, None)
 
     def update(self, old: Pod, new: Pod) -> None:
         """The pod changed. Its status wins, unless it never spoke of a nomination: then one that
@@ -61,11 +65,13 @@ class Nominator:
         node = self._nodes.get(uid)
         if node is not None:
             self._pods[node][uid] = pod
+            self.derived.pop(node, None)
 
     def delete(self, pod: Pod) -> None:
         uid = pod_uid(pod)
         node = self._nodes.pop(uid, None)
         if node is not None:
+            self.derived.pop(node, None)
             pods = self._pods[node]
             del pods[uid]
             if not pods:

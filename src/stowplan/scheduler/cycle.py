@@ -391,13 +391,11 @@ class _Attempt:
     def _respect_nominees(self, candidates: BoolArray, alive: BoolArray) -> None:
         """Rows must also pass as if the pods nominated to them stood there already."""
         assert self.nominated is not None
-        for name in self.nominated.nodes():
-            row = self.table.live_row(name)
-            if row is not None and candidates[row]:
-                objection = self.what_if.nominees_object(self.cycle, row)
-                if objection is not None:
-                    alive[row] = False
-                    self.diagnosis.overrides[row] = objection
+        live = map(self.table.live_row, self.nominated.nodes())
+        rows = [row for row in live if row is not None and candidates[row]]
+        for row, objection in self.what_if.nominees_object(self.cycle, rows).items():
+            alive[row] = False
+            self.diagnosis.overrides[row] = objection
 
     # Score
 

@@ -10,18 +10,15 @@ them to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import Overlay
 from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep
-from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.choice import Candidate
@@ -42,24 +39,15 @@ class DryRun:
         self._what_if: WhatIf = cycle.what_if
         self._budgets = budgets
         self._now = now
-        self._steps = [
-            step for step in self._what_if.profile.filters if step.name not in cycle.skip_filter
-        ]
-        #: Filters that may think otherwise once pods left; all others have said their word.
-        self._doubtful = [step for step in self._steps if not step.is_about_nodes]
-        #: Whether they can all be asked by columns, and none keeps notes of its own of who left.
-        self._in_columns = all(step.plugin.overlays for step in self._doubtful) and not any(
-            type(plugin).what_if is not Plugin.what_if
-            for plugin in self._what_if.profile.at("preFilter")
-            if plugin.name not in cycle.skip_filter
-        )
+        self._doubtful = self._what_if.doubtful(cycle)
+        self._in_columns = self._what_if.asks_in_columns(cycle)
 
     def try_rows(self, rows: Sequence[int]) -> dict[int, Outcome]:
         """Every row's outcome."""
         outcomes: dict[int, Outcome] = {}
         together: dict[int, list[PodInfo]] = {}
         for row in rows:
-            if not self._in_columns or self._what_if.nominees(self._cycle, row):
+            if not self._in_columns:
                 outcomes[row] = self.try_row(row)
             elif lower := self._lower(row):
                 together[row] = lower
@@ -113,40 +101,49 @@ class DryRun:
 
     def _try_together(self, together: dict[int, list[PodInfo]]) -> dict[int, Outcome]:
         outcomes: dict[int, Outcome] = {}
-        overlay = Overlay(self._table, {}, {row: list(gone) for row, gone in together.items()})
-        verdicts = np.zeros(self._table.capacity, np.int32)
-        left = np.array(list(together), dtype=np.intp)
-        for step in self._steps:
-            step.fill(self._cycle, left, verdicts, overlay)
-            for row in left[verdicts[left] != 0].tolist():
-                outcomes[row] = self._said(step, int(verdicts[row]))
-            left = left[verdicts[left] == 0]
-        orders = {row: self._in_order(together[row]) for row in left.tolist()}
+        rounds = self._rounds(together)
+        for overlay in rounds:
+            asked = [row for row in overlay.rows.tolist() if row not in outcomes]
+            outcomes |= self._what_if.objections(self._cycle, asked, overlay)
+        left = [row for row in together if row not in outcomes]
+        orders = {row: self._in_order(together[row]) for row in left}
         queues = {row: [*violating, *others] for row, (violating, others) in orders.items()}
         victims: dict[int, list[PodInfo]] = {row: [] for row in queues}
         for place in range(max(map(len, queues.values()), default=0)):
-            asked = {row: queue[place] for row, queue in queues.items() if len(queue) > place}
-            overlay.put_back(asked)
-            misfits = {row: asked[row] for row in self._misfits(list(asked), verdicts, overlay)}
-            overlay.take_away(misfits)
-            for row, info in misfits.items():
-                victims[row].append(info)
+            back = {row: queue[place] for row, queue in queues.items() if len(queue) > place}
+            misfits: set[int] = set()
+            for overlay in rounds:
+                overlay.put_back(_within(back, overlay))
+                misfits |= self._misfits(_within(back, overlay), overlay)
+            for overlay in rounds:
+                overlay.take_away(_within({row: back[row] for row in misfits}, overlay))
+            for row in misfits:
+                victims[row].append(back[row])
         for row, (violating, _) in orders.items():
             outcomes[row] = self._candidate(row, victims[row], violating)
         return outcomes
 
-    def _misfits(self, rows: Sequence[int], verdicts: Int32Array, overlay: Overlay) -> list[int]:
+    def _rounds(self, together: dict[int, list[PodInfo]]) -> list[Overlay]:
+        """Rows without those of lower priority: beside the pods nominated to them, if there are
+        any, and without."""
+        crowds = {
+            row: others for row in together if (others := self._what_if.nominees(self._cycle, row))
+        }
+        rounds = [
+            Overlay(self._table, crowds, {row: list(together[row]) for row in crowds}),
+            Overlay(self._table, {}, {row: list(gone) for row, gone in together.items()}),
+        ]
+        return rounds if crowds else rounds[1:]
+
+    def _misfits(self, rows: Iterable[int], overlay: Overlay) -> set[int]:
         """Which of the rows have no room for the pod as they are now."""
-        asked = np.array(rows, dtype=np.intp)
+        asked = np.array(list(rows), dtype=np.intp)
+        verdicts = np.zeros(self._table.capacity, np.int32)
         misfits = np.zeros(len(asked), np.bool_)
         for step in self._doubtful:
             step.fill(self._cycle, asked, verdicts, overlay)
             misfits |= verdicts[asked] != 0
-        found: list[int] = asked[misfits].tolist()
-        return found
-
-    def _said(self, step: FilterStep, verdict_id: int) -> Status:
-        return step.status(self._cycle, verdict_id)
+        return set(asked[misfits].tolist())
 
     # Both
 
@@ -170,3 +167,10 @@ class DryRun:
             # Protected ones were asked first, whatever their importance.
             victims = by_importance(victims, self._now)
         return Candidate(name, tuple(victims), violations)
+
+
+def _within(pods: Mapping[int, PodInfo], overlay: Overlay) -> Mapping[int, PodInfo]:
+    """Those that the overlay knows: all of them, but for one with nominated pods."""
+    if not overlay.added:
+        return pods
+    return {row: pods[row] for row in overlay.added if row in pods}
