@@ -21,7 +21,6 @@ _OVERDUE_S = 1.0
 
 def allowed_at_a_time(waited_s: float, *, is_busy: bool) -> int:
     """How many may be on their way, the oldest of those that wait having waited so long."""
-    if not is_busy:
-        return AT_A_TIME
     lateness = (waited_s - _PATIENCE_S) / _OVERDUE_S
-    return round(min(max(lateness, 0.0), 1.0) * AT_MOST)
+    overdue = round(min(max(lateness, 0.0), 1.0) * AT_MOST)
+    return overdue if is_busy else max(overdue, AT_A_TIME)

@@ -43,11 +43,18 @@ class WhatIf:
         if self.nominated is None:
             return []
         pod, node = cycle.pod, cycle.table.names[row]
-        known: list[PodInfo] | None = self.nominated.derived.get(node)
+        known: tuple[list[PodInfo], int] | None = self.nominated.derived.get(node)
         if known is None:
-            known = [compile_pod(other) for other in self.nominated.for_node(node)]
-            self.nominated.derived[node] = known
-        return [other for other in known if other.priority >= pod.priority and other.uid != pod.uid]
+            found = [compile_pod(other) for other in self.nominated.for_node(node)]
+            lowest = min((other.priority for other in found), default=0)
+            known = self.nominated.derived[node] = found, lowest
+        others, lowest = known
+        if lowest >= pod.priority and self.nominated.node_of(pod) != node:
+            # The usual case, and there may be thousands of such rows.
+            return others
+        return [
+            other for other in others if other.priority >= pod.priority and other.uid != pod.uid
+        ]
 
     def tell(self, cycle: Cycle, others: Iterable[PodInfo], row: int, delta: int) -> None:
         """Let PreFilter plugins change their notes for pods that come (+1) or go (-1)."""
@@ -124,13 +131,14 @@ class WhatIf:
         for step in self.running(cycle):
             step.fill(cycle, left, verdicts, overlay)
             found = verdicts[left]
-            meanings = {
-                number: step.status(cycle, number) for number in np.unique(found).tolist() if number
-            }
-            for row, number in zip(left.tolist(), found.tolist(), strict=True):
-                if number:
-                    said[row] = meanings[number]
-            left = left[found == 0]
+            if not found.any():
+                continue
+            refused = found != 0
+            numbers = found[refused].tolist()
+            meanings = {number: step.status(cycle, number) for number in set(numbers)}
+            for row, number in zip(left[refused].tolist(), numbers, strict=True):
+                said[row] = meanings[number]
+            left = left[~refused]
             if not len(left):
                 break
         return said

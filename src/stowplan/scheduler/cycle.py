@@ -297,7 +297,7 @@ class _Attempt:
         except StowplanError as broken:
             # Which nodes come before the one that breaks a plugin, and whether the search gets so
             # far at all, shows only one by one. A signature that breaks has nothing to do with it.
-            for step in self.profile.filters:
+            for step in self.what_if.running(self.cycle):
                 step.sign(self.cycle)
             feasible, passed, problem = first_fitting(
                 ordered,

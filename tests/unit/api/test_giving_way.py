@@ -7,9 +7,14 @@ import pytest
 from stowplan.api.giving_way import AT_A_TIME, AT_MOST, allowed_at_a_time
 
 
-@pytest.mark.parametrize("waited_s", [0.0, 5.0, 100.0])
+@pytest.mark.parametrize("waited_s", [0.0, 5.0, 7.0])
 def test_in_quiet_times_a_few_are_written_at_a_time(waited_s: float) -> None:
     assert allowed_at_a_time(waited_s, is_busy=False) == AT_A_TIME
+
+
+def test_in_quiet_times_more_only_if_there_are_too_many_of_them() -> None:
+    assert AT_A_TIME < allowed_at_a_time(7.5, is_busy=False) < AT_MOST
+    assert allowed_at_a_time(600.0, is_busy=False) == AT_MOST
 
 
 @pytest.mark.parametrize("waited_s", [0.0, 1.0, 7.0])

@@ -9,6 +9,7 @@ from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import NOT_KEPT
+from stowplan.framework.status import SKIP
 from stowplan.testing import node, pod
 from tests.unit.plugins.affinity_kit import affinity_plugin, app, wishing
 from tests.unit.plugins.plugin_kit import in_place
@@ -96,6 +97,14 @@ def test_hosts_that_share_a_name_are_a_domain() -> None:
     assert shared != apart
     cache.add_pod(pod(node="n0", labels=WEB))
     assert met(LONE, cache) != shared
+
+
+def test_a_pod_that_is_skipped_meets_nothing() -> None:
+    cache = cluster()
+    cycle = Cycle(cache.table, compile_pod(pod()))
+    plugin = affinity_plugin(cache)
+    assert plugin.pre_filter(cycle) is SKIP
+    assert plugin.surroundings(cycle) is NOT_KEPT
 
 
 def test_too_much_to_come_again_is_not_kept() -> None:

@@ -25,7 +25,7 @@ from stowplan.config.plugin_args import InterPodAffinityArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.plugins.inter_pod_affinity import filtering, scoring
 from stowplan.plugins.inter_pod_affinity.filtering import FilterNotes
@@ -72,7 +72,8 @@ class InterPodAffinity(Plugin):
         return ()
 
     def surroundings(self, cycle: Cycle) -> Hashable:
-        return filtering.surroundings(cycle.table, cycle.read(FilterNotes))
+        notes = cycle.get(FilterNotes)
+        return NOT_KEPT if notes is None else filtering.surroundings(cycle.table, notes)
 
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
