@@ -39,7 +39,7 @@ class WhatIf:
         self.nominated = nominated
 
     def nominees(self, cycle: Cycle, row: int) -> list[PodInfo]:
-        """Pods nominated to a row that this one has to respect."""
+        """Pods nominated to a row that this one has to respect. Not to be written to."""
         if self.nominated is None:
             return []
         pod, node = cycle.pod, cycle.table.names[row]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stowplan.queue import Nominator
 from tests.unit.queue.queue_kit import Bench, annotate, make_pod
 
@@ -119,3 +121,20 @@ def test_a_successor_of_the_same_name_ends_the_nomination() -> None:
     bench.queue.nominator.add(pod, "n1")
     bench.queue.add(make_pod("a", uid="2"))
     assert len(bench.queue.nominator) == 0
+
+
+def test_what_was_derived_from_a_nodes_pods_goes_when_they_change() -> None:
+    nominator = Nominator()
+    first, second = make_pod("a", uid="1"), make_pod("b", uid="2")
+    changes: list[Callable[[], None]] = [
+        lambda: nominator.add(first, "n1"),
+        lambda: nominator.add(second, "n1"),
+        lambda: nominator.refresh(first),
+        lambda: nominator.update(second, second),
+        lambda: nominator.add(second, "n2"),
+        lambda: nominator.delete(first),
+    ]
+    for change in changes:
+        nominator.derived = {"n1": "old", "n9": "of others"}
+        change()
+        assert nominator.derived == {"n9": "of others"}
