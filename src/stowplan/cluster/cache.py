@@ -76,6 +76,7 @@ class ClusterCache:
         else:
             info = PodInfo(
                 bound,
+                info.kind,
                 info.request,
                 info.score_request,
                 info.held,

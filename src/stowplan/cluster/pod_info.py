@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeAlias
 
 import msgspec
@@ -30,7 +31,7 @@ from stowplan.cluster.requests import (
 Request: TypeAlias = tuple[tuple[str, int], ...]
 #: The fields of a PodInfo between pod and priority.
 _Numbers: TypeAlias = tuple[
-    Request, Request, Request, tuple[int, int], tuple[HostPort, ...], tuple[Volume, ...]
+    int, Request, Request, Request, tuple[int, int], tuple[HostPort, ...], tuple[Volume, ...]
 ]
 
 _LEADING = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2}
@@ -45,6 +46,9 @@ class PodInfo:
     """
 
     pod: Pod
+    #: Pods of one kind have all but pod and priority in common; the same pod may be of another kind
+    #: when it is compiled again.
+    kind: int
     #: What fitting compares: the spec alone.
     request: Request
     #: What scoring adds: containers only, cpu and memory never absent (kube-scheduler's quirk:
@@ -106,6 +110,7 @@ _encode = msgspec.msgpack.Encoder().encode
 #: By the parts of a pod that requests, ports and volumes are read from.
 _compiled: dict[bytes, _Numbers] = {}
 _COMPILED_LIMIT = 1024
+_kinds = count()
 
 
 def _compile(pod: Pod) -> _Numbers:
@@ -124,6 +129,7 @@ def _compile(pod: Pod) -> _Numbers:
             pod_requests(pod, use_status=True, defaults=_held_defaults(pod, amounts))
         )
     return (
+        next(_kinds),
         request,
         score_request,
         held,

@@ -7,8 +7,10 @@ a row sees only its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from stowplan.api.objects import Node, Pod, Taint
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
+
+_kind_of = attrgetter("kind")
 
 
 class Overlay:
@@ -39,9 +43,11 @@ class Overlay:
         self.rows: Rows = np.array(touched, dtype=np.intp)
         self._table = table
         self._place = {row: place for place, row in enumerate(touched)}
-        # Pods of one template hold the same tuple: look at each once.
-        for held in {id(info.held): info.held for info in self._pods()}.values():
-            for name, _ in held:
+        pods = list(chain(*added.values(), *self.removed.values()))
+        #: One pod of each kind: there may be thousands of pods, and they are of few kinds.
+        self._examples = dict(zip(map(_kind_of, pods), pods, strict=True))
+        for info in self._examples.values():
+            for name, _ in info.held:
                 if table.resources.get(name) is None:
                     table.resource_row(name)
 
@@ -63,12 +69,13 @@ class Overlay:
 
     @cached_property
     def _deltas(self) -> Int64Array:
-        kind, takes = self._kinds
+        number_of, takes = self._takes
         deltas = np.zeros((len(takes), len(self.rows) + 1), np.int64)
         for changes, sign in ((self.added, 1), (self.removed, -1)):
             crowds = {row: pods for row, pods in changes.items() if pods}
             if crowds:
-                all_take = takes[:, [kind[info] for pods in crowds.values() for info in pods]]
+                kinds = map(_kind_of, chain(*crowds.values()))
+                all_take = takes[:, [number_of[kind] for kind in kinds]]
                 ends = np.cumsum([len(pods) for pods in crowds.values()])
                 starts = np.concatenate([[0], ends[:-1]])
                 places = [self._place[row] for row in crowds]
@@ -76,32 +83,20 @@ class Overlay:
         return deltas
 
     @cached_property
-    def _kinds(self) -> tuple[dict[PodInfo, int], Int64Array]:
-        """Pods that ask for the same are of one kind: a column of what they take, by resource,
+    def _takes(self) -> tuple[dict[int, int], Int64Array]:
+        """A column for each kind of pod, numbered by the first: what such a pod takes, by resource,
         cpu and memory with defaults, and as one pod."""
-        kinds: dict[tuple[int, int], int] = {}
-        first: list[PodInfo] = []
-        kind_of: dict[PodInfo, int] = {}
-        for info in self._pods():
-            # Told apart by identity: that is quick, and pods of one template share both.
-            kind = kinds.setdefault((id(info.held), id(info.held_non_zero)), len(first))
-            if kind == len(first):
-                first.append(info)
-            kind_of[info] = kind
         table = self._table
         resources = len(table.resources)
-        takes: Int64Array = np.zeros((resources + 3, len(first)), np.int64)
-        for kind, info in enumerate(first):
+        takes: Int64Array = np.zeros((resources + 3, len(self._examples)), np.int64)
+        for number, info in enumerate(self._examples.values()):
             cpu, memory = info.held_non_zero
             for name, amount in info.held:
-                takes[table.resources.get(name), kind] = amount
-            takes[resources + CPU_ROW, kind] = cpu
-            takes[resources + MEMORY_ROW, kind] = memory
-            takes[resources + 2, kind] = 1
-        return kind_of, takes
-
-    def _pods(self) -> Iterator[PodInfo]:
-        return (info for pods in (*self.added.values(), *self.removed.values()) for info in pods)
+                takes[table.resources.get(name), number] = amount
+            takes[resources + CPU_ROW, number] = cpu
+            takes[resources + MEMORY_ROW, number] = memory
+            takes[resources + 2, number] = 1
+        return {kind: number for number, kind in enumerate(self._examples)}, takes
 
     def put_back(self, pods: Mapping[int, PodInfo]) -> None:
         """Removed pods, one a row, stay after all."""
@@ -117,10 +112,10 @@ class Overlay:
 
     def _shift(self, pods: Mapping[int, PodInfo], sign: int) -> None:
         """Before the lists change: the deltas may only now be made from them."""
-        deltas, (kind, takes) = self._deltas, self._kinds
+        deltas, (number_of, takes) = self._deltas, self._takes
         places = [self._place[row] for row in pods]
-        kinds = [kind[info] for info in pods.values()]
-        deltas[:, places] += sign * takes[:, kinds]
+        numbers = [number_of[info.kind] for info in pods.values()]
+        deltas[:, places] += sign * takes[:, numbers]
 
     def place(self, row: int) -> int:
         """The column of one row."""

@@ -40,21 +40,31 @@ class WhatIf:
 
     def nominees(self, cycle: Cycle, row: int) -> list[PodInfo]:
         """Pods nominated to a row that this one has to respect. Not to be written to."""
+        return self.crowds(cycle, (row,)).get(row, [])
+
+    def crowds(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, list[PodInfo]]:
+        """The same of many rows; those without any are left out."""
         if self.nominated is None:
-            return []
-        pod, node = cycle.pod, cycle.table.names[row]
-        known: tuple[list[PodInfo], int] | None = self.nominated.derived.get(node)
-        if known is None:
-            found = [compile_pod(other) for other in self.nominated.for_node(node)]
-            lowest = min((other.priority for other in found), default=0)
-            known = self.nominated.derived[node] = found, lowest
-        others, lowest = known
-        if lowest >= pod.priority and self.nominated.node_of(pod) != node:
-            # The usual case, and there may be thousands of such rows.
-            return others
-        return [
-            other for other in others if other.priority >= pod.priority and other.uid != pod.uid
-        ]
+            return {}
+        pod, names = cycle.pod, cycle.table.names
+        wanted, derived = self.nominated.nodes(), self.nominated.derived
+        own = self.nominated.node_of(pod)
+        crowds: dict[int, list[PodInfo]] = {}
+        for row in rows:
+            node = names[row]
+            if node not in wanted:
+                continue
+            if node not in derived:
+                found = [compile_pod(other) for other in self.nominated.for_node(node)]
+                derived[node] = found, min(other.priority for other in found)
+            others, lowest = derived[node]
+            if lowest < pod.priority or node == own:
+                others = [
+                    each for each in others if each.priority >= pod.priority and each.uid != pod.uid
+                ]
+            if others:
+                crowds[row] = others
+        return crowds
 
     def tell(self, cycle: Cycle, others: Iterable[PodInfo], row: int, delta: int) -> None:
         """Let PreFilter plugins change their notes for pods that come (+1) or go (-1)."""
@@ -81,7 +91,7 @@ class WhatIf:
 
     def nominees_object(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, Status]:
         """Rows where the pod does not fit beside the pods nominated to them, and why."""
-        crowds = {row: others for row in rows if (others := self.nominees(cycle, row))}
+        crowds = self.crowds(cycle, rows)
         if len(crowds) > _FEW_ROWS and self.asks_in_columns(cycle):
             try:
                 return self.objections(cycle, list(crowds), Overlay(cycle.table, crowds))

@@ -91,9 +91,14 @@ class Diagnosis:
         if self.candidates is None:
             return
         left = self.candidates.copy()
+        # Hundreds of rows may share one answer, and then it is the same object.
+        overridden: dict[int, tuple[Status, list[int]]] = {}
         for row, status in self.overrides.items():
-            left[row] = False
-            yield status, np.array([row], dtype=np.intp)
+            overridden.setdefault(id(status), (status, []))[1].append(row)
+        for status, some in overridden.values():
+            rows = np.array(some, dtype=np.intp)
+            left[rows] = False
+            yield status, rows
         for step, verdicts in self.columns:
             failed = left & (verdicts != 0)
             rows = np.flatnonzero(failed)

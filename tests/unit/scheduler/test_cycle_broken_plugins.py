@@ -189,6 +189,41 @@ def test_columns_that_break_name_their_plugin(bad: Plugin, why: str) -> None:
     assert decision.message == f'running "Bad" filter plugin: {why}'
 
 
+class _BreaksBesideNominees(_GoodColumns):
+    """Understands overlays, but for one row; says how many rows it was asked about at a time."""
+
+    overlays = True
+
+    def __init__(self, row: int | None) -> None:
+        super().__init__()
+        self.row = row
+        self.asked: list[int] = []
+
+    def filter_columns(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
+    ) -> None:
+        if overlay is not None:
+            touched = overlay.rows.tolist()
+            self.asked.append(len(touched))
+            if self.row in touched:
+                raise ValueError("broken on purpose")
+        out[rows] = 0
+
+
+def test_columns_that_break_beside_one_nominee_are_asked_row_by_row() -> None:
+    nominator = Nominator()
+    for name in "bcd":
+        nominator.add(pod(priority=1), name)
+    nodes = [node(name) for name in "abcd"]
+    good, bad = _BreaksBesideNominees(None), _BreaksBesideNominees(2)
+    scores = plugin("Scores", score=1)  # so that all nodes are looked at
+    assert run(nodes, pod(), good, scores, nominated=nominator).node == "a"
+    assert good.asked == [3], "all at once"
+    decision = run(nodes, pod(), bad, scores, nominated=nominator)
+    assert decision.message == f'running "Bad" filter plugin: {BROKEN}'
+    assert bad.asked[:3] == [3, 1, 1], "all at once, then b, then c, which breaks it"
+
+
 @pytest.mark.parametrize(
     ("cursor", "expected"),
     [(0, 2), (4, 2), (2, 2), (3, 2)],

@@ -35,6 +35,7 @@ class DryRun:
     def __init__(self, cycle: Cycle, budgets: Sequence[Budget], now: float) -> None:
         assert cycle.what_if is not None
         self._cycle = cycle
+        self._priority = cycle.pod.priority
         self._table = cycle.table
         self._what_if: WhatIf = cycle.what_if
         self._budgets = budgets
@@ -126,9 +127,7 @@ class DryRun:
     def _rounds(self, together: dict[int, list[PodInfo]]) -> list[Overlay]:
         """Rows without those of lower priority: beside the pods nominated to them, if there are
         any, and without."""
-        crowds = {
-            row: others for row in together if (others := self._what_if.nominees(self._cycle, row))
-        }
+        crowds = self._what_if.crowds(self._cycle, together)
         rounds = [
             Overlay(self._table, crowds, {row: list(together[row]) for row in crowds}),
             Overlay(self._table, {}, {row: list(gone) for row, gone in together.items()}),
@@ -148,7 +147,7 @@ class DryRun:
     # Both
 
     def _lower(self, row: int) -> list[PodInfo]:
-        priority = self._cycle.pod.priority
+        priority = self._priority
         return [info for info in self._table.pods[row].values() if info.priority < priority]
 
     def _in_order(self, gone: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:

@@ -112,8 +112,11 @@ class DefaultPreemption(Plugin):
         )
         found: list[Candidate] = []
         statuses: list[Status] = []
-        for begin in range(0, len(rows), wanted):
-            some = rows[begin : begin + wanted]
+        begin, size = 0, wanted
+        while begin < len(rows):
+            some = rows[begin : begin + size]
+            # Where many are in vain, asking about more at a time is quicker.
+            begin, size = begin + size, 2 * size
             outcomes = dry_run.try_rows(some)
             for row in some:
                 outcome = outcomes[row]
