@@ -12,13 +12,11 @@ from typing import Any, Final, TypeGuard
 
 from stowplan.bench.results import Setup
 from stowplan.bench.run import can_wait_in_a_backlog
-from stowplan.bench.targets import SETS, Entry
+from stowplan.bench.targets import BACKLOG, SETS, Entry
 from stowplan.errors import ConfigError
 from stowplan.workloads.load import find_performance_config, read_workloads, select
 from stowplan.workloads.model import CreatePods, Operation, Workload
 
-STREAM: Final = "stream"
-BACKLOG: Final = "backlog"
 #: Operations under which every pod has a place from the start, so that `raw` may bind it blindly.
 _STEADY: Final = frozenset(
     ("createNodes", "createNamespaces", "createAny", "createPods", "barrier", "sleep")
@@ -34,19 +32,20 @@ class Item:
 
 
 def plan(
-    file: str, pattern: str = "*", *, mode: str = STREAM, scale: float | None = None
+    file: str, pattern: str = "*", *, mode: str | None = None, scale: float | None = None
 ) -> list[Item]:
     """The workloads of a file (or set) that match the pattern; ConfigError if none can be played.
 
-    `scale` replaces that of a set.
+    `mode` and `scale` replace those of a set, so that what it has in both modes is there once.
     """
+    entries = SETS.get(file, (Entry(file, pattern),))
+    if mode is not None:
+        entries = tuple(replace(entry, mode=mode) for entry in entries)
+    if scale is not None:
+        entries = tuple(replace(entry, scale=scale) for entry in entries)
+    items = [item for entry in dict.fromkeys(entries) for item in _items(entry)]
     if file not in SETS:
-        return _items(Entry(file, pattern, 1.0 if scale is None else scale), mode)
-    items = [
-        item
-        for entry in SETS[file]
-        for item in _items(entry if scale is None else replace(entry, scale=scale), mode)
-    ]
+        return items
     chosen = {one.title for one in select([item.workload for item in items], pattern)}
     return [item for item in items if item.setup.title in chosen]
 
@@ -54,7 +53,8 @@ def plan(
 def listed(file: str, pattern: str = "*") -> list[Workload]:
     """Every workload that matches, also such as cannot be played."""
     if file in SETS:
-        return [item.workload for item in plan(file, pattern)]
+        by_title = {item.setup.title: item.workload for item in plan(file, pattern)}
+        return list(by_title.values())
     return select(read_workloads(_find(file)), pattern)
 
 
@@ -65,23 +65,23 @@ def _find(file: str) -> Path:
         raise ConfigError(f"{problem}; nor is it a set, which are {', '.join(SETS)}") from None
 
 
-def _items(entry: Entry, mode: str) -> list[Item]:
+def _items(entry: Entry) -> list[Item]:
     path = _find(entry.file)
     chosen = select(read_workloads(path), entry.workload)
     playable = [one for one in chosen if not one.cannot_play]
     if not playable:
         raise ConfigError(chosen[0].cannot_play, where=f"{path}, {chosen[0].title}")
-    if mode == BACKLOG:
+    if entry.mode == BACKLOG:
         for one in playable:
             if not can_wait_in_a_backlog(one):
                 raise ConfigError(
                     f"{one.title} cannot be run as a backlog: only workloads that prepare a "
                     "cluster and then create pods once can; leave out --mode"
                 )
-    return [_item(entry, scaled(one, entry.scale), mode) for one in playable]
+    return [_item(entry, scaled(one, entry.scale)) for one in playable]
 
 
-def _item(entry: Entry, workload: Workload, mode: str) -> Item:
+def _item(entry: Entry, workload: Workload) -> Item:
     setup = Setup(
         file=entry.file,
         test=workload.test,
@@ -89,7 +89,7 @@ def _item(entry: Entry, workload: Workload, mode: str) -> Item:
         nodes=workload.nodes,
         pods=workload.pods,
         measured=workload.measured,
-        mode=mode,
+        mode=entry.mode,
         scale=entry.scale if any(map(_can_be_scaled, workload.operations)) else 1.0,
         without_raw=why_not_raw(workload),
         feature_gates=dict(workload.feature_gates),

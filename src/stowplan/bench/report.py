@@ -8,15 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 from stowplan.bench.decision_report import Decisions, decision_lines
 from stowplan.bench.figures import KUBE, QUIET_CORES, RAW, RAW_EVENTS, STOWPLAN, Spread
 from stowplan.bench.results import Measured
-from stowplan.bench.targets import Entry, Row, Targets
+from stowplan.bench.targets import STREAM, Entry, Row, Targets
 from stowplan.bench.terminal import number, ratio_text
 
 _EVENT_LAG_S: Final = 10.0
+_COLUMNS: Final = (
+    "| workload | nodes, measured pods | Stowplan pods/s | kube-scheduler | raw | raw + events | "
+    "/ kube-scheduler | / raw | / raw + events | CPU / kube-scheduler | targets |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
+)
+
+#: By workload and mode.
+_Found: TypeAlias = Mapping[tuple[str, str], Measured]
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
         ours, theirs = (
             outcome.spread(name, lambda run: run.first_bind_s) for name in (STOWPLAN, KUBE)
         )
-        found = f"{number(ours, 2)} s beside {number(theirs, 2)} s"
+        found = f"{number(ours, 2)} s beside {number(theirs, 2)} s ({_of_it(first)})"
         verdicts.append(
             Verdict("first bind", "at most kube-scheduler's", found, first.median <= first_bind)
         )
@@ -81,11 +89,12 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
 def report(
     all_measured: Sequence[Measured], targets: Targets, decisions: Decisions | None = None
 ) -> str:
-    by_title = {one.setup.title: one for one in all_measured}
+    found = {(one.setup.title, one.setup.mode): one for one in all_measured}
     lines = [
         *_head(all_measured),
-        *_rows(by_title, targets),
-        *_tail(by_title, targets),
+        *_rows(found, targets),
+        *_as_they_come(found, targets),
+        *_tail(found, targets),
         *decision_lines(decisions, targets.decisions),
     ]
     return "\n".join(lines)
@@ -101,22 +110,27 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
     yield ""
     yield (
         "End to end on a real kube-apiserver and etcd, with kube-scheduler's own benchmark: the "
-        "workloads of scheduler_perf, unchanged but for the number of measured pods where a scale "
-        "is given. Stowplan, kube-scheduler (limit of requests lifted, queueing hints on) and "
-        "`raw` take turns on one machine, each run on a fresh control plane; each scheduler has "
-        "its own default profile, so kube-scheduler scores a sample of the nodes and Stowplan all "
-        "of them. Pods are created while the scheduler runs, and throughput is counted in binds; "
-        "before the first measured pod the events of what was there before have come to rest (20 s "
-        "at most are waited). Stowplan's own events give way to binds, so most of them are written "
-        "after the last bind, where kube-scheduler's are written before it: the throughput of a "
-        "rush that goes on for longer is nearer to `raw + events`. The last table counts them. "
-        "`raw` binds every pod to the next node without thinking, with or without an event for "
-        "every pod: what this machine's API server can take. A round in which somebody beats "
-        "`raw` does not count. Figures are medians, in parentheses from the lowest to the highest "
-        "round; ratios are taken round by round. A run is called disturbed if other processes kept "
-        f"more than {QUIET_CORES} cores busy meanwhile (such with a nice value above 0 do not "
-        "count here, as they give way): on a machine with few cores that hides differences, as "
-        "everybody then waits for the API server."
+        "workloads of scheduler_perf, unchanged but for the number of measured pods where a "
+        "scale is given. Stowplan, kube-scheduler (limit of requests lifted, queueing hints on) "
+        "and `raw` take turns on one machine, each run on a fresh control plane; each scheduler "
+        "has its own default profile, so kube-scheduler scores a sample of the nodes and "
+        "Stowplan all of them. Throughput is counted in binds. Where `raw` is a measure, the "
+        "measured pods are all there when the contestant starts: to create a pod costs the API "
+        "server more than to bind it, so that whoever is quick would wait for pods, and the rate "
+        "would be that of their creation. In the other tables pods are created while the "
+        "scheduler runs, as scheduler_perf does it; and so they are in *As they come*, which has "
+        "the time that pods wait. Before the first measured pod the events of what was there "
+        "before have come to rest (20 s at most are waited). Stowplan's own events give way to "
+        "binds, so most of them are written after the last bind, where kube-scheduler's are "
+        "written before it: the throughput of a rush that goes on for longer is nearer to `raw + "
+        "events`. The last table counts them. `raw` binds every pod to the next node without "
+        "thinking, with or without an event for every pod: what this machine's API server can "
+        "take. A round in which somebody beats `raw` does not count. Figures are medians, in "
+        "parentheses from the lowest to the highest round; ratios are taken round by round. A "
+        f"run is called disturbed if other processes kept more than {QUIET_CORES} cores busy "
+        "meanwhile (such with a nice value above 0 do not count here, as they give way): on a "
+        "machine with few cores that hides differences, as everybody then waits for the API "
+        "server."
     )
     yield ""
     abouts = [result.about for one in all_measured for result in one.results]
@@ -149,7 +163,7 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
     yield ""
 
 
-def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
+def _rows(all_found: _Found, targets: Targets) -> Iterator[str]:
     missed: list[str] = []
     absent: list[str] = []
     for row in targets.rows:
@@ -157,14 +171,9 @@ def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
         yield ""
         yield f"Wanted: {_wanted(row)}."
         yield ""
-        yield (
-            "| workload | nodes, measured pods | Stowplan pods/s | kube-scheduler | raw | "
-            "raw + events | / kube-scheduler | / raw | / raw + events | CPU / kube-scheduler | "
-            "targets |"
-        )
-        yield "|---|---|---|---|---|---|---|---|---|---|---|"
+        yield from _COLUMNS
         for entry in row.entries:
-            measured = by_title.get(entry.workload)
+            measured = all_found.get((entry.workload, entry.mode))
             if measured is None or not measured.outcome.is_valid:
                 absent.append(_why_absent(entry, measured))
                 yield f"| {_short(entry)} | | | | | | | | | | not measured |"
@@ -173,20 +182,13 @@ def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
             failed = [verdict for verdict in verdicts if not verdict.is_met]
             missed += [f"{_short(entry)}, {verdict}" for verdict in failed]
             word = f"missed: {', '.join(verdict.what for verdict in failed)}" if failed else "met"
-            noise = measured.outcome.disturbed
-            if noise:
-                word += f"; {len(noise)} of {len(measured.outcome.runs)} runs disturbed"
-            if measured.outcome.invalid:
-                word += (
-                    f"; {len(measured.outcome.invalid)} of {measured.rounds} rounds do not count"
-                )
-            yield _row(measured, word)
+            yield _row(measured, "; ".join([word, *_doubts(measured)]))
         yield ""
     yield "## Missed targets"
     yield ""
     yield from [f"- {each}" for each in missed] or ["None of those measured."]
     yield ""
-    for one in by_title.values():
+    for one in all_found.values():
         if one.profile and any(each.startswith(f"{one.setup.test},") for each in missed):
             yield f"Where Stowplan's time goes on {one.setup.test}, under cProfile:"
             yield ""
@@ -196,6 +198,44 @@ def _rows(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
         yield ""
         yield from (f"- {each}" for each in absent)
         yield ""
+
+
+def _doubts(measured: Measured) -> Iterator[str]:
+    outcome = measured.outcome
+    if outcome.disturbed:
+        yield f"{len(outcome.disturbed)} of {len(outcome.runs)} runs disturbed"
+    if outcome.invalid:
+        yield f"{len(outcome.invalid)} of {measured.rounds} rounds do not count"
+
+
+def _as_they_come(all_found: _Found, targets: Targets) -> Iterator[str]:
+    yield "## As they come"
+    yield ""
+    yield (
+        "Pods that are created while the scheduler runs, as in scheduler_perf itself. No targets "
+        "are set here: on a machine with few cores the rate is that of the API server, which "
+        "creates and binds at once."
+    )
+    yield ""
+    yield from _COLUMNS
+    limits = []
+    for entry in (each.entry() for each in targets.as_they_come):
+        measured = all_found.get((entry.workload, entry.mode))
+        if measured is None or not measured.outcome.is_valid:
+            yield f"| {_short(entry)} | | | | | | | | | | not measured |"
+            continue
+        yield _row(measured, "; ".join(_doubts(measured)))
+        limit = measured.outcome.ratio(KUBE, above=RAW)
+        if limit is not None:
+            limits.append(f"{ratio_text(limit, is_limit=False)} on {_short(entry)}")
+    yield ""
+    if limits:
+        yield f"`raw` itself is so many times kube-scheduler here: {', '.join(limits)}."
+        yield ""
+
+
+def _of_it(ratio: Spread) -> str:
+    return f"{ratio_text(ratio, is_limit=True)} of it, round by round"
 
 
 def _wanted(row: Row) -> str:
@@ -246,10 +286,10 @@ def _row(measured: Measured, targets: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _tail(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
+def _tail(all_found: _Found, targets: Targets) -> Iterator[str]:
     yield "## Memory, start, latency, events"
     yield ""
-    memory = by_title.get(targets.memory.workload)
+    memory = all_found.get((targets.memory.workload, STREAM))
     if memory is not None and memory.outcome.is_valid:
         ours, theirs = (
             memory.outcome.spread(name, lambda run: run.peak_rss_mib) for name in (STOWPLAN, KUBE)
@@ -266,18 +306,19 @@ def _tail(by_title: Mapping[str, Measured], targets: Targets) -> Iterator[str]:
         yield f"Peak memory at 30,000 pods ({targets.memory.workload}): not measured."
         yield ""
     yield (
-        "Stowplan / kube-scheduler. The first bind is counted from the start of a second process "
-        "on what the workload left behind. The event lag is from a pod's bind to its event; "
-        "`at last bind` is how many of the events were there when the last pod was bound, `last "
+        "Stowplan / kube-scheduler. Of a backlog the first bind is counted from the start of the "
+        "process, whose CPU time is that of its start, too; as pods come, from the start of a "
+        "second process on what the workload left behind. The event lag is from a pod's bind to "
+        "its event; `at last bind` is how many of the events were there when the last pod was bound, `last "
         "event` how long after that the last one came."
     )
     yield ""
     yield (
-        "| workload | p50 ms | p99 ms | CPU s per 1,000 pods | peak MiB | first bind s | events | "
-        "at last bind | last event s | event lag p99 s |"
+        "| workload | pods | p50 ms | p99 ms | CPU s per 1,000 pods | peak MiB | first bind s | "
+        "events | at last bind | last event s | event lag p99 s |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|"
-    for one in by_title.values():
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    for one in all_found.values():
         if one.outcome.is_valid:
             yield _details(one)
     yield ""
@@ -293,6 +334,7 @@ def _details(measured: Measured) -> str:
 
     cells = [
         measured.setup.test,
+        "as they come" if measured.setup.mode == STREAM else measured.setup.mode,
         pair("latency_p50_s", 0, 1000),
         pair("latency_p99_s", 0, 1000),
         pair("cpu_per_1000", 2),

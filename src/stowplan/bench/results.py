@@ -14,6 +14,7 @@ import hashlib
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -171,14 +172,16 @@ class Measured:
 def about(command: Sequence[str]) -> About:
     kubernetes = pinned_version(TARGET_BY_NAME["kube-apiserver"].module)
     machine = f"{os.cpu_count()} cores, {_processor()}, {_memory_gib()} GiB, {platform.system()}"
-    parts = (_source_digest(), machine, kubernetes, platform.python_version())
+    # With how it was built: without profiles, as pyenv does, Python is much slower.
+    python = " ".join(sys.version.split())
+    parts = (_source_digest(), machine, kubernetes, python)
     return About(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         command=tuple(command),
         commit=_commit(),
         fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12],
         kubernetes=kubernetes,
-        python=platform.python_version(),
+        python=python,
         machine=machine,
         cpus=os.cpu_count() or 0,
     )

@@ -16,11 +16,12 @@ import msgspec
 
 from stowplan.bench.contestants import STOWPLAN, Contestant
 from stowplan.bench.figures import FEW_PODS, RAW, Run
-from stowplan.bench.plan import BACKLOG, Item
+from stowplan.bench.plan import Item
 from stowplan.bench.profiles import digest
 from stowplan.bench.progress import Progress
 from stowplan.bench.results import About, Measured, Result, Results, Setup
 from stowplan.bench.run import Conditions, Trial
+from stowplan.bench.targets import BACKLOG
 from stowplan.controlplane.processes import ControlPlaneError
 from stowplan.errors import StowplanError
 

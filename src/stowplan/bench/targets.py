@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
+
+STREAM: Final = "stream"
+BACKLOG: Final = "backlog"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A workload of a file, with how many of its pods."""
+    """A workload of a file, with how many of its pods, and whether they come or are there."""
 
     file: str
     workload: str
     scale: float = 1.0
+    mode: str = STREAM
 
 
 class _Named(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,8 +28,8 @@ class _Named(msgspec.Struct, forbid_unknown_fields=True):
     workload: str
     scale: float = 1.0
 
-    def entry(self) -> Entry:
-        return Entry(self.file, self.workload, self.scale)
+    def entry(self, mode: str = STREAM) -> Entry:
+        return Entry(self.file, self.workload, self.scale, mode)
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,10 +41,11 @@ class Row(msgspec.Struct, forbid_unknown_fields=True):
     against_raw: float | None = None
     or_raw: bool = False
     cpu: float | None = None
+    mode: Literal["stream", "backlog"] = STREAM
 
     @property
     def entries(self) -> list[Entry]:
-        return [each.entry() for each in self.workloads]
+        return [each.entry(self.mode) for each in self.workloads]
 
 
 class DecisionTargets(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,6 +56,7 @@ class DecisionTargets(msgspec.Struct, forbid_unknown_fields=True):
 
 class Targets(msgspec.Struct, forbid_unknown_fields=True):
     rows: list[Row]
+    as_they_come: list[_Named]
     memory: _Named
     first_bind: float
     decisions: DecisionTargets
@@ -66,7 +72,11 @@ def targets() -> Targets:
 def _sets() -> dict[str, tuple[Entry, ...]]:
     rows = tuple(entry for row in targets().rows for entry in row.entries)
     return {
-        "headline": (*rows, targets().memory.entry()),
+        "headline": (
+            *rows,
+            *(each.entry() for each in targets().as_they_come),
+            targets().memory.entry(),
+        ),
         "quick": tuple(each.entry() for each in targets().quick),
     }
 

@@ -54,11 +54,9 @@ EXIT_SOME_FAILED: Final = 1
 @click.option(
     "--mode",
     type=click.Choice(["stream", "backlog"]),
-    default="stream",
-    show_default=True,
     help="stream: pods are created while the scheduler runs, as in scheduler_perf. backlog: the "
     "measured pods are all there when it starts; only for workloads that prepare a cluster and "
-    "then create pods once.",
+    "then create pods once. [default: stream, or what the set says]",
 )
 @click.option(
     "--scale",
@@ -115,7 +113,7 @@ def bench(
     against: str,
     only: str | None,
     rounds: int,
-    mode: str,
+    mode: str | None,
     scale: float | None,
     list_only: bool,
     name: str | None,

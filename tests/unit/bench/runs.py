@@ -60,7 +60,7 @@ def result(
 def measured(**rates: float) -> Measured:
     """SchedulingBasic as in the headline set, in three rounds."""
     names = {"stowplan": STOWPLAN, "kube": KUBE, "raw": RAW, "events": RAW_EVENTS}
-    one = setup(name=BASIC, nodes=5000, pods=6000, measured=5000, scale=0.5)
+    one = setup(name=BASIC, nodes=5000, pods=6000, measured=5000, scale=0.5, mode="backlog")
     return Measured(
         one,
         [

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stowplan.bench import plan as plan_module
-from stowplan.bench.plan import BACKLOG, listed, plan, scaled, why_not_raw
+from stowplan.bench.plan import listed, plan, scaled, why_not_raw
 from stowplan.bench.run import can_wait_in_a_backlog
-from stowplan.bench.targets import Entry
+from stowplan.bench.targets import SETS, Entry, targets
 from stowplan.errors import ConfigError
 from stowplan.workloads.load import read_workloads
 from stowplan.workloads.model import CreatePods
@@ -146,15 +146,36 @@ def test_a_backlog_needs_a_workload_that_creates_pods_once(file: str) -> None:
         "Churn/Small": False,
         "Between/Small": False,
     }
-    (item,) = plan(file, "Basic/Small", mode=BACKLOG)
+    (item,) = plan(file, "Basic/Small", mode="backlog")
     assert item.setup.mode == "backlog"
     with pytest.raises(ConfigError, match="Churn/Small cannot be run as a backlog"):
-        plan(file, "Churn", mode=BACKLOG)
+        plan(file, "Churn", mode="backlog")
 
 
 def test_a_pattern_that_nothing_matches(file: str) -> None:
     with pytest.raises(ConfigError, match="Nonsense"):
         plan(file, "Nonsense*")
+
+
+def test_a_set_has_modes_of_its_own(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = (
+        Entry(file, "Basic/Small", mode="backlog"),
+        Entry(file, "Churn/Small"),
+        Entry(file, "Basic/Small"),
+    )
+    monkeypatch.setattr(plan_module, "SETS", {"mine": entries})
+    found = [(item.setup.test, item.setup.mode) for item in plan("mine")]
+    assert found == [("Basic", "backlog"), ("Churn", "stream"), ("Basic", "stream")]
+    streams = [(item.setup.test, item.setup.mode) for item in plan("mine", mode="stream")]
+    assert streams == [("Basic", "stream"), ("Churn", "stream")], "each once"
+    assert [one.title for one in listed("mine")] == ["Basic/Small", "Churn/Small"]
+
+
+def test_the_headline_takes_a_backlog_where_raw_takes_part_and_some_in_both_modes() -> None:
+    backlog = {each.workload for each in SETS["headline"] if each.mode == "backlog"}
+    with_raw = {each.workload for row in targets().rows if row.against_raw for each in row.entries}
+    assert backlog == with_raw
+    assert {each.entry().workload for each in targets().as_they_come} < backlog
 
 
 def test_a_set_has_scales_of_its_own(file: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_a_dash_where_only_some_have_a_figure() -> None:
 
 def test_description_says_scale_and_ratios() -> None:
     text = describe(measured(stowplan=900, kube=300, raw=1000, events=600))
-    assert "5,000 of them measured (0.5 of what upstream has), stream, rounds: 3" in text
+    assert "5,000 of them measured (0.5 of what upstream has), backlog, rounds: 3" in text
     assert "stowplan / kube-scheduler = 3.0x" in text
     assert "stowplan / raw = 0.90" in text
     assert "stowplan / raw + events = 1.50" in text
