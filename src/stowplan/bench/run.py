@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ from stowplan.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
 from stowplan.controlplane.gates import gate_flags
 from stowplan.controlplane.processes import ServerProcess
 from stowplan.errors import StowplanError
-from stowplan.workloads.model import CreatePods, Operation, Workload
-from stowplan.workloads.play import Chain, Measurement, play
+from stowplan.workloads.model import CreatePods, Operation, Stage, Workload
+from stowplan.workloads.play import Measurement, play
 
 _POLL_S = 0.02
 _START_S = 60.0
@@ -70,13 +70,14 @@ class Conditions:
 
 
 def can_wait_in_a_backlog(workload: Workload) -> bool:
-    """Preparations, then one operation that creates the measured pods, and nothing beside it."""
+    """Preparations, then one operation that creates the measured pods; others may come and go."""
     *before, last = workload.operations
-    simple = {"createNodes", "createNamespaces", "createAny", "createPods"}
+    simple = {"createNodes", "createNamespaces", "createAny", "createPods", "churn"}
     return (
         isinstance(last, CreatePods)
         and last.collect_metrics
         and last.steady_state_s is None
+        and not last.skip_wait
         and all(each.opcode in simple for each in before)
         and not any(isinstance(each, CreatePods) and each.collect_metrics for each in before)
     )
@@ -223,7 +224,10 @@ class Trial:
         await self._until_events_rest()
         self._measurement = measurement
         self.is_measuring = True
-        self._began = self._usage()
+        if self._conditions.backlog:
+            self.stop()  # and started again when the pods are there
+        else:
+            self._began = self._usage()
         self._pace.begin()
 
     def measuring_ends(self, measurement: Measurement) -> None:
@@ -320,7 +324,7 @@ class Trial:
 
 
 class _Backlog(LiveCluster):
-    """Sends the contestant away while the measured pods are created, and lets it start then."""
+    """Lets the contestant, which is away while the measured pods are created, start then."""
 
     def __init__(
         self,
@@ -334,14 +338,10 @@ class _Backlog(LiveCluster):
         super().__init__(sender, client, observer, check, contestant)
         self._trial = trial
 
-    async def write(self, chains: Iterable[Chain]) -> None:
-        if not self._trial.is_measuring:
-            await super().write(chains)
-            return
-        self._trial.stop()
-        before = len(self.sent_at)
-        await super().write(chains)
-        await self._trial.start(len(self.sent_at) - before)
+    async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
+        if self._trial.is_measuring:
+            await self._trial.start(len(names))
+        await super().wait_for_pods(namespace, names, stage)
 
 
 def _probe_pod() -> dict[str, Any]:
