@@ -107,6 +107,12 @@ EXIT_SOME_FAILED: Final = 1
     metavar="FILE",
     help="Write the targets beside what was measured, in Markdown (docs/performance.md).",
 )
+@click.option(
+    "--runs",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write every run behind the figures, one JSON object a line.",
+)
 def bench(
     file: str,
     workload: str,
@@ -125,6 +131,7 @@ def bench(
     output: str | None,
     html: Path | None,
     report: Path | None,
+    runs: Path | None,
 ) -> int:
     """Measure pods per second beside kube-scheduler and bare binding requests.
 
@@ -182,7 +189,7 @@ def bench(
             shown = _measure(session, items, say_each=output is None and len(items) > 1)
         failures = session.failures
     _show(shown, output)
-    _write(shown, html, report)
+    _write(shown, html, report, runs)
     for failure in failures:
         click.echo(f"FAILED: {failure}", err=True)
     return EXIT_SOME_FAILED if failures or any(not one.outcome.is_valid for one in shown) else 0
@@ -293,7 +300,11 @@ def _show(shown: Sequence[Measured], output: str | None) -> None:
         click.echo(summary(shown))
 
 
-def _write(shown: Sequence[Measured], html: Path | None, report: Path | None) -> None:
+def _write(
+    shown: Sequence[Measured], html: Path | None, report: Path | None, runs: Path | None
+) -> None:
+    import msgspec
+
     from stowplan.bench.decision_report import read_decisions
     from stowplan.bench.page import page
     from stowplan.bench.report import report as in_markdown
@@ -304,6 +315,9 @@ def _write(shown: Sequence[Measured], html: Path | None, report: Path | None) ->
             html.write_text(page(shown), "utf-8")
         if report is not None:
             report.write_text(in_markdown(shown, targets(), read_decisions()), "utf-8")
+        if runs is not None:
+            results = [result for one in shown for result in one.results]
+            runs.write_bytes(msgspec.json.Encoder().encode_lines(results))
     except OSError as problem:
         raise ConfigError(
             f"cannot be written: {problem.strerror}", where=str(problem.filename)

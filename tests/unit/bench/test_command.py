@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from stowplan.bench.plan import plan
 from stowplan.bench.results import RESULTS, Results
+from stowplan.bench.results import Result as Stored
 from stowplan.cli.main import cli, main
 from tests.unit.bench.runs import result, run
 
@@ -75,6 +77,13 @@ def test_what_is_stored_is_shown_without_measuring(folder: Path) -> None:
     assert "FEW PODS: 10 measured pods are bound too soon to tell who is faster" in shown.output
     assert "<svg" in (folder / "page.html").read_text()
     assert (folder / "report.md").read_text().startswith("# Performance\n")
+    bench("own.yaml", "--stored", "--runs", "runs.jsonl")
+    lines = (folder / "runs.jsonl").read_bytes().splitlines()
+    (item,) = plan("own.yaml")
+    assert [msgspec.json.decode(line, type=Stored) for line in lines] == Results("own").of(
+        item.setup
+    )
+    assert len(lines) == 3
     as_json = bench("own.yaml", "--stored", "-o", "json")
     (workload,) = json.loads(as_json.output)["workloads"]
     assert workload["ratios"]["kube-scheduler"]["median"] == 3
