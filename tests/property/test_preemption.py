@@ -4,8 +4,10 @@ what is said holds: without its victims the pod fits, and no victim could have s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from unittest import mock
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +17,9 @@ from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.views import Overlay
 from stowplan.framework import what_if
+from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.choice import Candidate
@@ -69,15 +73,21 @@ def cases(draw: st.DrawFn) -> tuple[ClusterCache, Pod, Nominator, list[Budget]]:
 
 
 def dry_run(
-    cache: ClusterCache, pod: Pod, nominated: Nominator, budgets: Sequence[Budget]
+    cache: ClusterCache,
+    pod: Pod,
+    nominated: Nominator,
+    budgets: Sequence[Budget],
+    *,
+    profile: Profile | None = None,
+    now: float = NOW,
 ) -> tuple[DryRun, Cycle]:
-    profile = profile_of(*defaults(), NodePorts())
+    profile = profile or profile_of(*defaults(), NodePorts())
     cycle = Cycle(cache.table, compile_pod(pod), WhatIf(profile, nominated))
     for plugin in profile.at("preFilter"):
         answer = plugin.pre_filter(cycle)
         if isinstance(answer, Status) and answer.is_skip:
             cycle.skip_filter.add(plugin.name)
-    return DryRun(cycle, budgets, NOW), cycle
+    return DryRun(cycle, budgets, now), cycle
 
 
 @settings(max_examples=300)
@@ -125,6 +135,113 @@ def test_a_candidate_fits_and_spares_whom_it_can(
                 info for info in cycle.table.pods[row].values() if info.pod.priority < pod.priority
             ]
             assert not lower or cycle.what_if.objection(cycle, row, lower) is not None
+
+
+_places = st.integers(0, 30)
+_changes = st.one_of(
+    st.sampled_from(NODES)
+    .flatmap(lambda name: crowded(node=name, priority=st.integers(-2, 3)))
+    .map(lambda pod: ("add", pod)),
+    _places.map(lambda place: ("delete", place)),
+    st.tuples(_places, st.sampled_from([None, "2026-01-01T00:00:09Z"])).map(
+        lambda drawn: ("begin anew", drawn)
+    ),
+    st.tuples(st.sampled_from(NODES), st.integers(1, 4)).map(lambda drawn: ("set", drawn)),
+    st.tuples(st.sampled_from(NODES), crowded(priority=st.integers(0, 3))).map(
+        lambda drawn: ("promise", drawn)
+    ),
+    _places.map(lambda place: ("break promise", place)),
+    st.just(("wait", 5e8)),
+)
+
+
+class World:
+    """What can change between two searches."""
+
+    def __init__(self, cache: ClusterCache, nominated: Nominator) -> None:
+        self.cache = cache
+        self.nominated = nominated
+        self.promised: list[Pod] = []
+        #: Before the pods began, by a clock that is slow.
+        self.now = NOW
+
+    def change(self, action: str, what: Any) -> None:
+        standing = sorted(self.cache.placements())
+        if action == "add":
+            self.cache.add_pod(what)
+        elif action == "delete" and standing:
+            self.cache.remove_pod(standing[what % len(standing)])
+        elif action == "begin anew" and standing:
+            place, began = what
+            pod = self.cache.pod(standing[place % len(standing)])
+            assert pod is not None
+            self.cache.update_pod(msgspec.structs.replace(pod, status=PodStatus(start_time=began)))
+        elif action == "set":
+            name, cpu = what
+            self.cache.set_node(make_node(name, cpu=cpu, pods=5))
+        elif action == "promise":
+            name, pod = what
+            self.nominated.add(pod, name)
+            self.promised.append(pod)
+        elif action == "break promise" and self.promised:
+            self.nominated.delete(self.promised.pop(what % len(self.promised)))
+        elif action == "wait":
+            self.now += what
+
+
+@settings(max_examples=200)
+@given(cases(), st.lists(st.lists(_changes, max_size=3), min_size=3, max_size=8), st.data())
+def test_what_rows_said_before_is_what_they_say(
+    case: tuple[ClusterCache, Pod, Nominator, list[Budget]],
+    turns: list[list[tuple[str, Any]]],
+    data: st.DataObject,
+) -> None:
+    cache, asker, nominated, budgets = case
+    world = World(cache, nominated)
+    keeping = profile_of(*defaults(), NodePorts())
+    forgetful = profile_of(*defaults(), NodePorts(), columns=ColumnCache(limit_bytes=0))
+    rows = cache.table.order.tolist()
+    for number, changes in enumerate(turns):
+        for action, what in changes:
+            world.change(action, what)
+        meta = msgspec.structs.replace(asker.metadata, name=f"p{number}", uid=f"u{number}")
+        pod = msgspec.structs.replace(asker, metadata=meta)
+        if data.draw(st.booleans()):
+            nominated.add(pod, data.draw(st.sampled_from(NODES)))
+        protected = budgets if data.draw(st.integers(0, 3)) == 0 else []
+        asked = [row for row in rows if data.draw(st.booleans())]
+        said = []
+        for profile in (keeping, forgetful):
+            search, cycle = dry_run(
+                cache, pod, nominated, protected, profile=profile, now=world.now
+            )
+            assert cycle.what_if is not None
+            with mock.patch.object(what_if, "_FEW_ROWS", 0):
+                beside = cycle.what_if.nominees_object(cycle, asked)
+            said.append((search.try_rows(asked), beside))
+        assert said[0] == said[1]
+
+
+def test_the_answers_of_that_test_are_kept() -> None:
+    """Else it would prove nothing: the third pod of a kind asks no row that has not changed."""
+    cache = ClusterCache()
+    for name in NODES:
+        cache.set_node(make_node(name, cpu=2))
+        cache.add_pod(make_pod(f"on-{name}", node=name, cpu="2"))
+    profile = profile_of(*defaults())
+    rows = cache.table.order.tolist()
+    asked: list[list[int]] = []
+    for number in range(4):
+        if number == 3:
+            cache.add_pod(make_pod("late", node=NODES[2]))
+        search, _ = dry_run(
+            cache, make_pod(f"p{number}", cpu="1", priority=9), Nominator(), [], profile=profile
+        )
+        with mock.patch.object(search, "_outcomes", wraps=search._outcomes) as outcomes:
+            found = search.try_rows(rows)
+        assert all(isinstance(outcome, Candidate) for outcome in found.values())
+        asked.append([row for call in outcomes.call_args_list for row in call.args[0]])
+    assert asked == [rows, rows, [], [cache.table.row_of[NODES[2]]]]
 
 
 @given(cases())

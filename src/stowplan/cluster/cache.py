@@ -151,7 +151,7 @@ class ClusterCache:
             self._place(moved, pod.spec.node_name, assumed=False)
         elif same_footprint(old, pod) and _same_identity(old, pod):
             # Nothing that a plugin counts changed: keep the numbers, show the newer object.
-            placed.info.pod = pod
+            self.table.renew_pod(placed.row, placed.info, pod)
         else:
             new = compile_pod(pod)
             if (
@@ -160,7 +160,7 @@ class ClusterCache:
                 and _same_identity(old, pod)
             ):
                 # Its containers began to run, most likely: no row need be looked at again.
-                placed.info.pod = pod
+                self.table.renew_pod(placed.row, placed.info, pod)
                 return
             placed.info = new
             self.table.replace_pod(placed.row, new)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.api.objects import Node, Quantities, Taint
+from stowplan.api.objects import Node, Pod, Quantities, Taint
 from stowplan.cluster.affinity_terms import AffinityTermIndex
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.domains import Domains
@@ -102,6 +102,8 @@ class NodeTable:
         #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
         self.pod_journal = Journal()
         self.node_journal = Journal()
+        #: Rows where a pod that was there began to run, which matters to preemption alone.
+        self.start_journal = Journal()
         #: Counts every coming and going of a node.
         self.nodeset_version = 0
         #: Counts what topology domains depend on: the nodes there are, their labels and taints.
@@ -269,6 +271,12 @@ class NodeTable:
             self.counters.replace(row, old, info)
         if old.pod.spec.affinity != info.pod.spec.affinity:
             self.affinity_terms.replace(row, old.pod, info.pod)
+
+    def renew_pod(self, row: int, info: PodInfo, pod: Pod) -> None:
+        """A newer object of a pod, of which nothing changed that anybody counts."""
+        if info.pod.status.start_time != pod.status.start_time:
+            self.start_journal.mark(row)
+        info.pod = pod
 
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
         for name, amount in info.held:

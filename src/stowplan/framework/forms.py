@@ -45,6 +45,8 @@ class FilterStep:
         self._surroundings = _surroundings_of(plugin)
         #: Whether a row's verdict follows from its node and the pod alone.
         self.is_about_nodes = self.reads is Reads.NODE and self._surroundings is None
+        #: Whether it follows from the row, its pods and what is read of the pod.
+        self.follows_rows = self.is_cached and self._surroundings is None
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod; None: its columns are not kept."""

@@ -9,7 +9,8 @@ once where the filters allow it (`asks_in_columns`), with the same answers as on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, call
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.row_answers import BYTES_A_ROW, RowAnswers
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
@@ -92,13 +94,28 @@ class WhatIf:
     def nominees_object(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, Status]:
         """Rows where the pod does not fit beside the pods nominated to them, and why."""
         crowds = self.crowds(cycle, rows)
+        found: dict[int, Status | None] | None = None
         if len(crowds) > _FEW_ROWS and self.asks_in_columns(cycle):
-            try:
-                return self.objections(cycle, list(crowds), Overlay(cycle.table, crowds))
-            except StowplanError:
-                pass  # On which row a filter broke shows only one by one.
-        found = {row: self._objection_beside(others, cycle, row) for row, others in crowds.items()}
+            # On which row a filter breaks shows only one by one.
+            with suppress(StowplanError):
+                found = self._objections_beside(crowds, cycle)
+        if found is None:
+            found = {row: self._objection_beside(crowds[row], cycle, row) for row in crowds}
         return {row: objection for row, objection in found.items() if objection is not None}
+
+    def _objections_beside(
+        self, crowds: dict[int, list[PodInfo]], cycle: Cycle
+    ) -> dict[int, Status | None]:
+        kept = self.kept_answers(cycle, "beside nominees")
+        found: dict[int, Status | None] = {} if kept is None else kept.known(crowds)
+        others = {row: crowd for row, crowd in crowds.items() if row not in found}
+        if others:
+            said = self.objections(cycle, list(others), Overlay(cycle.table, others))
+            answers = {row: said.get(row) for row in others}
+            found |= answers
+            if kept is not None:
+                kept.learn(others, answers)
+        return found
 
     def _objection_beside(
         self, others: list[PodInfo], cycle: Cycle, row: int, removed: Sequence[PodInfo] = ()
@@ -132,6 +149,26 @@ class WhatIf:
             for plugin in self.profile.at("preFilter")
             if plugin.name not in cycle.skip_filter
         )
+
+    def kept_answers(self, cycle: Cycle, *about: Hashable) -> RowAnswers | None:
+        """What rows said about this to pods that no filter can tell from this one; None: it is not
+        kept."""
+        recent = self.profile.columns.recent
+        if not recent.is_used:
+            return None
+        key: list[Hashable] = ["answers", *about]
+        for step in self.running(cycle):
+            signature = step.sign(cycle) if step.follows_rows else None
+            if signature is None:
+                return None
+            key += (step.name, signature)
+        answers: RowAnswers | None = recent.get(tuple(key))
+        if answers is None or not answers.follow(cycle.table):
+            answers = None
+            if recent.is_wanted(tuple(key)):
+                answers = RowAnswers(cycle.table)
+                recent.keep(tuple(key), answers, BYTES_A_ROW * len(cycle.table))
+        return answers
 
     def objections(self, cycle: Cycle, rows: Sequence[int], overlay: Overlay) -> dict[int, Status]:
         """Rows where the pod does not fit as they would be, and why; only by columns."""

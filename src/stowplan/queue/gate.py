@@ -51,6 +51,19 @@ class Gate:
             queued.unschedulable_plugins.add(queued.gating_plugin)
         return False
 
+    def still_refuses(self, queued: QueuedPod) -> bool:
+        """Whether the plugin that keeps a gated pod out does so now; if not, `admits` has more to
+        say."""
+        try:
+            refusal = self._pre_enqueue(queued)
+        except Exception:
+            return False
+        if refusal is None or refusal[0] != queued.gating_plugin:
+            return False
+        self._retries.pop(queued.key, None)
+        queued.gating_message = refusal[1]
+        return True
+
     def forget(self, key: str) -> None:
         self._retries.pop(key, None)
 

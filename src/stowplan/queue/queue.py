@@ -365,6 +365,10 @@ class SchedulingQueue:
             strategy = judge(queued, old, new)
             if strategy is Strategy.SKIP:
                 continue
+            if queued.is_gated and self._gate.still_refuses(queued):
+                # It would come back to where it is. A preemptor hears of every victim of others.
+                self.incoming["unschedulable", event.label] += 1
+                continue
             # It is not there any more if a plugin activated it while it was asked.
             if self._unschedulable.remove(queued.key) is not None:
                 self._requeue(queued, strategy, event.label)

@@ -151,7 +151,7 @@ class Diagnosis:
             for reason in status.reasons:
                 counts[reason] += len(rows)
         if self.candidates is not None:
-            outside = sum(not self.candidates[row] for row in self.overrides)
+            outside = int(np.count_nonzero(~self.candidates[list(self.overrides)]))
             absent = self.total_nodes - int(self.candidates.sum()) - outside
             if absent:
                 for reason in self.absent.reasons:

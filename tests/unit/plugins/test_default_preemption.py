@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from stowplan.api.objects import Condition, LabelSelector, ObjectMeta, Pod, PodStatus
@@ -48,6 +49,7 @@ class Crowd:
             rng=Random(7),
         )
         self.plugin = make_plugin(DefaultPreemption, args, self.handle)
+        self.profile = profile_of(*defaults(), self.plugin)
         for name in names:
             self.cache.set_node(node(name, cpu=4))
 
@@ -70,8 +72,8 @@ class Crowd:
         )
 
     def decide(self, wanted: Pod) -> Decision:
-        profile = profile_of(*defaults(), self.plugin)
-        return decide(self.cache.table, compile_pod(wanted), profile, nominated=self.nominated)
+        info = compile_pod(wanted)
+        return decide(self.cache.table, info, self.profile, nominated=self.nominated)
 
 
 def victims(decision: Decision) -> list[str]:
@@ -244,6 +246,49 @@ def test_a_budget_that_has_room_protects_nobody(allowed: int, disrupted: tuple[s
     crowd.stand("plain", "n1", "2", priority=2)
     crowd.protect({"app": "db"}, allowed, *disrupted)
     assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["protected"]
+
+
+class TestReplicas:
+    """What a row said to the pods before holds only as long as it is so."""
+
+    def victims_of_three(self, crowd: Crowd) -> list[str]:
+        found = [victims(crowd.decide(pod(f"p{n}", cpu=2, priority=9))) for n in range(3)]
+        assert found == [found[0]] * 3
+        return found[0]
+
+    def test_a_pod_that_begins_to_run_later_than_was_known(self) -> None:
+        crowd = Crowd("n1")
+        first = crowd.stand("first", "n1", start="2023-01-01T00:00:00Z")
+        crowd.stand("second", "n1", start="2023-01-01T00:00:01Z")
+        assert self.victims_of_three(crowd) == ["second"]
+        status = PodStatus(start_time="2023-01-01T00:00:02Z")
+        crowd.cache.update_pod(msgspec.structs.replace(first, status=status))
+        assert self.victims_of_three(crowd) == ["first"]
+
+    def test_a_budget_that_comes(self) -> None:
+        crowd = Crowd("n1")
+        crowd.stand("first", "n1", start="2023-01-01T00:00:00Z")
+        crowd.stand("second", "n1", start="2023-01-01T00:00:01Z", labels={"app": "db"})
+        assert self.victims_of_three(crowd) == ["second"]
+        crowd.protect({"app": "db"}, 0)
+        assert self.victims_of_three(crowd) == ["first"]
+
+    def test_a_pod_that_has_not_begun_beside_one_that_will_by_its_own_clock(self) -> None:
+        crowd = Crowd("n1")
+        crowd.stand("ahead", "n1", start="2026-01-01T00:00:00Z")
+        crowd.stand("not yet", "n1", start=None)
+        assert self.victims_of_three(crowd) == ["ahead"]
+        assert isinstance(crowd.handle.clock, VirtualClock)
+        crowd.handle.clock.advance(1e9)
+        assert self.victims_of_three(crowd) == ["not yet"]
+
+    def test_somebody_who_is_promised_the_room(self) -> None:
+        crowd = Crowd("n1", "n2")
+        crowd.stand("a", "n1", "4", priority=1)
+        crowd.stand("b", "n2", "4", priority=2)
+        assert self.victims_of_three(crowd) == ["a"]
+        crowd.nominated.add(pod("promised", cpu=3, priority=9), "n1")
+        assert self.victims_of_three(crowd) == ["b"]
 
 
 def test_room_that_is_promised_to_others_is_not_room() -> None:

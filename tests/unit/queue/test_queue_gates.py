@@ -121,6 +121,25 @@ def test_a_pod_that_stays_gated_is_counted_once() -> None:
     assert bench.queue.counts == (0, 0, 0, 1, 0)
 
 
+def test_an_event_that_does_not_open_the_gate_leaves_the_pod_where_it_is() -> None:
+    bench = Bench(hints={"Gates": [on(CLAIM_ADD)]})
+    queued, other = gated(bench), gated(bench, "b")
+    before = dict(bench.queue.incoming)
+    del bench.gates["b"]
+    bench.queue.move_all(CLAIM_ADD, None, object())
+    assert bench.where(queued) == "gated"
+    assert bench.where(other) == "active"
+    assert sum(bench.queue.unschedulable_by.values()) == 1
+    assert bench.queue.incoming == {
+        **before,
+        ("unschedulable", CLAIM_ADD.label): 1,
+        ("active", CLAIM_ADD.label): 1,
+    }
+    del bench.gates["a"]
+    bench.queue.move_all(CLAIM_ADD, None, object())
+    assert bench.where(queued) == "active"
+
+
 def test_activate_asks_the_gate() -> None:
     bench = Bench()
     queued = gated(bench)

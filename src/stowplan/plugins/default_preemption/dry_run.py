@@ -22,7 +22,12 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.choice import Candidate
-from stowplan.plugins.default_preemption.victims import Budget, by_importance, split_by_budget
+from stowplan.plugins.default_preemption.victims import (
+    Budget,
+    by_importance,
+    split_by_budget,
+    start_time,
+)
 
 NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
 
@@ -42,9 +47,37 @@ class DryRun:
         self._now = now
         self._doubtful = self._what_if.doubtful(cycle)
         self._in_columns = self._what_if.asks_in_columns(cycle)
+        #: What a budget allows changes without the row: where there are any, nothing is kept.
+        self._kept = (
+            self._what_if.kept_answers(cycle, "whom it costs", self._priority)
+            if self._in_columns and not budgets
+            else None
+        )
 
     def try_rows(self, rows: Sequence[int]) -> dict[int, Outcome]:
         """Every row's outcome."""
+        if self._kept is None:
+            return self._outcomes(rows)
+        found = self._what_if.crowds(self._cycle, rows)
+        crowds = {row: found.get(row) for row in rows}
+        outcomes: dict[int, Outcome] = self._kept.known(crowds)
+        asked = [row for row in rows if row not in outcomes]
+        if asked:
+            said = self._outcomes(asked)
+            outcomes |= said
+            self._kept.learn(
+                crowds, {row: outcome for row, outcome in said.items() if self._will_last(row)}
+            )
+        return outcomes
+
+    def _will_last(self, row: int) -> bool:
+        """Whether time alone changes nothing: pods that have not begun to run are the last to do
+        so, unless another says that it will."""
+        return all(
+            start_time(info.pod, self._now) <= self._now for info in self._table.pods[row].values()
+        )
+
+    def _outcomes(self, rows: Sequence[int]) -> dict[int, Outcome]:
         outcomes: dict[int, Outcome] = {}
         together: dict[int, list[PodInfo]] = {}
         for row in rows:
