@@ -129,7 +129,7 @@ def test_an_event_that_does_not_open_the_gate_leaves_the_pod_where_it_is() -> No
     bench.queue.move_all(CLAIM_ADD, None, object())
     assert bench.where(queued) == "gated"
     assert bench.where(other) == "active"
-    assert sum(bench.queue.unschedulable_by.values()) == 1
+    assert sum(bench.queue.unschedulable_by.values()) == 2
     assert bench.queue.incoming == {
         **before,
         ("unschedulable", CLAIM_ADD.label): 1,
