@@ -156,18 +156,20 @@ class WhatIf:
         recent = self.profile.columns.recent
         if not recent.is_used:
             return None
-        key: list[Hashable] = ["answers", *about]
+        signs: list[Hashable] = []
         for step in self.running(cycle):
             signature = step.sign(cycle) if step.follows_rows else None
             if signature is None:
                 return None
-            key += (step.name, signature)
-        answers: RowAnswers | None = recent.get(tuple(key))
-        if answers is None or not answers.follow(cycle.table):
-            answers = None
-            if recent.is_wanted(tuple(key)):
-                answers = RowAnswers(cycle.table)
-                recent.keep(tuple(key), answers, BYTES_A_ROW * len(cycle.table))
+            signs += (step.name, signature)
+        key = ("answers", *about, *signs)
+        answers: RowAnswers | None = recent.get(key)
+        if answers is not None and answers.follow(cycle.table):
+            return answers
+        if not recent.is_wanted(key):
+            return None
+        answers = RowAnswers(cycle.table)
+        recent.keep(key, answers, BYTES_A_ROW * len(cycle.table))
         return answers
 
     def objections(self, cycle: Cycle, rows: Sequence[int], overlay: Overlay) -> dict[int, Status]:
