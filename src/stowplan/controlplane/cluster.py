@@ -229,7 +229,9 @@ class ControlPlane:
         url = f"https://{HOST}:{port}"
         command = components.kube_scheduler(config, port)
         process = self._run("kube-scheduler", [*command, *flags], url)
-        return self._when_healthy(process, unverified_access(url))
+        # Healthy is before it has listed anything; what is created then it may find in its lists,
+        # which are sorted by name, instead of hearing of it in turn.
+        return self._when_healthy(process, unverified_access(url), "/readyz")
 
     def start_kwok(self, config_text: str | None = None, *flags: str) -> ServerProcess:
         """Start KWOK: every node turns Ready, every bound pod Running.
