@@ -265,8 +265,12 @@ class NodeTable:
         """Swap one version of a pod for another, keeping its place among the row's pods."""
         old = self.pods[row][info.uid]
         self.pods[row][info.uid] = info
-        self._account(row, old, -1)
-        self._account(row, info, 1)
+        if old.kind == info.kind and not info.volumes:
+            # It takes as much, as when the API server gives a bound pod the labels of its zone.
+            self.pod_journal.mark(row)
+        else:
+            self._account(row, old, -1)
+            self._account(row, info, 1)
         if self.counters.is_active:
             self.counters.replace(row, old, info)
         if old.pod.spec.affinity != info.pod.spec.affinity:

@@ -15,7 +15,7 @@ MAX_NODE_SCORE = 100
 MIN_NODE_SCORE = 0
 
 #: Below this, a float64 quotient of at most 100 never rounds up to the next integer.
-_EXACT_IN_FLOAT = 1 << 46
+EXACT_IN_FLOAT = 1 << 46
 #: Below this, a hundred times as much still fits an int64.
 _EXACT_IN_INT64 = 1 << 56
 
@@ -27,28 +27,13 @@ def percent_of(part: Int64Array, whole: Int64Array) -> Int64Array:
     """
     divisor = np.maximum(whole, 1)
     largest = int(divisor.max(initial=1))
-    if largest < _EXACT_IN_FLOAT:
+    if largest < EXACT_IN_FLOAT:
         # Float division is several times faster than int64 division and exact in this range.
         return (part * 100.0 / divisor).astype(np.int64)
     if largest < _EXACT_IN_INT64:
         result: Int64Array = part * MAX_NODE_SCORE // divisor
         return result
     return _long_division(part, divisor)
-
-
-def percent_in_place(
-    part: Int64Array, whole: Int64Array, work: NDArray[np.float64], highest: int
-) -> None:
-    """`percent_of` for wholes above 0 of which `highest` is the largest, without new arrays.
-
-    `part` becomes the percentages.
-    """
-    if highest >= _EXACT_IN_FLOAT:
-        part[:] = percent_of(part, whole)
-        return
-    np.multiply(part, 100.0, out=work)
-    np.divide(work, whole, out=work)
-    np.copyto(part, work, casting="unsafe")
 
 
 def _long_division(part: Int64Array, divisor: Int64Array) -> Int64Array:

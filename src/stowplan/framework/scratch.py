@@ -7,32 +7,19 @@ anybody else's turn: nothing else runs meanwhile, and nothing stays in them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 
 class Scratch:
-    """So many arrays of integers and of floats, as long as they are asked for."""
+    """So many arrays of floats, as long as they are asked for."""
 
-    def __init__(self, *, ints: int = 0, floats: int = 0) -> None:
-        self._ints: NDArray[np.int64] = np.empty((ints, 0), np.int64)
-        self._floats: NDArray[np.float64] = np.empty((floats, 0), np.float64)
-
-    def ints(self, size: int) -> list[NDArray[np.int64]]:
-        """Integers of any values."""
-        self._ints = _at_least(self._ints, size)
-        return [array[:size] for array in self._ints]
+    def __init__(self, count: int) -> None:
+        self._arrays: NDArray[np.float64] = np.empty((count, 0))
 
     def floats(self, size: int) -> list[NDArray[np.float64]]:
-        """Floats of any values."""
-        self._floats = _at_least(self._floats, size)
-        return [array[:size] for array in self._floats]
-
-
-def _at_least(arrays: NDArray[Any], size: int) -> NDArray[Any]:
-    count, length = arrays.shape
-    if length >= size:
-        return arrays
-    return np.empty((count, max(size, 2 * length)), arrays.dtype)
+        """Of any values."""
+        count, length = self._arrays.shape
+        if length < size:
+            self._arrays = np.empty((count, max(size, 2 * length)))
+        return [array[:size] for array in self._arrays]

@@ -17,12 +17,12 @@ from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.config.plugin_args import CPU_AND_MEMORY, NodeResourcesBalancedAllocationArgs
+from stowplan.framework.amounts import Amounts, Floats
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.scratch import Scratch
-from stowplan.framework.shapes import Follower
 from stowplan.framework.status import SKIP, Status
 
 
@@ -38,8 +38,8 @@ class NodeResourcesBalancedAllocation(Plugin):
     ) -> None:
         super().__init__(args, handle)
         self._resources = args.resources if args is not None else CPU_AND_MEMORY
-        self._scratch = Scratch(ints=2, floats=2)
-        self._kept: _BalanceNow | None = None
+        self._scratch = Scratch(2)
+        self._kept: _Shares | None = None
 
     def sign(self, info: PodInfo) -> Hashable:
         return info.held
@@ -51,59 +51,39 @@ class NodeResourcesBalancedAllocation(Plugin):
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table = cycle.table
         wanted = [(table.resource_row(name), amount) for name, amount in self._wanted(cycle.info)]
-        size = len(out[rows])
-        if self._is_plain(table, wanted, rows):
-            after, before = self._scratch.ints(size)
-            self._balance_of_two(table, wanted, rows, after)
-            if isinstance(rows, slice):
-                before = self._balance_now(cycle, [index for index, _ in wanted])[rows]
-            else:
-                self._balance_of_two(table, [(index, 0) for index, _ in wanted], rows, before)
-        else:
-            after, before = _balances(table, wanted, rows)
-        np.subtract(after, before, out=after)
-        after += 50
-        after >>= 1
-        after += 50
-        out[rows] = after
+        if len(wanted) == 2 and isinstance(rows, slice):
+            # By far the commonest.
+            kept = self._shares(table, [index for index, _ in wanted])
+            if kept.is_plain:
+                self._score_plain(kept, [amount for _, amount in wanted], rows, out)
+                return
+        after, before = _balances(table, wanted, rows)
+        out[rows] = 50 + (50 + after - before) // 2
 
-    def _is_plain(self, table: NodeTable, wanted: Sequence[tuple[int, int]], rows: RowSet) -> bool:
-        """Whether it is about two resources, and every row offers both: by far the commonest."""
-        return len(wanted) == 2 and all(
-            int(table.allocatable[index][rows].min(initial=1)) > 0 for index, _ in wanted
-        )
-
-    def _balance_of_two(
-        self,
-        table: NodeTable,
-        wanted: Sequence[tuple[int, int]],
-        rows: RowSet,
-        out: Int64Array,
+    def _score_plain(
+        self, kept: _Shares, wanted: Sequence[int], rows: RowSet, out: Int64Array
     ) -> None:
-        """`_balance` for every row at once, in the same order of operations."""
-        fractions = self._scratch.floats(len(out))
-        for (index, amount), fraction in zip(wanted, fractions, strict=True):
-            np.add(table.requested[index][rows], amount, out=out)
-            np.divide(out, table.allocatable[index][rows], out=fraction)
-            np.minimum(fraction, 1.0, out=fraction)
-        deviation, other = fractions
-        deviation -= other
-        deviation /= 2
-        np.abs(deviation, out=deviation)
-        np.subtract(1, deviation, out=deviation)
-        deviation *= 100
-        np.copyto(out, deviation, casting="unsafe")
+        """`score` for every row at once, in the same order of operations."""
+        balance, other = fractions = self._scratch.floats(len(out[rows]))
+        for place, fraction in enumerate(fractions):
+            np.add(kept.held[place][rows], float(wanted[place]), out=fraction)
+            fraction /= kept.offered[place][rows]
+            np.minimum(fraction, 1, out=fraction)
+        balance -= other
+        balance *= 0.5
+        np.abs(balance, out=balance)
+        np.subtract(1, balance, out=balance)
+        balance *= 100
+        np.trunc(balance, out=balance)
+        balance += kept.rest[rows]
+        balance *= 0.5
+        out[rows] = balance
 
-    def _balance_now(self, cycle: Cycle, indices: Sequence[int]) -> Int64Array:
-        """How even every row is used as it is: no matter of the pod, so it is kept."""
-        table = cycle.table
+    def _shares(self, table: NodeTable, indices: list[int]) -> _Shares:
         kept = self._kept
-        if kept is None or kept.indices != indices or not kept.follow(table):
-            kept = self._kept = _BalanceNow(table, indices)
-            wanted = [(index, 0) for index in indices]
-            used = table.used_slots
-            self._balance_of_two(table, wanted, used, kept.values[used])
-        return kept.values
+        if kept is None or kept.indices != indices or kept.follow(table) is None:
+            kept = self._kept = _Shares(table, indices)
+        return kept
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
         before: list[float] = []
@@ -127,27 +107,26 @@ class NodeResourcesBalancedAllocation(Plugin):
         ]
 
 
-class _BalanceNow(Follower):
-    """The balance of every row as it is, over two resources that all rows offer."""
+class _Shares(Amounts):
+    """Two resources, and how even they are used as it is: no matter of the pod."""
 
     def __init__(self, table: NodeTable, indices: Sequence[int]) -> None:
-        super().__init__(table)
-        self.table = table
-        self.indices = indices
-        self.values: Int64Array = np.zeros(table.capacity, np.int64)
+        super().__init__(table, indices, as_scored=False)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Where it is not plain nobody reads them.
+            shares = np.minimum(self.held / self.offered, 1)
+        balance = np.trunc((1 - np.abs((shares[0] - shares[1]) * 0.5)) * 100)
+        #: Added to the balance with the pod, it makes twice the score.
+        self.rest: Floats = 150 - balance
 
-    def follow(self, table: NodeTable) -> bool:
-        """Catch up with rows whose pods changed; False: make it anew."""
-        rows = self.changed_rows(table) if table is self.table else None
-        if rows is None:
-            return False
-        for row in rows:
-            shares = [
-                float(table.requested[index, row]) / float(table.allocatable[index, row])
-                for index in self.indices
-            ]
-            self.values[row] = _balance([min(share, 1.0) for share in shares])
-        return True
+    def follow(self, table: NodeTable) -> list[int] | None:
+        rows = super().follow(table)
+        if rows and self.is_plain:
+            held, offered = self.held, self.offered
+            for row in rows:
+                shares = [min(float(held[i, row] / offered[i, row]), 1.0) for i in (0, 1)]
+                self.rest[row] = 150 - _balance(shares)
+        return rows
 
 
 def _balance(fractions: Sequence[float]) -> int:

@@ -30,12 +30,12 @@ def first_feasible(ordered: Rows, alive: BoolArray, *, start: int, limit: int) -
     """Feasible rows in search order, and how many rows the search passed.
 
     The search begins at `start` in `ordered`, goes round, and ends before the feasible row that
-    would be one too many.
+    would be one too many. No other row than those in `ordered` may be alive.
     """
     rotated = _from(ordered, start)
-    places = np.flatnonzero(alive[rotated])
-    if len(places) == len(rotated) <= limit:
+    if np.count_nonzero(alive) == len(rotated) <= limit:
         return rotated, len(rotated)
+    places = np.flatnonzero(alive[rotated])
     if len(places) > limit:
         return rotated[places[:limit]], int(places[limit])
     return rotated[places], len(rotated)

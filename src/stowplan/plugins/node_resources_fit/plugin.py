@@ -24,16 +24,16 @@ from stowplan.cluster.requests import (
     parse_amounts,
     whole_units,
 )
-from stowplan.cluster.table import Int32Array, Int64Array
+from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import NodeResourcesFitArgs
+from stowplan.framework.amounts import Amounts
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin, Reads
-from stowplan.framework.scratch import Scratch
 from stowplan.framework.status import Status, unresolvable, unschedulable
-from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, Strategy
+from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, Strategy, WeightedAverage
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
 _TOO_MANY_PODS = "Too many pods"
@@ -65,7 +65,7 @@ class NodeResourcesFit(Plugin):
         ratio = chosen.requested_to_capacity_ratio
         shape = ratio.shape if ratio is not None else ()
         self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
-        self._scratch = Scratch(ints=len(chosen.resources))
+        self._kept: Amounts | None = None
         self._known_wants: dict[Request, _Wanted] = {}
         #: What the last two nodes offer that hints were asked about: each waiting pod asks anew.
         self._offers: deque[tuple[Node, dict[str, int]]] = deque(maxlen=2)
@@ -93,8 +93,8 @@ class NodeResourcesFit(Plugin):
             free = allocatable - table.requested[index][rows]
             if overlay is not None:
                 free -= overlay.requested_of(index)[places]
-            short = free < amount
-            if short.any():
+            if free.min(initial=amount) < amount:
+                short = free < amount
                 verdict |= short * np.int32(bit)
                 verdict |= (short & (allocatable < amount)) * np.int32(_NEVER_BIT)
         out[rows] = verdict
@@ -144,24 +144,35 @@ class NodeResourcesFit(Plugin):
         """Never skips."""
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
-        table = cycle.table
-        wanted = dict(cycle.info.score_request)
+        table, strategy = cycle.table, self._strategy
+        amounts = dict(cycle.info.score_request)
+        wanted = [amounts.get(resource.name, 0) for resource in strategy.resources]
+        # A scalar resource that the pod does not ask for says nothing about the node.
+        takes_part = [
+            amount != 0 or resource.name in (CPU, MEMORY, EPHEMERAL_STORAGE)
+            for resource, amount in zip(strategy.resources, wanted, strict=True)
+        ]
         # By name first: a name that is new widens the table.
-        indices = [table.resource_row(resource.name) for resource in self._strategy.resources]
+        indices = [table.resource_row(resource.name) for resource in strategy.resources]
+        if isinstance(strategy, WeightedAverage) and isinstance(rows, slice) and all(takes_part):
+            kept = self._amounts(table, indices)
+            if kept.is_plain:
+                strategy.score_amounts(kept, wanted, rows, out)
+                return
         allocatable: list[Int64Array] = []
         requested: list[Int64Array] = []
-        work = self._scratch.ints(len(out[rows]))
-        for resource, index, sums in zip(self._strategy.resources, indices, work, strict=True):
-            amount = wanted.get(resource.name, 0)
+        for index, amount, counts in zip(indices, wanted, takes_part, strict=True):
             held = table.non_zero[index] if index < 2 else table.requested[index]
-            if amount == 0 and resource.name not in (CPU, MEMORY, EPHEMERAL_STORAGE):
-                # A scalar resource that the pod does not ask for says nothing about the node.
-                allocatable.append(np.zeros_like(held[rows]))
-            else:
-                allocatable.append(table.allocatable[index][rows])
-            np.add(held[rows], amount, out=sums)
-            requested.append(sums)
-        out[rows] = self._strategy.score_columns(requested, allocatable)
+            offered = table.allocatable[index][rows]
+            allocatable.append(offered if counts else np.zeros_like(offered))
+            requested.append(held[rows] + amount)
+        out[rows] = strategy.score_columns(requested, allocatable)
+
+    def _amounts(self, table: NodeTable, indices: list[int]) -> Amounts:
+        kept = self._kept
+        if kept is None or kept.indices != indices or kept.follow(table) is None:
+            kept = self._kept = Amounts(table, indices, as_scored=True)
+        return kept
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
         wanted = dict(cycle.info.score_request)
