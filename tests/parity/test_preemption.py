@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS
+from stowplan.framework.candidates import Victims
 from stowplan.framework.status import Code
-from stowplan.plugins.default_preemption.choice import Candidate
 from stowplan.plugins.default_preemption.dry_run import DryRun
 from stowplan.plugins.default_preemption.victims import read_budgets
 from stowplan.scheduler.cycle import decide
@@ -43,16 +43,14 @@ def ours(case: Json) -> Json:
     budgets = read_budgets(world.cache.catalog[POD_DISRUPTION_BUDGETS])
     search = DryRun(decision.cycle, budgets, world.engine.clock.time())
     rows = decision.diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
-    candidates = [
-        outcome for outcome in search.try_rows(rows).values() if isinstance(outcome, Candidate)
-    ]
     said["pick"] = decision.eviction.node
     said["candidates"] = {
-        candidate.node: {
-            "victims": [info.pod.key for info in candidate.victims],
-            "violations": candidate.violations,
+        world.cache.table.names[row]: {
+            "victims": [info.pod.key for info in outcome.pods],
+            "violations": outcome.violations,
         }
-        for candidate in candidates
+        for row, outcome in search.try_rows(rows).items()
+        if isinstance(outcome, Victims)
     }
     return said
 

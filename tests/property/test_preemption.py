@@ -17,12 +17,12 @@ from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.views import Overlay
 from stowplan.framework import what_if
+from stowplan.framework.candidates import Victims
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.framework.what_if import WhatIf
-from stowplan.plugins.default_preemption.choice import Candidate
 from stowplan.plugins.default_preemption.dry_run import DryRun
 from stowplan.plugins.default_preemption.victims import Budget
 from stowplan.plugins.node_ports import NodePorts
@@ -123,8 +123,8 @@ def test_a_candidate_fits_and_spares_whom_it_can(
     search, cycle = dry_run(cache, pod, nominated, budgets)
     assert cycle.what_if is not None
     for row, outcome in search.try_rows(cycle.table.order.tolist()).items():
-        if isinstance(outcome, Candidate):
-            victims = list(outcome.victims)
+        if isinstance(outcome, Victims):
+            victims = list(outcome.pods)
             assert all(info.pod.priority < pod.priority for info in victims)
             assert cycle.what_if.objection(cycle, row, victims) is None
             for info in victims:
@@ -239,7 +239,7 @@ def test_the_answers_of_that_test_are_kept() -> None:
         )
         with mock.patch.object(search, "_outcomes", wraps=search._outcomes) as outcomes:
             found = search.try_rows(rows)
-        assert all(isinstance(outcome, Candidate) for outcome in found.values())
+        assert all(isinstance(outcome, Victims) for outcome in found.values())
         asked.append([row for call in outcomes.call_args_list for row in call.args[0]])
     assert asked == [rows, rows, [], [cache.table.row_of[NODES[2]]]]
 

@@ -20,6 +20,7 @@ from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.views import NodeView
 from stowplan.errors import ConfigError
+from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
@@ -27,7 +28,6 @@ from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import Status, error
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption import DefaultPreemption
-from stowplan.plugins.default_preemption.choice import Candidate
 from stowplan.plugins.default_preemption.dry_run import DryRun
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.cycle import decide
@@ -373,5 +373,5 @@ def test_who_makes_a_filter_break_by_coming_back_has_to_go() -> None:
     profile = profile_of(*defaults(), _Brittle(), crowd.plugin)
     cycle = Cycle(crowd.cache.table, compile_pod(pod("p", cpu=3, priority=9)), WhatIf(profile))
     (outcome,) = DryRun(cycle, [], 0.0).try_rows([0]).values()
-    assert isinstance(outcome, Candidate)
-    assert [info.pod.metadata.name for info in outcome.victims] == ["poison", "full"]
+    assert isinstance(outcome, Victims)
+    assert [info.pod.metadata.name for info in outcome.pods] == ["poison", "full"]

@@ -18,10 +18,10 @@ import numpy as np
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.views import Overlay
 from stowplan.errors import StowplanError
+from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
-from stowplan.plugins.default_preemption.choice import Candidate
 from stowplan.plugins.default_preemption.victims import (
     Budget,
     by_importance,
@@ -31,7 +31,7 @@ from stowplan.plugins.default_preemption.victims import (
 
 NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
 
-Outcome: TypeAlias = Candidate | Status
+Outcome: TypeAlias = Victims | Status
 
 
 class DryRun:
@@ -188,9 +188,9 @@ class DryRun:
         return split_by_budget(by_importance(gone, self._now), self._budgets)
 
     def _candidate(self, row: int, victims: list[PodInfo], violating: Sequence[PodInfo]) -> Outcome:
-        name = self._table.names[row]
         if not victims:
             # It fits although it did not: whoever said no takes no notice of pods that leave.
+            name = self._table.names[row]
             return error(f'expected at least one victim pod on node "{name}"')
         violations = 0
         if violating:
@@ -198,7 +198,7 @@ class DryRun:
             violations = sum(id(info) in protected for info in victims)
             # Protected ones were asked first, whatever their importance.
             victims = by_importance(victims, self._now)
-        return Candidate(name, tuple(victims), violations)
+        return Victims(tuple(victims), violations)
 
 
 def _within(pods: Mapping[int, PodInfo], overlay: Overlay) -> Mapping[int, PodInfo]:

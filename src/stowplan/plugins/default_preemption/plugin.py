@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from stowplan.api.objects import Pod
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS, PODS
 from stowplan.config.plugin_args import DefaultPreemptionArgs
-from stowplan.framework.candidates import PostFilterSteps, Victims, unopposed
+from stowplan.framework.candidates import Candidates, PostFilterSteps, Victims, unopposed
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin, PostFilterResult, Rejections
@@ -26,7 +26,7 @@ from stowplan.framework.status import (
     unresolvable,
     unschedulable,
 )
-from stowplan.plugins.default_preemption.choice import Candidate, best_candidate
+from stowplan.plugins.default_preemption.choice import best_node
 from stowplan.plugins.default_preemption.dry_run import DryRun
 from stowplan.plugins.default_preemption.victims import read_budgets
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
@@ -69,17 +69,14 @@ class DefaultPreemption(Plugin):
         candidates, statuses = self._candidates(cycle, diagnosis)
         if not candidates:
             return self._in_vain(diagnosis, statuses)
-        left = yield {each.node: Victims(each.victims, each.violations) for each in candidates}
+        left = yield candidates
         if isinstance(left, Status):
             return PostFilterResult(_said(left))
         if not left:
             return PostFilterResult(_said(unschedulable(_NONE_LEFT)))
-        candidates = [
-            Candidate(node, victims.pods, victims.violations) for node, victims in left.items()
-        ]
-        best = best_candidate(candidates, self.handle.clock.time())
-        eviction = Eviction(best.node, tuple(info.pod for info in best.victims))
-        return PostFilterResult(SUCCESS, nominated_node=best.node, eviction=eviction)
+        best = best_node(left, self.handle.clock.time())
+        eviction = Eviction(best, tuple(info.pod for info in left[best].pods))
+        return PostFilterResult(SUCCESS, nominated_node=best, eviction=eviction)
 
     def _not_eligible(self, cycle: Cycle, diagnosis: Rejections) -> str:
         """Why this pod may not evict others (now); empty if it may."""
@@ -95,13 +92,11 @@ class DefaultPreemption(Plugin):
         )
         return _TERMINATING if leaving else ""
 
-    def _candidates(
-        self, cycle: Cycle, diagnosis: Rejections
-    ) -> tuple[list[Candidate], list[Status]]:
+    def _candidates(self, cycle: Cycle, diagnosis: Rejections) -> tuple[Candidates, list[Status]]:
         """Nodes that could be cleared, and what the others said. Stops when there are enough."""
         rows: list[int] = diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
         if not rows:
-            return [], []
+            return {}, []
         start = self.handle.rng.randrange(len(rows))
         rows = rows[start:] + rows[:start]
         wanted = self._wanted(len(rows))
@@ -110,8 +105,10 @@ class DefaultPreemption(Plugin):
             read_budgets(self.handle.catalog[POD_DISRUPTION_BUDGETS]),
             self.handle.clock.time(),
         )
-        found: list[Candidate] = []
+        found: dict[str, Victims] = {}
         statuses: list[Status] = []
+        harmless = False
+        names = cycle.table.names
         begin, size = 0, wanted
         while begin < len(rows):
             some = rows[begin : begin + size]
@@ -120,9 +117,9 @@ class DefaultPreemption(Plugin):
             outcomes = dry_run.try_rows(some)
             for row in some:
                 outcome = outcomes[row]
-                if isinstance(outcome, Candidate):
-                    found.append(outcome)
-                    harmless = any(not candidate.violations for candidate in found)
+                if isinstance(outcome, Victims):
+                    found[names[row]] = outcome
+                    harmless = harmless or not outcome.violations
                     if harmless and len(found) >= wanted:
                         return found, statuses
                 else:
