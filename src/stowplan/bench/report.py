@@ -51,7 +51,7 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
         if row.or_raw and row.against_raw is not None:
             wanted += f" (or {row.against_raw:.0%} of raw)"
             is_met = is_met or (of_raw is not None and of_raw.median >= row.against_raw)
-        found = ratio_text(of_kube, is_limit=False)
+        found = ratio_text(of_kube, is_limit=False, finer=1)
         limit = outcome.ratio(KUBE, above=RAW)
         if not is_met and limit is not None and limit.median < row.against_kube:
             found += f", and no more than {limit.median:.1f}x can be: that is raw"
@@ -59,7 +59,8 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
     if of_raw is not None and row.against_raw is not None:
         is_met = of_raw.median >= row.against_raw
         wanted = f"at least {row.against_raw:.2f}"
-        verdicts.append(Verdict("against raw", wanted, ratio_text(of_raw, is_limit=True), is_met))
+        found = ratio_text(of_raw, is_limit=True, finer=1)
+        verdicts.append(Verdict("against raw", wanted, found, is_met))
     cpu = outcome.ratio(KUBE, lambda run: run.cpu_per_1000)
     if cpu is not None and row.cpu is not None:
         wanted = f"at most {row.cpu:.2f} of kube-scheduler's"

@@ -75,11 +75,15 @@ def figure_lines(outcome: Outcome) -> list[list[str]]:
     return [["", *names], *lines]
 
 
-def ratio_text(ratio: Spread | None, *, is_limit: bool) -> str:
-    """``3.1x``, a share of the limit without the x; with the spread between rounds."""
+def ratio_text(ratio: Spread | None, *, is_limit: bool, finer: int = 0) -> str:
+    """``3.1x``, a share of the limit without the x; with the spread between rounds.
+
+    `finer` by so many digits, where the figure is held against one that is nearly the same.
+    """
     if ratio is None:
         return "-"
     digits, times = (2, "") if is_limit else (1, "x")
+    digits += finer
     text = f"{ratio.median:.{digits}f}{times}"
     low, high = f"{ratio.low:.{digits}f}", f"{ratio.high:.{digits}f}"
     return text if low == high else f"{text} ({low}..{high})"

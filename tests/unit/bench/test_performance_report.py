@@ -48,9 +48,9 @@ def test_a_lower_limit_is_no_excuse_where_the_target_does_not_say_so() -> None:
     verdicts = judge(affinity, measured(stowplan=950, kube=300, raw=1000), 1.0)
     assert not verdicts[0].is_met
     assert verdicts[0].wanted == "at least 8x"
-    assert verdicts[0].found == "3.2x, and no more than 3.3x can be: that is raw"
+    assert verdicts[0].found == "3.17x, and no more than 3.3x can be: that is raw"
     verdicts = judge(affinity, measured(stowplan=950, kube=300, raw=3000), 1.0)
-    assert verdicts[0].found == "3.2x"
+    assert verdicts[0].found == "3.17x"
 
 
 def test_events_that_are_lost_or_late_are_told() -> None:
@@ -71,7 +71,7 @@ def test_events_that_are_lost_or_late_are_told() -> None:
 
 def test_the_report_states_plainly_what_was_missed_and_not_measured() -> None:
     text = report([measured(stowplan=600, kube=300, raw=1000, events=700)], targets())
-    missed = "- SchedulingBasic, against raw: wanted at least 0.75, found 0.60"
+    missed = "- SchedulingBasic, against raw: wanted at least 0.75, found 0.600"
     assert missed in text.splitlines()
     assert "| missed: against kube-scheduler, against raw, CPU per pod |" in text
     assert f"- SchedulingNodeAffinity/{BASIC}: no result" in text.splitlines()
