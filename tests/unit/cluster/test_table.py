@@ -93,6 +93,22 @@ def test_pods_add_up_and_go() -> None:
     assert table.pod_count[row] == 0
 
 
+def test_a_pod_that_only_gets_labels_takes_as_much_and_is_told_of() -> None:
+    table = NodeTable()
+    row = table.set_node(node("a"))
+    before = standing("p", cpu="2")
+    table.add_pod("a", before)
+    sums, position = table.requested[:, row].tolist(), table.pod_journal.end
+    after = standing("p", cpu="2", labels={"zone": "z1"})
+    table.replace_pod(row, after)
+    assert table.requested[:, row].tolist() == sums
+    assert table.pod_count[row] == 1
+    assert table.pods[row]["p"] is after
+    assert table.pod_journal.rows_since(position) == [row]
+    table.remove_pod(row, "p")
+    assert not table.requested[:, row].any()
+
+
 def test_pods_before_their_node_make_a_ghost() -> None:
     table = NodeTable()
     row = table.add_pod("later", standing("p", cpu="1"))
