@@ -149,8 +149,8 @@ def main(
 
 def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
     _forget_service_links()
-    # Before numpy is imported, which would start threads for matrices, of which there are none
-    # here: on two cores they spin for as long as a fifth of our start takes.
+    # Before numpy is imported, which would start threads for products of matrices. We have none,
+    # and the threads took a sixth of the CPU time of a start. Whoever has set it keeps it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = command.main(argv, prog_name=prog_name, standalone_mode=False)

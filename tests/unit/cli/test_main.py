@@ -142,6 +142,18 @@ def test_a_service_of_our_name_sets_no_port(
     assert capsys.readouterr().out == f"{port}\n"
 
 
+@pytest.mark.parametrize(("given", "expected"), [("", "1"), ("7", "7")])
+def test_numpy_starts_no_threads_unless_told_to(
+    given: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    if not given:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    with pytest.raises(SystemExit):
+        frame.main(["--version"])
+    assert os.environ["OPENBLAS_NUM_THREADS"] == expected
+
+
 def test_unknown_command_and_flag() -> None:
     done = run_stowplan("zebra")
     assert done.returncode == 2

@@ -98,9 +98,9 @@ def test_a_slot_whose_node_is_gone_does_not_send_everybody_the_long_way() -> Non
     assert amounts.is_plain
 
 
-@pytest.mark.parametrize("offers", [{"cpu": "0"}, {"memory": str(2**46)}])
-def test_what_floats_are_not_exact_for_is_not_plain(offers: dict[str, str]) -> None:
-    cache = in_place([node("a"), node("b", **offers)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("odd", [node("b", cpu="0"), node("b", memory=str(2**46))])
+def test_what_floats_are_not_exact_for_is_not_plain(odd: Node) -> None:
+    cache = in_place([node("a"), odd])
     assert not Amounts(cache.table, [CPU_ROW, MEMORY_ROW], as_scored=False).is_plain
 
 
