@@ -57,10 +57,10 @@ def nodes(number: int) -> Iterator[Node]:
         )
 
 
-def existing_pods(number: int, node_count: int) -> Iterator[Pod]:
-    """Small pods, dealt out to the nodes one by one."""
+def existing_pods(number: int, node_count: int, applications: int = APPLICATIONS) -> Iterator[Pod]:
+    """Small pods, dealt out to the nodes one by one, with so many distinct sets of labels."""
     for index in range(number):
-        made = _manifest(cpu="50m", memory="64Mi", app=f"app-{index % APPLICATIONS}")
+        made = _manifest(cpu="50m", memory="64Mi", app=f"app-{index % applications}")
         made["metadata"] |= {"name": f"standing-{index}", "uid": f"standing-uid-{index}"}
         made["spec"]["nodeName"] = f"node-{index % node_count:05}"
         made["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
