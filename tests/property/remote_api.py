@@ -11,12 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from stowplan.api.client import ListResult, PatchKind
 from stowplan.api.objects import Condition, Node, Pod
+from stowplan.api.resources import PODS, Resource
+from stowplan.api.transport import Lane
+from stowplan.api.verbs import SchedulerApi
 from stowplan.clock import VirtualClock
 from stowplan.errors import ApiUnavailable, Conflict, NotFound, ServerError
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -25,6 +28,8 @@ from tests.unit.scheduler.engine_bench import changed
 DELETED = "2026-01-01T01:00:00Z"
 #: Enough turns of the loop for any chain of tasks here to come to its next request.
 _TURNS = 12
+
+T = TypeVar("T")
 
 News = tuple[str, Pod | Node, bool]
 """The object's key, the object as it is or last was, and whether it is still there."""
@@ -53,7 +58,7 @@ class Request:
     answer: asyncio.Future[Any]
 
 
-class RemoteApi:
+class RemoteApi(SchedulerApi):
     """Pods by namespace/name and nodes by name, as they truly are."""
 
     def __init__(self) -> None:
@@ -66,12 +71,13 @@ class RemoteApi:
         self.kept: set[str] = set()
         #: UIDs of pods that the scheduler deleted.
         self.victims: set[str] = set()
-        self._versions = count(1)
+        self._version = 0
 
     # What others do
 
     def put_pod(self, pod: Pod) -> None:
-        pod = changed(pod, resource_version=str(next(self._versions)))
+        self._version += 1
+        pod = changed(pod, resource_version=str(self._version))
         self.pods[pod.key] = pod
         self.pod_news.append((pod.key, pod, True))
 
@@ -95,21 +101,63 @@ class RemoteApi:
 
     # What the scheduler asks for
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        key = f"{namespace}/{name}"
-        await self._ask("bind", key, lambda: self.bind_now(key, uid, node))
+    async def bind(
+        self,
+        pod_namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        node: str,
+        *,
+        timeout_s: float = 30.0,
+    ) -> None:
+        key = f"{pod_namespace}/{pod_name}"
+        await self._ask("bind", key, lambda: self.bind_now(key, pod_uid, node))
 
-    async def get(self, _: object, name: str, *, namespace: str) -> object:
-        key = f"{namespace}/{name}"
-        return await self._ask("get", key, lambda: self._find(key))
+    async def list_all(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_s: float = 60.0,
+    ) -> ListResult[T]:
+        """Pods by name only: nothing else is listed by a scheduler without informers."""
+        field, _, name = field_selector.partition("=")
+        assert (resource, field, label_selector) == (PODS, "metadata.name", "")
+        found = await self._ask("list", f"{namespace}/{name}", lambda: self._list(namespace, name))
+        return cast(ListResult[T], found)
 
     async def patch(
-        self, _: object, name: str, patch: Mapping[str, Any], *, namespace: str, **__: object
-    ) -> None:
+        self,
+        resource: Resource[Any],
+        name: str,
+        patch: Mapping[str, Any] | list[Any] | bytes,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        kind: PatchKind = PatchKind.STRATEGIC,
+        lane: Lane = Lane.STATUS,
+        timeout_s: float = 30.0,
+    ) -> bytes:
+        assert (resource, subresource, kind) == (PODS, "status", PatchKind.STRATEGIC)
+        assert isinstance(patch, Mapping)
         key = f"{namespace}/{name}"
         await self._ask("patch", key, lambda: self._patch(key, patch))
+        return b""
 
-    async def delete(self, _: object, name: str, *, namespace: str, uid: str, **__: object) -> None:
+    async def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        grace_period_s: int | None = None,
+        lane: Lane = Lane.READ,
+        timeout_s: float = 30.0,
+    ) -> None:
+        assert resource == PODS
         key = f"{namespace}/{name}"
         await self._ask("delete", key, lambda: self._evict(key, uid))
 
@@ -146,6 +194,10 @@ class RemoteApi:
         if uid and pod.uid != uid:
             raise Conflict(f"pods {key}: another UID")
         return pod
+
+    def _list(self, namespace: str, name: str) -> ListResult[Pod]:
+        found = self.pods.get(f"{namespace}/{name}")
+        return ListResult([] if found is None else [found], str(self._version))
 
     def bind_now(self, key: str, uid: str, node: str) -> None:
         pod = self._find(key, uid)

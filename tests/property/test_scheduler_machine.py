@@ -19,7 +19,7 @@ from stowplan.errors import Conflict
 from stowplan.scheduler.cycle import decide
 from stowplan.testing import node, pod
 from tests.property.remote_api import RemoteApi, VirtualLoop
-from tests.property.whole_scheduler import Scheduler
+from tests.property.whole_scheduler import Breakages, Scheduler
 from tests.unit.scheduler.engine_bench import changed
 
 NODES = ["n1", "n2", "n3"]
@@ -46,13 +46,15 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.loop = VirtualLoop(self.clock)
         self.api = RemoteApi()
         self.scheduler = Scheduler(self.api, self.clock, self.loop)
+        self.breakages = Breakages().__enter__()
 
     def teardown(self) -> None:
-        try:
-            self.calm_down()
-        finally:
-            self.scheduler.kill()
-            self.loop.close()
+        with self.breakages:
+            try:
+                self.calm_down()
+            finally:
+                self.scheduler.kill()
+                self.loop.close()
 
     def some(self, place: int) -> Pod:
         """One of the pods that there are."""
@@ -257,6 +259,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert {each.pod.uid for each in scheduler.handle.waiting} <= scheduler.binding.keys()
 
     @invariant()
+    def nothing_breaks(self) -> None:
+        assert not self.breakages.found, "\n".join(self.breakages.found)
+
+    @invariant()
     def the_cache_is_what_was_heard(self) -> None:
         cache, inbox = self.scheduler.engine.cache, self.scheduler.inbox
         comparison = compare(cache, inbox.nodes.values(), inbox.pods.values())
@@ -317,6 +323,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         raise AssertionError("it never comes to rest")
 
     def check_all(self, *, is_swept: bool) -> None:
+        self.nothing_breaks()
         self.every_pod_is_in_one_place()
         self.the_cache_is_what_was_heard()
         self.nominations_are_of_pending_pods()

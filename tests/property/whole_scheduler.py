@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from random import Random
-from typing import Any
 
 from stowplan.api.objects import Pod
+from stowplan.api.verbs import NoApi, Recorder, SchedulerApi
 from stowplan.clock import VirtualClock
 from stowplan.config.load import parse_config
 from stowplan.framework.cycle import Cycle
@@ -41,15 +42,63 @@ class Hold(Plugin):
         return []
 
 
-class Diary:
-    """Takes the place of the event recorder."""
+class PluginApi(NoApi):
+    """Sends the bindings of DefaultBinder; no other plugin here sends anything."""
+
+    def __init__(self, api: SchedulerApi) -> None:
+        self._api = api
+
+    async def bind(
+        self,
+        pod_namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        node: str,
+        *,
+        timeout_s: float = 30.0,
+    ) -> None:
+        await self._api.bind(pod_namespace, pod_name, pod_uid, node, timeout_s=timeout_s)
+
+
+class Diary(Recorder):
+    """Remembers which pods were reported as scheduled, in place of writing events."""
 
     def __init__(self) -> None:
         self.scheduled: list[str] = []
 
-    def event(self, pod: Pod, *, reason: str, **_: object) -> None:
+    def event(
+        self,
+        regarding: Pod,
+        *,
+        type: str,  # noqa: A002 - the API's name
+        reason: str,
+        action: str,
+        note: str,
+        reporting_controller: str,
+        related: Pod | None = None,
+        once: bool = False,
+    ) -> None:
         if reason == "Scheduled":
-            self.scheduled.append(pod.uid)
+            self.scheduled.append(regarding.uid)
+
+
+class Breakages(logging.Handler):
+    """Exceptions that the scheduler caught and logged: in these tests each is a defect."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(self.format(record))
+
+    def __enter__(self) -> Breakages:
+        logging.getLogger("stowplan").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("stowplan").removeHandler(self)
 
 
 class Scheduler:
@@ -68,12 +117,10 @@ class Scheduler:
         self.engine.lookup = lookup
         self.handle.preempting.lookup = lookup
         self.diary = Diary()
-        client: Any = api
-        diary: Any = self.diary
-        self.handle.client = client
-        self._reporter = Reporter(client, diary, clock, lookup)
-        self._binder = Binder(self.engine, client, self._reporter)
-        self._evictor = Evictor(self.engine, client, diary, lookup)
+        self.handle.client = PluginApi(api)
+        self._reporter = Reporter(api, self.diary, clock, lookup)
+        self._binder = Binder(self.engine, api, self._reporter)
+        self._evictor = Evictor(self.engine, api, self.diary, lookup)
         self._reports = loop.create_task(self._reporter.run())
         #: Binding cycles under way by the pod's UID.
         self.binding: dict[str, asyncio.Task[None]] = {}

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Protocol
 
 from stowplan.api.objects import Pod
+from stowplan.api.verbs import ApiVerbs, NoApi
 from stowplan.clock import Clock, SystemClock
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.table import NodeTable
@@ -27,6 +28,21 @@ class Wakeup(Protocol):
 
     async def wait(self, timeout_s: float) -> bool:
         """Until it is rung or the time is over. False: the scheduler stops, and so must you."""
+
+
+class RecordEvent(Protocol):
+    """Report an event about a pod, in the name of the profile; returns at once."""
+
+    def __call__(
+        self,
+        regarding: Pod,
+        *,
+        type: str,  # noqa: A002 - the API's name
+        reason: str,
+        action: str,
+        note: str,
+        related: Pod | None = ...,
+    ) -> None: ...
 
 
 def _no_wakeup() -> Wakeup:
@@ -53,7 +69,7 @@ class Handle:
     #: Pods for which others are being evicted.
     preempting: Preempting = field(default_factory=Preempting)
     #: `await client.bind(namespace, name, uid, node)` and the rest of the API client.
-    client: Any = None
+    client: ApiVerbs = field(default_factory=NoApi)
     #: Move pods to the active queue at once, backoff or not.
     activate: Callable[[Iterable[Pod]], None] = _ignore
     #: Run a function on the scheduler's loop after some seconds.
@@ -61,4 +77,4 @@ class Handle:
     #: Something new for a binding point to wait on without keeping others from working.
     wakeup: Callable[[], Wakeup] = _no_wakeup
     #: Write an Event: record(pod, type=, reason=, action=, note=).
-    record: Callable[..., None] = _ignore
+    record: RecordEvent = _ignore

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from stowplan.api.client import ApiClient
 from stowplan.api.resources import CSI_STORAGE_CAPACITIES, Resource
+from stowplan.api.verbs import ApiVerbs
 from stowplan.errors import StowplanError
 from stowplan.framework.plugin import Plugin
 
@@ -97,7 +97,7 @@ class MissingRight:
 
 
 async def missing_rights(
-    client: ApiClient,
+    client: ApiVerbs,
     *,
     namespace: str = "",
     lease: tuple[str, str] | None = None,
@@ -122,9 +122,7 @@ async def missing_rights(
     return [each for each, allowed in zip(wanted, answers, strict=True) if not allowed]
 
 
-async def _may(
-    client: ApiClient, wanted: MissingRight, name: str, turns: asyncio.Semaphore
-) -> bool:
+async def _may(client: ApiVerbs, wanted: MissingRight, name: str, turns: asyncio.Semaphore) -> bool:
     try:
         async with turns:
             return await client.can_i(

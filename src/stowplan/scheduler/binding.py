@@ -12,9 +12,9 @@ import inspect
 from itertools import count
 from typing import Any
 
-from stowplan.api.client import ApiClient
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
+from stowplan.api.verbs import SchedulerApi
 from stowplan.errors import (
     ApiError,
     ApiUnavailable,
@@ -50,7 +50,7 @@ class Binder:
     def __init__(
         self,
         engine: Engine,
-        client: ApiClient,
+        client: SchedulerApi,
         reporter: Reporter,
         stillness: Stillness | None = None,
         extenders: ExtenderClient | None = None,

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from stowplan.api.client import ApiClient, PatchKind
+from stowplan.api.client import PatchKind
 from stowplan.api.objects import Condition, Pod
-from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import PODS
 from stowplan.api.transport import Lane
+from stowplan.api.verbs import Recorder, SchedulerApi
 from stowplan.clock import rfc3339
 from stowplan.errors import Conflict, NotFound, StowplanError
 from stowplan.framework.plugin import Eviction
@@ -35,8 +35,8 @@ class Evictor:
     def __init__(
         self,
         engine: Engine,
-        client: ApiClient,
-        recorder: EventRecorder,
+        client: SchedulerApi,
+        recorder: Recorder,
         lookup: Callable[[str], Pod | None],
     ) -> None:
         self._engine = engine

@@ -189,7 +189,7 @@ class SchedulerProcess:
             handle.client = client
             handle.call_later = _call_later
             handle.wakeup = self.loop.wakeups.new
-            handle.record = self.recorder.event
+            handle.record = partial(self.recorder.event, reporting_controller=handle.profile)
             handle.preempting.lookup = self.pods.store.get
         self._expose(engine.metrics)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from stowplan.api.client import ApiClient, PatchKind
+from stowplan.api.client import PatchKind
 from stowplan.api.objects import Condition, Pod
-from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import PODS
 from stowplan.api.transport import Lane
+from stowplan.api.verbs import Recorder, SchedulerApi
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import (
     ApiError,
@@ -42,8 +42,8 @@ class Reporter:
 
     def __init__(
         self,
-        client: ApiClient,
-        recorder: EventRecorder,
+        client: SchedulerApi,
+        recorder: Recorder,
         clock: Clock,
         lookup: Callable[[str], Pod | None],
     ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stowplan.api.objects import Pod
+from stowplan.api.verbs import NoApi
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.errors import ConfigError
 from stowplan.framework.cycle import Cycle
@@ -71,12 +72,20 @@ def test_priority_then_time(
 # DefaultBinder
 
 
-class Client:
+class Client(NoApi):
     def __init__(self) -> None:
         self.bound: list[tuple[str, ...]] = []
 
-    async def bind(self, *what: str) -> None:
-        self.bound.append(what)
+    async def bind(
+        self,
+        pod_namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        node: str,
+        *,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.bound.append((pod_namespace, pod_name, pod_uid, node))
 
 
 async def test_binding_names_the_pod_by_uid() -> None:

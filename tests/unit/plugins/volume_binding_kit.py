@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -18,11 +18,13 @@ from stowplan.api.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from stowplan.api.verbs import ApiVerbs
+from stowplan.clock import Clock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep
-from stowplan.framework.handle import Handle
+from stowplan.framework.handle import Handle, Wakeup
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.volume_binding import VolumeBinding
 from stowplan.testing import pod as make_pod
@@ -183,12 +185,22 @@ def ephemeral(name: str = "p", **more: Any) -> Pod:
 class Scene:
     """A cluster and the plugin."""
 
-    def __init__(self, nodes: Iterable[Node], *things: Any, **handle: Any) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        *things: Any,
+        clock: Clock | None = None,
+        client: ApiVerbs | None = None,
+        wakeup: Callable[[], Wakeup] | None = None,
+    ) -> None:
         self.cache = ClusterCache()
         for node in nodes:
             self.cache.set_node(node)
         self.put(*things)
-        self.handle = Handle(table=self.cache.table, catalog=self.cache.catalog, **handle)
+        self.handle = Handle(table=self.cache.table, catalog=self.cache.catalog)
+        self.handle.clock = clock or self.handle.clock
+        self.handle.client = client or self.handle.client
+        self.handle.wakeup = wakeup or self.handle.wakeup
         self.plugin = VolumeBinding(None, self.handle)
 
     def put(self, *things: Any) -> None:

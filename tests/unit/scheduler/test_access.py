@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
 
-from stowplan.api.client import ApiClient
+from stowplan.api.verbs import NoApi
 from stowplan.errors import ApiUnavailable
 from stowplan.scheduler.access import LEASE_RIGHTS, RIGHTS, missing_rights
 
 
-class Asked:
+class Asked(NoApi):
     """An API server that refuses some verbs, and does not answer about others."""
 
     def __init__(self, refused: str = "", unanswered: str = "") -> None:
@@ -20,7 +19,16 @@ class Asked:
         self.open = 0
         self.most = 0
 
-    async def can_i(self, verb: str, plural: str, *, name: str, **_: Any) -> bool:
+    async def can_i(
+        self,
+        verb: str,
+        plural: str,
+        *,
+        group: str = "",
+        namespace: str = "",
+        subresource: str = "",
+        name: str = "",
+    ) -> bool:
         self.questions.append((verb, plural, name))
         self.open += 1
         self.most = max(self.most, self.open)
@@ -32,8 +40,7 @@ class Asked:
 
 
 async def asked(server: Asked) -> list[str]:
-    client = cast(ApiClient, server)
-    missing = await missing_rights(client, namespace="ns", lease=("kube-system", "mine"))
+    missing = await missing_rights(server, namespace="ns", lease=("kube-system", "mine"))
     return [str(each) for each in missing]
 
 

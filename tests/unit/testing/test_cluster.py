@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ class Tenth(Plugin):
         return stowplan.wait(), 30.0
 
 
+class Announces(Plugin):
+    """Writes an event of its own about every pod that is bound."""
+
+    name = "Announces"
+
+    def post_bind(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
+        assert self.handle is not None
+        self.handle.record(pod, type="Normal", reason="Hello", action="Greeting", note=node_name)
+
+
 class LargeOnly(Plugin):
     """Wants much memory; hears of new nodes only."""
 
@@ -60,6 +71,17 @@ class LargeOnly(Plugin):
 
     def events(self) -> list[EventHint]:
         return [EventHint(stowplan.ClusterEvent("Node", stowplan.ActionType.ADD))]
+
+
+def test_a_plugin_writes_events_in_the_name_of_its_profile() -> None:
+    with MemoryCluster(Announces) as cluster:
+        cluster.add_node("n1")
+        cluster.add_pod("web")
+        cluster.clock.advance(10)
+        written = cluster._request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
+        said = {event["reason"]: event for event in json.loads(written)["items"]}
+        assert said["Hello"]["note"] == "n1"
+        assert said["Hello"]["reportingController"] == "default-scheduler"
 
 
 def test_decide_says_where_and_why_not_elsewhere() -> None:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Resource
+from stowplan.api.transport import Lane
+from stowplan.api.verbs import NoApi
 from stowplan.clock import VirtualClock
 from stowplan.errors import Conflict
 from stowplan.framework.cycle import Cycle
@@ -34,11 +36,13 @@ from tests.unit.plugins.volume_binding_kit import (
     volume,
 )
 
+T = TypeVar("T")
+
 NODES = [node("a"), node("b")]
 MINE = {"namespace": "default", "name": "data", "uid": "uid-data"}
 
 
-class Server:
+class Server(NoApi):
     """Merges patches into what the catalog holds, as a new version."""
 
     def __init__(self) -> None:
@@ -49,16 +53,19 @@ class Server:
 
     async def amend(
         self,
-        resource: Resource[Any],
+        resource: Resource[T],
         name: str,
         changes: Mapping[str, Any],
         *,
         namespace: str = "",
         resource_version: str,
-    ) -> Any:
+        lane: Lane = Lane.BIND,
+        timeout_s: float = 30.0,
+    ) -> T:
         assert self.scene is not None
         await asyncio.sleep(0)
-        shelf = self.scene.cache.catalog[resource]
+        kind: Resource[Any] = resource
+        shelf = self.scene.cache.catalog[kind]
         stored = shelf.get(name, namespace)
         assert stored is not None
         if name in self.refuse or stored.metadata.resource_version != resource_version:
@@ -69,7 +76,7 @@ class Server:
         annotations = {**(meta.get("annotations") or {}), **(changes["metadata"]["annotations"])}
         meta |= {"annotations": annotations, "resourceVersion": str(int(resource_version) + 1)}
         wire.setdefault("spec", {}).update(changes.get("spec", {}))
-        changed = msgspec.convert(wire, resource.type)
+        changed: T = msgspec.convert(wire, kind.type)
         if self.shows_at_once:
             shelf.set(changed)
         return changed
