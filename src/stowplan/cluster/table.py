@@ -36,6 +36,7 @@ from stowplan.cluster.requests import (
     whole_units,
 )
 from stowplan.cluster.used_volumes import UsedVolumes
+from stowplan.cluster.work import Work
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
@@ -63,6 +64,8 @@ class NodeTable:
 
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
+        #: Counts what is built from the table for decisions.
+        self.work = Work()
         #: Resource name -> first index of `allocatable` and `requested`.
         self.resources = Interner([CPU, MEMORY, EPHEMERAL_STORAGE])
         self.allocatable: Int64Array = np.zeros((len(self.resources), capacity), np.int64)

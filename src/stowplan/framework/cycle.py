@@ -53,6 +53,15 @@ class Cycle:
         assert value is None or isinstance(value, key)
         return value
 
+    def spend(self, elements: int) -> None:
+        """Count work that a pod of unusual size causes, after each piece of it is cached.
+
+        The unit is an array element (about 1 ns); a microsecond of Python is 1,000. Raises
+        `DecisionDeferred` once the decision has spent about 50 ms: let it pass. The pod is tried
+        again after other pods, and must find the finished pieces.
+        """
+        self.table.work.spend(elements)
+
     def clone(self) -> Cycle:
         """A copy for what-if questions; of notes that have a `clone` method, too."""
         twin = Cycle(self.table, self.info, self.what_if)

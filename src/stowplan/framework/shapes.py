@@ -335,8 +335,8 @@ class Shapes:
         try:
             if not value.follow(cycle):
                 return None
-        except Exception:
-            # Nobody knows how far it got.
+        except BaseException:
+            # It may be half updated: a plugin broke, or the decision was deferred.
             self._recent.drop(key)
             raise
         self._columns.hits += 1

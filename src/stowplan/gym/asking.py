@@ -17,7 +17,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import error
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Deferral, Engine, Failure, Placement
 from stowplan.scheduler.extender_requests import (
     Answer,
     Failed,
@@ -56,7 +56,7 @@ class AskingEngine(Engine):
     """`ask`, then `answer` if a question came of it, and so on."""
 
     _question: Question
-    _attempt: Generator[Request, Answer, Placement | Failure | None]
+    _attempt: Generator[Request, Answer, Placement | Failure | Deferral | None]
 
     def ask(self) -> Question | Failure | None:
         """Try the next pod: whether somebody must choose, or it fits nowhere, or there is none."""

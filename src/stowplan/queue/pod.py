@@ -33,6 +33,9 @@ class QueuedPod:
     consecutive_errors_count: int = 0
     gating_plugin: str = ""  # the PreEnqueue plugin that keeps it out, asked first next time
     gating_message: str = ""
+    deferrals: int = 0  # how often the attempt that is under way was deferred
+    deferred_work: int = 0  # what it has spent until then
+    attempt_started: float = 0.0
     backoff_expiration: float | None = None  # None: not computed since the last attempt
     key: str = field(init=False)
     uid: str = field(init=False)

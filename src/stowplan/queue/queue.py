@@ -1,7 +1,8 @@
 """The scheduling queue: where a pending pod is, and what moves it.
 
     add ──▶ active ──pop──▶ in flight ──done──▶ scheduled
-               ▲                │ add_unschedulable
+               ▲                ├──▶ deferred       an expensive attempt, after other active pods
+               │                │ add_unschedulable
                │                ├──▶ backoff        retried when its time is up, or when idle
                └────────────────┴──▶ unschedulable  until an event, or five minutes, helps
                                      gated          a PreEnqueue plugin keeps it out
@@ -62,6 +63,12 @@ class SchedulingQueue:
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._hints = HintTable(hints or {})
         self._active = PodHeap(order)
+        #: Pods whose attempt was deferred, in the order in which they are tried again. They count
+        #: as active.
+        self._deferred: dict[str, QueuedPod] = {}
+        #: How many active pods are still to be popped before one of those; None: all that there
+        #: are at the next pop.
+        self._before_deferred: int | None = None
         self._backoff = BackoffQueue(clock, order, initial_s=initial_backoff_s, max_s=max_backoff_s)
         self._unschedulable = UnschedulablePods()
         self._in_flight = InFlight()
@@ -113,7 +120,7 @@ class SchedulingQueue:
 
     def pop(self) -> QueuedPod | None:
         """The next pod to try, or None. It is in flight until `done` or `add_unschedulable`."""
-        queued = self._active.pop()
+        queued = self._pop_deferred() if self._deferred else self._active.pop()
         if queued is None:
             # An idle scheduler need not wait: backoff only keeps a pod from being in others' way.
             queued = self._backoff.rejected.pop()
@@ -142,6 +149,28 @@ class SchedulingQueue:
         finally:
             self._in_flight.done(queued.uid)
             self._notify()
+
+    def defer(self, queued: QueuedPod) -> bool:
+        """The attempt has spent its share of work: go on with it after other active pods.
+
+        Neither a failure nor a new attempt: no backoff, no event, the same attempt number. The next
+        `pop` of the pod decides on the cluster as it is then, so no event has to be replayed.
+        False: the pod is gone or replaced, and not queued.
+        """
+        attempt = self._in_flight.get(queued.uid)
+        self._in_flight.done(queued.uid)
+        if not self._is_wanted(queued, attempt):
+            return False
+        if attempt is not None:
+            self._take_newest(queued, attempt.latest)
+        if not self._deferred:
+            self._before_deferred = None
+        queued.attempts -= 1
+        queued.deferrals += 1
+        self._deferred[queued.key] = queued
+        self._ready = True
+        self._notify()
+        return True
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Try these pods soon, without backoff. PreEnqueue plugins may still keep them out."""
@@ -221,7 +250,7 @@ class SchedulingQueue:
     @property
     def counts(self) -> PendingCounts:
         return PendingCounts(
-            len(self._active),
+            len(self._active) + len(self._deferred),
             len(self._backoff),
             len(self._unschedulable.waiting),
             len(self._unschedulable.gated),
@@ -231,7 +260,7 @@ class SchedulingQueue:
     def pending(self) -> PendingPods:
         """Active and backing off pods in the order in which they would be popped."""
         return PendingPods(
-            active=self._active.in_order(),
+            active=[*self._active.in_order(), *self._deferred.values()],
             backoff=self._backoff.rejected.in_order(),
             error_backoff=self._backoff.failed.in_order(),
             unschedulable=list(self._unschedulable.waiting.values()),
@@ -247,7 +276,27 @@ class SchedulingQueue:
     # Inside
 
     def _find(self, key: str) -> QueuedPod | None:
-        return self._active.get(key) or self._backoff.get(key) or self._unschedulable.get(key)
+        return (
+            self._active.get(key)
+            or self._backoff.get(key)
+            or self._unschedulable.get(key)
+            or self._deferred.get(key)
+        )
+
+    def _pop_deferred(self) -> QueuedPod | None:
+        """The next active pod, or a deferred one if the active pods have had their turn.
+
+        Deferred pods are popped in turn, whatever their priority, and between two of them as many
+        active pods as there were after the first. So an active pod waits for one of them at most,
+        however many there are, and those that keep coming do not put them off for ever.
+        """
+        if self._before_deferred is None:
+            self._before_deferred = len(self._active)
+        if self._before_deferred > 0 and (queued := self._active.pop()) is not None:
+            self._before_deferred -= 1
+            return queued
+        self._before_deferred = None
+        return self._deferred.pop(next(iter(self._deferred)))
 
     def _is_pending(self, pod: Pod) -> bool:
         attempt = self._in_flight.get(pod_uid(pod))
@@ -285,6 +334,8 @@ class SchedulingQueue:
     def _update_queued(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
         queued.replace_pod(new)
         self.nominator.update(old, new)
+        if queued.key in self._deferred:
+            return
         if self._active.get(queued.key) is not None:
             self._active.refresh(queued)
         elif self._backoff.get(queued.key) is not None:
@@ -297,6 +348,7 @@ class SchedulingQueue:
 
     def _drop(self, queued: QueuedPod) -> None:
         self._active.remove(queued.key)
+        self._deferred.pop(queued.key, None)
         self._backoff.remove(queued.key)
         self._unschedulable.remove(queued.key)
         self._gate.forget(queued.key)
@@ -305,20 +357,12 @@ class SchedulingQueue:
 
     def _requeue_failed(self, queued: QueuedPod, newest: Pod | None) -> bool:
         attempt = self._in_flight.get(queued.uid)
-        if attempt is not None and attempt.gone:
-            log.debug("Pod went away during its attempt", extra=kv(pod=queued.key, uid=queued.uid))
-            return False
-        if self._find(queued.key) is not None:
-            log.error(
-                "Pod is queued already; its failed attempt is dropped",
-                extra=kv(pod=queued.key, uid=queued.uid),
-            )
+        if not self._is_wanted(queued, attempt):
             return False
         if attempt is not None and newest is None:
             newest = attempt.latest
-        if newest is not None and newest is not queued.pod:
-            queued.replace_pod(newest)
-            self.nominator.refresh(queued.pod)
+        if newest is not None:
+            self._take_newest(queued, newest)
         # The caller's sets may be shared with its record of the attempt; a gate adds to ours.
         queued.unschedulable_plugins = set(queued.unschedulable_plugins)
         queued.pending_plugins = set(queued.pending_plugins)
@@ -327,6 +371,7 @@ class SchedulingQueue:
             queued.consecutive_errors_count = 0
         else:
             queued.consecutive_errors_count += 1
+        queued.deferrals = queued.deferred_work = 0
         self._stamp(queued)
         queued.backoff_expiration = None
         self._count_reasons(queued, +1)
@@ -337,6 +382,24 @@ class SchedulingQueue:
         else:
             self._requeue(queued, strategy, ev.SCHEDULE_ATTEMPT_FAILURE)
         return True
+
+    def _is_wanted(self, queued: QueuedPod, attempt: Attempt | None) -> bool:
+        """False if a pod that comes back from its attempt is gone or replaced."""
+        if attempt is not None and attempt.gone:
+            log.debug("Pod went away during its attempt", extra=kv(pod=queued.key, uid=queued.uid))
+            return False
+        if self._find(queued.key) is not None:
+            log.error(
+                "Pod is queued already; its attempt is dropped",
+                extra=kv(pod=queued.key, uid=queued.uid),
+            )
+            return False
+        return True
+
+    def _take_newest(self, queued: QueuedPod, newest: Pod) -> None:
+        if newest is not queued.pod:
+            queued.replace_pod(newest)
+            self.nominator.refresh(queued.pod)
 
     def _replay(self, queued: QueuedPod, attempt: Attempt | None) -> Strategy:
         """What the events during the attempt are worth, now that its outcome is known."""

@@ -3,7 +3,8 @@
 `loop` drives it live; a simulator can drive it on a virtual clock. It owns the cache, the queue,
 the profiles and the search cursor. An attempt ends as a `Placement` (assumed, reserved, to be
 bound by whoever does I/O) or as a `Failure` (already queued again, still to be told). Whoever
-takes a Placement must end it with `bound` or `bind_failed`, exactly once.
+takes a Placement must end it with `bound` or `bind_failed`, exactly once. A decision that spends
+too much work (`cluster.work`) is interrupted by a `Deferral`: the attempt goes on after other pods.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import Resource
 from stowplan.clock import Clock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import PodInfo, compile_pod, held_amounts
+from stowplan.cluster.work import DecisionDeferred
 from stowplan.errors import ConfigError, PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import describe
@@ -34,11 +37,23 @@ from stowplan.queue.queue import SchedulingQueue
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
+from stowplan.scheduler.expensive import ExpensiveDecisions
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
 from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 
 log = get_logger(__name__)
+
+#: After so many deferrals an attempt may spend twice as much at a time, and four times as much
+#: after twice as many: what it recomputes each time must not eat up its share.
+_DEFERRALS_PER_DOUBLING: Final = 16
+_DOUBLINGS: Final = 2
+#: Then the attempt fails: about a minute of work that does not lead to a decision.
+_MAX_DEFERRALS: Final = 320
+_TOO_EXPENSIVE: Final = (
+    "the scheduling decision was given up after a minute of work. Fix: give the pod fewer affinity "
+    "terms, topology spread constraints or selector requirements"
+)
 
 
 @dataclass(slots=True)
@@ -87,6 +102,13 @@ class Failure:
         return "Unschedulable" if self.status.is_rejected else "SchedulerError"
 
 
+@dataclass(slots=True)
+class Deferral:
+    """An attempt that goes on later. The pod is active, and there is nothing to report."""
+
+    pod: Pod
+
+
 class Engine:
     """Everything that decides, wired together."""
 
@@ -118,10 +140,14 @@ class Engine:
         #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
         self.lookup = lookup
         self.cursor = 0
+        #: What a decision may spend before it is deferred. The loop, which has other things to do
+        #: in between, sets it; who only wants decisions never sees a deferral.
+        self.decision_work: float = inf
         #: How to stop the PreBind plugins of a pod, by UID; filled by whoever runs them.
         self.pre_binding: dict[str, Callable[[str], None]] = {}
         #: Decisions so far; what is drawn at random for a pod is a matter of its number.
         self.turn = 0
+        self._expensive = ExpensiveDecisions(self.metrics, clock)
         self._evaluations = {
             name: _Evaluations(profile, self.metrics) for name, profile in self.profiles.items()
         }
@@ -153,37 +179,64 @@ class Engine:
     # An attempt
 
     def attempt(self) -> Placement | Failure | None:
-        """Try the next pod of the queue; None when there is none. Only where nobody is asked."""
+        """Try pods of the queue until an attempt ends; None when there is none."""
+        while isinstance(outcome := self.advance(), Deferral):
+            pass
+        return outcome
+
+    def advance(self) -> Placement | Failure | Deferral | None:
+        """Try the next pod of the queue; None when there is none. Only without extenders."""
         try:
             next(self.attempt_steps())
         except StopIteration as finished:
-            outcome: Placement | Failure | None = finished.value
+            outcome: Placement | Failure | Deferral | None = finished.value
             return outcome
         raise AssertionError("extenders are asked by whoever drives attempt_steps")
 
-    def attempt_steps(self) -> Generator[Request, Answer, Placement | Failure | None]:
-        """The same with extenders; neither table nor queue may change while one is asked."""
+    def attempt_steps(self) -> Generator[Request, Answer, Placement | Failure | Deferral | None]:
+        """`advance` with extenders; neither table nor queue may change while one is asked."""
         queued = self.queue.pop()
         if queued is None:
             return None
-        started = self.clock.monotonic()
+        started = queued.attempt_started if queued.deferrals else self.clock.monotonic()
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = started
         skipped = self._skip(queued)
         if skipped is not None:
             return skipped
         profile = self.profiles[queued.scheduler_name]
+        work = self.cache.table.work
+        spent = work.spent
         try:
             info = compile_pod(queued.pod)
+            doublings = min(queued.deferrals // _DEFERRALS_PER_DOUBLING, _DOUBLINGS)
+            work.limit(self.decision_work * 2**doublings)
             decision = yield from self._decide(info, profile)
+            if queued.deferrals:
+                queued.deferred_work += work.spent - spent
+                self._expensive.finished(queued)
             if decision.node is None:
                 return self._decided_nowhere(queued, decision, started)
             return self._reserve(queued, profile, decision, info, started)
+        except DecisionDeferred:
+            queued.deferred_work += work.spent - spent
+            return self._deferred(queued, profile.name, started)
         except Exception as problem:
             # A defect of ours or of a plugin must cost this attempt only, never the process.
             log.exception("Scheduling attempt broke", extra=kv(pod=queued.key))
             self.cache.forget(queued.uid)
             return self._failed(queued, error(describe(problem)), profile.name, started)
+
+    def _deferred(self, queued: QueuedPod, profile: str, started: float) -> Deferral | Failure:
+        """Go on with the attempt later, unless so far all of its work led nowhere."""
+        if queued.deferrals >= _MAX_DEFERRALS:
+            self._expensive.finished(queued)
+            return self._failed(queued, error(_TOO_EXPENSIVE), profile, started)
+        queued.attempt_started = started
+        if not self.queue.defer(queued):
+            return self._over(queued, "the pod is gone")
+        self._expensive.deferred(queued)
+        return Deferral(queued.pod)
 
     def _skip(self, queued: QueuedPod) -> Failure | None:
         """Pods that are on their way out or placed already need no attempt."""
@@ -196,10 +249,12 @@ class Engine:
             )
         if self.cache.node_of(queued.uid) is not None:
             self.queue.done(queued.uid)
-            return Failure(
-                pod, queued.scheduler_name, error("already placed"), "", None, is_pending=False
-            )
+            return self._over(queued, "already placed")
         return None
+
+    def _over(self, queued: QueuedPod, why: str) -> Failure:
+        """There is nothing left to do, and nothing to report."""
+        return Failure(queued.pod, queued.scheduler_name, error(why), "", None, is_pending=False)
 
     def _decide(self, info: PodInfo, profile: Profile) -> Generator[Request, Answer, Decision]:
         before = self.clock.monotonic()
@@ -212,9 +267,9 @@ class Engine:
             durations.at(point, status, profile.name).observe(now - last)
             last = now
 
-        nominator = self.queue.nominator
+        nominator, table = self.queue.nominator, self.cache.table
         steps = decide_steps(
-            self.cache.table,
+            table,
             info,
             profile,
             cursor=self.cursor,
@@ -226,6 +281,8 @@ class Engine:
         )
         try:
             request = next(steps)
+            # An extender must not be asked twice about the same decision.
+            table.work.unlimit()
             while True:
                 answer = yield request
                 last = self.clock.monotonic()  # the time until now was the extender's
@@ -238,6 +295,8 @@ class Engine:
             took = self.clock.monotonic() - before
             self.metrics.scheduling_algorithm_duration.at().observe(took)
             return decision
+        finally:
+            table.work.unlimit()
 
     def _decided_nowhere(self, queued: QueuedPod, decision: Decision, started: float) -> Failure:
         queued.unschedulable_plugins = decision.unschedulable_plugins

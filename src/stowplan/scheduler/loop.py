@@ -11,9 +11,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import closing
 
+from stowplan.cluster.work import DECISION_WORK
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.binding import Binder
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Deferral, Engine, Failure, Placement
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.reporter import Reporter
@@ -24,6 +25,9 @@ log = get_logger(__name__)
 
 #: How long decisions may keep the event loop from doing I/O.
 _SLICE_S = 0.002
+#: How long I/O gets after an expensive decision was interrupted: enough for requests that take a
+#: few round trips through the event loop, such as health checks, binds and the lease.
+_DEFERRAL_PAUSE_S = 0.01
 #: Binding cycles under way before decisions wait; those that wait for Permit or for volumes, which
 #: may take minutes, are not counted.
 _MAX_BINDS = 512
@@ -60,6 +64,7 @@ class SchedulingLoop:
         self._binds: set[asyncio.Task[None]] = set()
         #: What plugins wait on in the middle of a binding cycle.
         self.wakeups = Wakeups(on_wait=self._bind_ended.set)
+        engine.decision_work = DECISION_WORK
         engine.queue.on_ready = self._ready.set
         engine.queue.on_parked = self._parked.set
 
@@ -86,6 +91,9 @@ class SchedulingLoop:
         waiting = self._engine.queue.counts.active
         tried: set[str] = set()
         while len(tried) < waiting and (outcome := await self._attempt()) is not None:
+            if isinstance(outcome, Deferral):
+                await asyncio.sleep(_DEFERRAL_PAUSE_S)
+                continue
             tried.add(outcome.pod.uid)
             self._take(outcome)
             await self._wait_for_room()
@@ -111,11 +119,14 @@ class SchedulingLoop:
         asks = self._extenders is not None
         slice_end = clock.monotonic() + _SLICE_S
         while True:
-            outcome = await self._attempt() if asks else self._engine.attempt()
+            outcome = await self._attempt() if asks else self._engine.advance()
             if outcome is None:
                 self._ready.clear()
                 await self._ready.wait()
                 slice_end = clock.monotonic() + _SLICE_S
+                continue
+            if isinstance(outcome, Deferral):
+                await asyncio.sleep(_DEFERRAL_PAUSE_S)
                 continue
             self._take(outcome)
             await self._wait_for_room()
@@ -123,10 +134,10 @@ class SchedulingLoop:
                 await asyncio.sleep(0)
                 slice_end = clock.monotonic() + _SLICE_S
 
-    async def _attempt(self) -> Placement | Failure | None:
+    async def _attempt(self) -> Placement | Failure | Deferral | None:
         """One attempt; while extenders are asked in the middle of it, the cluster holds still."""
         if self._extenders is None:
-            return self._engine.attempt()
+            return self._engine.advance()
         steps = self._engine.attempt_steps()
         with self._stillness, closing(steps):
             try:
@@ -134,7 +145,7 @@ class SchedulingLoop:
                 while True:
                     request = steps.send(await self._extenders.answer(request))
             except StopIteration as finished:
-                outcome: Placement | Failure | None = finished.value
+                outcome: Placement | Failure | Deferral | None = finished.value
                 return outcome
 
     async def _wait_for_room(self) -> None:

@@ -150,6 +150,20 @@ class SchedulerMetrics:
             exponential(1, 2, 5),
         )
 
+        self.decisions_deferred = self._counter(
+            "stowplan_decisions_deferred_total",
+            "Times that a scheduling decision was interrupted because it had spent its share of "
+            "work, to go on after other pods.",
+            ("profile",),
+        )
+        self.expensive_pod_work = self._source(
+            "stowplan_expensive_pod_work",
+            "gauge",
+            "Work of the last attempt of pods whose decisions were deferred, in array elements of "
+            "about a nanosecond. Only the last 16 such pods are shown.",
+            ("namespace", "pod"),
+        )
+
     def _declare_framework(self) -> None:
         self.framework_extension_point_duration = self._histogram(
             "scheduler_framework_extension_point_duration_seconds",
