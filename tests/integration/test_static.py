@@ -315,7 +315,7 @@ def test_an_occupied_port_is_one_line(stage: StaticStage) -> None:
     second = stage.start("-d", env={"SCHED_PROMETHEUS_PORT": port})
     assert second.wait_for_exit() == 2
     assert second.lines == [
-        f"Error: SCHED_PROMETHEUS_PORT: cannot listen on 0.0.0.0:{port}: Address already in use; "
+        f"Error: SCHED_PROMETHEUS_PORT: cannot listen on 127.0.0.1:{port}: Address already in use; "
         "choose another address or port"
     ]
     third = stage.start("-d", env={"SCHED_PROMETHEUS_PORT": port, "SCHED_PROMETHEUS": "FALSE"})

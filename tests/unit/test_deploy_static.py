@@ -118,6 +118,7 @@ def test_the_deployment_is_the_daemon_and_is_probed_on_its_metrics_port(containe
     assert variables == {
         "SCHED_NAME": "rfcustom",
         "SCHED_DELAY": "10",
+        "SCHED_BIND_ADDRESS": "0.0.0.0",
         "SCHED_PROMETHEUS_PORT": "8000",
     }
     (port,) = container["ports"]

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from stowplan.api.kubeconfig_file import Cluster, Entry, Merged, User, read_files
 from stowplan.api.proxy_environment import proxy_from_environment
 from stowplan.errors import KubeconfigError
+from stowplan.redaction import redact_url
 
 EXEC_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -33,18 +34,18 @@ class ExecConfig:
 
     command: str
     api_version: str
-    args: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)  # may hold secrets
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     interactive_mode: str = "Never"
     install_hint: str = ""
-    cluster_info: Mapping[str, Any] | None = None
+    cluster_info: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class ClusterConfig:
     """A resolved cluster and user. Secrets stay out of repr, hence out of logs."""
 
-    server: str
+    server: str = field(repr=False)  # may hold a password
     ca_data: bytes | None = None
     client_cert: bytes | None = None
     client_key: bytes | None = field(default=None, repr=False)
@@ -220,11 +221,14 @@ def _server(server: str, where: str, *, uses_tls: bool) -> str:
     try:
         parts = urlsplit(server)
         _ = parts.port  # raises where the port is not a number
-    except ValueError as error:
-        raise KubeconfigError(f"{server!r}: {error}", where=f"{where}.server") from error
+    except ValueError:
+        # The error would quote the port, which may be a part of a password.
+        raise KubeconfigError(
+            f"{redact_url(server)!r}: the address or the port is not valid", where=f"{where}.server"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise KubeconfigError(
-            f"{server!r} is not an http or https address", where=f"{where}.server"
+            f"{redact_url(server)!r} is not an http or https address", where=f"{where}.server"
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
 

@@ -13,6 +13,7 @@ import ssl
 from stowplan.api.connections import NotConnected
 from stowplan.api.http1 import Disconnected, Garbled, TooLong
 from stowplan.errors import ApiUnavailable
+from stowplan.redaction import redact_text, redact_url
 
 #: What sending and receiving may raise.
 #: RuntimeError: the session is closed; ValueError: a header that cannot be sent.
@@ -36,7 +37,7 @@ def unavailable(server: str, request: str, error: BaseException) -> ApiUnavailab
     """Unless sure that the request was not sent, say maybe."""
     not_sent = isinstance(error, _NOT_SENT)
     return ApiUnavailable(
-        f"API server {server}: {request}: {_problem(error, not_sent=not_sent)}",
+        f"API server {redact_url(server)}: {request}: {_problem(error, not_sent=not_sent)}",
         maybe_done=not not_sent,
     )
 
@@ -60,7 +61,7 @@ def _problem(error: BaseException, *, not_sent: bool) -> str:
         return str(error)
     if isinstance(error, Garbled):
         return "the answer broke off or is garbled"
-    return " ".join(str(error).split()) or type(error).__name__
+    return redact_text(" ".join(str(error).split())) or type(error).__name__
 
 
 def _only_code(text: str) -> int:

@@ -6,6 +6,7 @@ One per client; informers report to it. Without it twenty informers would log tw
 from __future__ import annotations
 
 from stowplan.logs import get_logger, kv
+from stowplan.redaction import redact_url
 
 log = get_logger(__name__)
 
@@ -14,7 +15,7 @@ class Reachability:
     """Away from the first source's failure until every source that failed has recovered."""
 
     def __init__(self, server: str) -> None:
-        self._server = server
+        self._server = redact_url(server)
         self._failing: set[str] = set()
 
     @property

@@ -14,6 +14,7 @@ from stowplan.config.merge import defaults_left_out
 from stowplan.config.written import written_config
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.redaction import redact
 from stowplan.scheduler.assembly import plugin_errors
 
 
@@ -30,7 +31,8 @@ def check(file: str, output: OutputFormat | None) -> None:
 
     Every mistake is one line on standard error, and the exit code 2. What is accepted but has no
     effect is a warning there. With -o the configuration is printed with all its defaults filled
-    in, default plugins and their arguments too.
+    in, default plugins and their arguments too, but without secrets; `run --write-config-to` writes
+    those as well.
     """
     registry = _registry()
     # Only plugins know their arguments, so they are made for real, and thrown away.
@@ -43,7 +45,11 @@ def check(file: str, output: OutputFormat | None) -> None:
     for warning in advice(loaded, registry.names):
         click.echo(f"Warning: {where}: {warning}", err=True)
     if output is not None:
-        print_object(written_config(loaded, registry.names), output)
+        written = written_config(loaded, registry.names)
+        shown = redact(written)
+        if shown != written:
+            click.echo(f"Warning: {where}: secrets are left out of the output", err=True)
+        print_object(shown, output)
         return
     names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
     click.echo(f"{where}: ok, serves {names}")

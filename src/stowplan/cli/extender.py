@@ -49,7 +49,13 @@ _FILE: Final = click.Path(path_type=Path)
     required=True,
     help="The algorithm, its data and the loggers, in YAML; see docs/extender.md.",
 )
-@click.option("--bind-address", default="0.0.0.0", show_default=True)  # noqa: S104 - as upstream
+@click.option(
+    "--bind-address",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; 0.0.0.0 or :: for all interfaces.",
+)
 @click.option(
     "--port",
     type=PORT,

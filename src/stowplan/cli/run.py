@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from functools import partial
-from pathlib import Path
 
 import click
 import msgspec
@@ -28,7 +28,7 @@ DEFAULT_LEASE = "kube-scheduler"
 @click.option(
     "--write-config-to",
     metavar="FILE",
-    help="Write the complete configuration that would apply to FILE, and end.",
+    help="Write the complete configuration that would apply to FILE, secrets included, and end.",
 )
 @kubeconfig_options
 @click.option(
@@ -57,7 +57,15 @@ DEFAULT_LEASE = "kube-scheduler"
 @click.option("--leader-elect-retry-period", type=duration, default=None, help="[default: 2s]")
 @click.option("--leader-elect-resource-name", metavar="NAME", default=None)
 @click.option("--leader-elect-resource-namespace", metavar="NS", default=None)
-@click.option("--bind-address", default="0.0.0.0", show_default=True)  # noqa: S104 - as upstream
+# DIVERGES: kube-scheduler listens on all interfaces by default. Ours speaks plain HTTP, so it
+# listens on loopback unless a flag opens it.
+@click.option(
+    "--bind-address",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the health and metrics port; 0.0.0.0 or :: for all interfaces.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -150,8 +158,11 @@ def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[st
     from stowplan.cli.tables import format_object
     from stowplan.config.written import written_config
 
+    text = format_object(written_config(config, plugins), "yaml")
     try:
-        Path(file).write_text(format_object(written_config(config, plugins), "yaml"), "utf-8")
+        # Unlike everything shown elsewhere it holds secrets, or it could not be read again.
+        with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as out:
+            out.write(text)
     except OSError as problem:
         raise ConfigError(f"cannot be written: {problem.strerror}", where=file) from None
 

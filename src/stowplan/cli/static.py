@@ -21,6 +21,7 @@ _VARIABLES: Final = {
     "name": "SCHED_NAME",
     "delay": "SCHED_DELAY",
     "prometheus_port": "SCHED_PROMETHEUS_PORT",
+    "bind_address": "SCHED_BIND_ADDRESS",
     "incluster_base_path": "SCHED_INCLUSTER_BASE_PATH",
 }
 _SWITCH: Final = "SCHED_PROMETHEUS"
@@ -31,6 +32,7 @@ Environment variables, which flags beat:
   SCHED_NAME                 name of this scheduler
   SCHED_DELAY                seconds between rounds
   SCHED_PROMETHEUS_PORT      port of the metrics
+  SCHED_BIND_ADDRESS         address of the metrics
   {_SWITCH}           "false" turns the metrics off
 """
 
@@ -95,6 +97,14 @@ Environment variables, which flags beat:
     show_default=True,
     help="With --daemon: serve metrics here, on any path.",
 )
+@click.option(
+    "--bind-address",
+    metavar="ADDRESS",
+    envvar=_VARIABLES["bind_address"],
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the metrics; 0.0.0.0 or :: for all interfaces.",
+)
 @click.option("--prometheus-disable", is_flag=True, help="Serve no metrics.")
 @click.option(
     "-v",
@@ -114,6 +124,7 @@ def static(
     kubeconfig: str | None,
     incluster_base_path: str | None,
     prometheus_port: str,
+    bind_address: str,
     prometheus_disable: bool,
     verbosity: int,
 ) -> None:
@@ -151,6 +162,7 @@ def static(
         daemon=daemon,
         delay_s=_seconds(delay, where("delay")),
         prometheus_port=None if is_off else _port(prometheus_port, where("prometheus_port")),
+        bind_address=bind_address,
         where_port=where("prometheus_port"),
         respect_node_state=respect_node_state,
     )

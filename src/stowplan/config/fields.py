@@ -14,6 +14,7 @@ import msgspec
 
 from stowplan.config.durations import Duration
 from stowplan.errors import ConfigError
+from stowplan.redaction import redact
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -27,7 +28,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def invalid(path: str, value: object, detail: str) -> FieldError:
-    return FieldError(path, f"Invalid value: {_show(value)}: {detail}")
+    return FieldError(path, f"Invalid value: {_show(path, value)}: {detail}")
 
 
 def required(path: str, detail: str = "") -> FieldError:
@@ -35,7 +36,7 @@ def required(path: str, detail: str = "") -> FieldError:
 
 
 def duplicate(path: str, value: object) -> FieldError:
-    return FieldError(path, f"Duplicate value: {_show(value)}")
+    return FieldError(path, f"Duplicate value: {_show(path, value)}")
 
 
 def forbidden(path: str, detail: str) -> FieldError:
@@ -46,7 +47,7 @@ def not_supported(path: str, value: str, allowed: Sequence[str]) -> FieldError:
     """A value outside a fixed list, which is told in upstream's words and then guessed at."""
     supported = ", ".join(json.dumps(one) for one in allowed)
     hint = did_you_mean(value, allowed)
-    text = f"Unsupported value: {_show(value)}: supported values: {supported}{hint}"
+    text = f"Unsupported value: {_show(path, value)}: supported values: {supported}{hint}"
     return FieldError(path, text)
 
 
@@ -64,10 +65,11 @@ def raise_errors(errors: Iterable[FieldError], *, where: str = "") -> None:
         raise ConfigError(f"\n{where}: ".join(lines) if where else "\n".join(lines), where=where)
 
 
-def _show(value: object) -> str:
-    """Values in messages look as Go shows them: JSON, durations as their text."""
+def _show(path: str, value: object) -> str:
+    """Values in messages look as Go shows them, JSON and durations as their text, but redacted."""
     if isinstance(value, Duration):
         value = str(value)
     elif isinstance(value, float) and value.is_integer():
         value = int(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    shown = redact(value, path.rpartition(".")[2].partition("[")[0])
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))

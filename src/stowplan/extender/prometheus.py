@@ -29,6 +29,7 @@ from stowplan.extender import background
 from stowplan.extender.background import Troubles, end
 from stowplan.extender.client_tls import SSL
 from stowplan.extender.metrics import Metric
+from stowplan.redaction import redact_text, redact_url
 
 _PATH: Final = "/api/v1/query"
 _MAX_BODY: Final = 16 * 1024 * 1024
@@ -268,7 +269,7 @@ class Prometheus:
                 self._troubles.add(f"{query}: no answer within {self._timeout_s:g} s")
                 return False
             except Exception as error:  # whatever it is, the next query may be answered
-                problem = str(error) or type(error).__name__
+                problem = redact_text(str(error)) or type(error).__name__
                 self._troubles.add(f"{query}: {problem}"[:_MAX_TOLD])
                 return False
         if kept.at is None or rows != kept.result.rows:
@@ -327,12 +328,15 @@ def _url(host: str, port: int | str | None, *, uses_tls: bool) -> str:
     try:
         parts = urlsplit(address)
         _ = parts.port  # raises where it is no number
-    except ValueError as error:
-        raise ConfigError(f"{address!r}: {error}", where="host, port") from None
+    except ValueError:
+        # The error would quote the port, which may be a part of a password.
+        raise ConfigError(
+            f"{redact_url(address)!r}: the address or the port is not valid", where="host, port"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise ConfigError(f"{host!r} is no http or https address", where="host")
+        raise ConfigError(f"{redact_url(host)!r} is no http or https address", where="host")
     if uses_tls and parts.scheme == "http":
-        raise ConfigError(f"{host!r} is no https address, but ssl is set", where="host")
+        raise ConfigError(f"{redact_url(host)!r} is no https address, but ssl is set", where="host")
     return address
 
 

@@ -46,7 +46,7 @@ _HANDSHAKE_S: Final = 10.0
 class ExtenderOptions:
     """The command's flags."""
 
-    bind_address: str = "0.0.0.0"  # noqa: S104 - kube-scheduler is elsewhere
+    bind_address: str = "127.0.0.1"
     #: None: none, because there is a socket instead; 0 takes any.
     port: int | None = DEFAULT_PORT
     socket: Path | None = None

@@ -24,6 +24,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import ConfigError, StowplanError
+from stowplan.redaction import redact_url
 from stowplan.virtual.time_loop import TimeLoop
 
 #: How long a real cluster must look calm before it is called so: others work there, unseen.
@@ -198,8 +199,8 @@ async def existing_ground(
     config = load_cluster_config(kubeconfig=kubeconfig, context=context)
     if not allow_remote and not is_loopback(config.server):
         raise ConfigError(
-            f"{config.server} is not on this machine. A scenario creates and deletes nodes and pods"
-            " there; say --allow-remote if that is what you want",
+            f"{redact_url(config.server)} is not on this machine. A scenario creates and deletes "
+            "nodes and pods there; say --allow-remote if that is what you want",
             where=kubeconfig,
         )
     prefix = f"stowplan-scenario-{secrets.token_hex(4)}"

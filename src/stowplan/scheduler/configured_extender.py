@@ -19,6 +19,7 @@ from stowplan.api.tls import build_context
 from stowplan.config import types as config_types
 from stowplan.config.fields import FieldError, invalid
 from stowplan.errors import ConfigError
+from stowplan.redaction import redact_url
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +33,7 @@ class ConfiguredExtender:
     def name(self) -> str:
         """As upstream calls it in messages, which everybody who sees events can read: so without
         a password."""
-        url = self.settings.url_prefix
-        password = urlsplit(url).password
-        return url.replace(f":{password}@", ":xxxxx@", 1) if password else url
+        return redact_url(self.settings.url_prefix)
 
     @property
     def filters(self) -> bool:

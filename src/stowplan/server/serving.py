@@ -23,6 +23,7 @@ from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import Forbidden
 from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
+from stowplan.redaction import redact, redact_url
 from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
@@ -100,14 +101,14 @@ async def serve(options: ServeOptions) -> None:
         )
     stop = asyncio.Event()
     stop_on_signals(stop)
-    log.info("Starting", extra=kv(version=__version__, server=cluster.server))
+    log.info("Starting", extra=kv(version=__version__, server=redact_url(cluster.server)))
     async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
         process = SchedulerProcess(engine, client, namespace=options.namespace, election=election)
         server = HttpServer(
             engine.metrics,
             healthz={"leaderElection": lambda: None if process.is_alive() else "lease ran out"},
             readyz={"sched-handler-sync": lambda: None if process.is_synced() else "not synced"},
-            configz=lambda: to_object(config),
+            configz=lambda: redact(to_object(config)),
         )
         if options.port:
             await server.start(options.bind_address, options.port)

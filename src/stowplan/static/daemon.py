@@ -41,7 +41,9 @@ async def run_daemon(settings: StaticSettings) -> None:
             means=means(settings),
         )
         if settings.prometheus_port is not None:
-            await exporter.start(settings.prometheus_port, where=settings.where_port)
+            await exporter.start(
+                settings.bind_address, settings.prometheus_port, where=settings.where_port
+            )
         rounds = asyncio.create_task(_try_again(engine.queue, process, settings), name="rounds")
         try:
             await process.run(stop, check=check_rights(client, engine))

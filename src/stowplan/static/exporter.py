@@ -1,7 +1,6 @@
 """The metrics page: whatever path is asked for, the counters are the answer.
 
-Plain HTTP on all addresses, as the original served it; it tells names of pods and nodes and takes
-nothing in.
+Plain HTTP. It shows names of pods and nodes and takes nothing in.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from stowplan.server.listen import cannot_listen
 from stowplan.static.counters import BindCounters
 from stowplan.static.lines import log
 
-_HOST: Final = "0.0.0.0"  # noqa: S104 - Prometheus is elsewhere
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SHUTDOWN_S: Final = 1.0
 
@@ -26,17 +24,17 @@ class Exporter:
         self._counters = counters
         self._runner: web.ServerRunner | None = None
 
-    async def start(self, port: int, *, where: str) -> int:
+    async def start(self, host: str, port: int, *, where: str) -> int:
         """The port; 0 takes any that is free. ConfigError, which names `where`, if it is taken."""
         runner = web.ServerRunner(
             web.Server(self._answer, access_log=None), shutdown_timeout=_SHUTDOWN_S
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, _HOST, port).start()
+            await web.TCPSite(runner, host, port).start()
         except OSError as problem:
             await runner.cleanup()
-            raise cannot_listen(problem, _HOST, port, flag=where) from None
+            raise cannot_listen(problem, host, port, flag=where) from None
         self._runner = runner
         bound: int = runner.addresses[0][1]
         log.debug("Starting prometheus exporter on %s", bound)

@@ -24,6 +24,8 @@ from stowplan.static.binder import StaticBinder
 DEFAULT_NAME: Final = "rfcustom"
 DEFAULT_DELAY_S: Final = 10.0
 DEFAULT_PORT: Final = 8000
+#: The original listened on all addresses.
+DEFAULT_ADDRESS: Final = "127.0.0.1"
 #: A delay of nothing would mean to ask the API server without pause.
 _SHORTEST_ROUND_S: Final = 0.1
 
@@ -45,6 +47,7 @@ class StaticSettings:
     delay_s: float = DEFAULT_DELAY_S
     #: None: no metrics.
     prometheus_port: int | None = DEFAULT_PORT
+    bind_address: str = DEFAULT_ADDRESS
     where_port: str = "--prometheus-port"
     respect_node_state: bool = False
 

@@ -13,6 +13,7 @@ from stowplan.config.types import Extender, ExtenderManagedResource
 from stowplan.errors import ConfigError
 from stowplan.plugins.node_resources_fit import NodeResourcesFit
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.redaction import redact_url
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.engine import Engine
@@ -115,7 +116,7 @@ def test_what_only_an_extender_counts_the_fit_plugin_ignores() -> None:
 def test_an_extender_must_be_somewhere(url: str) -> None:
     (told,) = mistakes(f"extenders: [{{urlPrefix: '{url}'}}]\n")
     assert told == (
-        f'f.yaml: extenders[0].urlPrefix: Invalid value: "{url}": '
+        f'f.yaml: extenders[0].urlPrefix: Invalid value: "{redact_url(url)}": '
         "must be an http or https URL with a host"
     )
 
