@@ -81,18 +81,20 @@ def forked(measure: Callable[[Report], None], limit_s: float) -> Report:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        with os.fdopen(writing, "w") as answer:
-            answer.write(json.dumps(asdict(_limited(measure, limit_s))))
-            answer.flush()
+        try:
+            os.close(reading)
+            # Whatever a lack of memory breaks is said by the report.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            text = json.dumps(asdict(_limited(measure, limit_s)))
+            with os.fdopen(writing, "w") as answer:
+                answer.write(text)
+        finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as answer:
         text = answer.read()
-    _, status = os.waitpid(child, 0)
-    if status or not text:
-        return Report(problem=f"the trial ended with status {status}")
-    return Report(**json.loads(text))
+    os.waitpid(child, 0)
+    return Report(**json.loads(text)) if text else Report(problem="the trial broke down")
 
 
 def _limited(measure: Callable[[Report], None], limit_s: float) -> Report:
@@ -101,12 +103,11 @@ def _limited(measure: Callable[[Report], None], limit_s: float) -> Report:
     def stop(_signal: int, _frame: object) -> None:
         raise TimeLimitError
 
-    signal.signal(signal.SIGALRM, stop)
-    # Again every second: the first may be lost in a callback whose exceptions are ignored.
-    signal.setitimer(signal.ITIMER_REAL, limit_s, 1)
-    used = resident_bytes()
-    resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY_LIMIT * 2, -1))
-    resource.setrlimit(resource.RLIMIT_DATA, (used + _MEMORY_LIMIT, -1))
+    signal.signal(signal.SIGPROF, stop)
+    # Again and again: the first may be lost in a callback whose exceptions are ignored.
+    signal.setitimer(signal.ITIMER_PROF, limit_s, 1)
+    limit = resident_bytes() + _MEMORY_LIMIT
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
     try:
         measure(report)
     except TimeLimitError:
@@ -116,7 +117,8 @@ def _limited(measure: Callable[[Report], None], limit_s: float) -> Report:
     except Exception as problem:
         report.problem = f"{type(problem).__name__}: {problem}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return report
 
 
@@ -145,8 +147,8 @@ def misses(report: Report) -> list[str]:
 
 _HEAD = (
     f"{'pod':<32}{'size':>7}{'kB':>6}{'sets':>7}{'how':>9}{'wait s':>8}{'piece s':>9}"
-    f"{'of':>16}{'cpu s':>8}{'defer':>6}{'plain ms: before':>17}{'beside':>8}{'after':>7}"
-    f"{'MiB: peak':>10}{'kept':>7}{'leak':>7}  missed"
+    f"{'of':>16}{'cpu s':>8}{'work':>7}{'defer':>6}{'plain ms: before':>17}{'beside':>8}"
+    f"{'after':>7}{'MiB: peak':>10}{'kept':>7}{'leak':>7}  missed"
 )
 
 
@@ -160,8 +162,8 @@ def line(case: Case, report: Report) -> str:
     return (
         f"{case.attack.name:<32}{case.size:>7}{report.stored_bytes // 1000:>6}{case.label_sets:>7}"
         f"{how:>9}{report.wait_s:>8.3f}{report.longest_s:>9.3f}{report.longest_of:>16}"
-        f"{report.cpu_s:>8.2f}{report.deferrals:>6}{report.plain_before_ms:>17.2f}"
-        f"{report.plain_beside_ms:>8.2f}{report.plain_after_ms:>7.2f}{mib(report.rise_mib):>10}"
+        f"{report.cpu_s:>8.2f}{report.work / 1e9:>7.2f}{report.deferrals:>6}"
+        f"{report.plain_before_ms:>17.2f}{report.plain_beside_ms:>8.2f}{report.plain_after_ms:>7.2f}{mib(report.rise_mib):>10}"
         f"{mib(report.kept_mib):>7}{mib(report.leak_mib):>7}  {', '.join(misses(report)) or 'none'}"
     )
 
@@ -174,7 +176,8 @@ _EXPLAINED = """columns:
            the hostile pod until the plain pod is decided
   piece    longest synchronous piece: a decision, its confirmation, or an informer event
   cpu      all work for the hostile pod until it is decided
-  defer    attempts that were deferred
+  work     what the decisions counted as work for it; about a second each
+  defer    times that a decision was deferred
   plain    decision and events of a plain pod: before, beside and after the hostile pod
   peak     memory growth at its highest
   kept     memory growth after two hostile pods were deleted
@@ -208,7 +211,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=5_000, metavar="N", help="[default: 5000]")
     parser.add_argument("--pods", type=int, default=10_000, metavar="N", help="[default: 10000]")
     parser.add_argument(
-        "--limit", type=float, default=60.0, metavar="S", help="seconds a case [default: 60]"
+        "--limit", type=float, default=60.0, metavar="S", help="CPU seconds a trial [default: 60]"
     )
     parser.add_argument(
         "--how", choices=("pending", "standing", "both"), default="both", help="[default: both]"

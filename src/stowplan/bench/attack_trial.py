@@ -20,10 +20,11 @@ from typing import Any, TypeAlias
 from stowplan.api.objects import Pod
 from stowplan.bench.hostile import decoded
 from stowplan.bench.synthetic import KINDS, as_informed, existing_pods, nodes
+from stowplan.cluster.work import DECISION_WORK
 from stowplan.config.defaults import default_config
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.engine import Deferral, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 
 #: A manifest by serial number.
@@ -55,7 +56,9 @@ class Report:
     longest_of: str = ""
     #: All work for the hostile pod until it was decided.
     cpu_s: float = 0.0
-    #: Attempts that ended without a decision.
+    #: What decisions counted as work for it, in array elements.
+    work: int = 0
+    #: Times that its decision was deferred.
     deferrals: int = 0
     outcome: str = ""
     #: A plain pod's decision and events: before, beside and after the hostile pod.
@@ -82,6 +85,7 @@ class Cluster:
 
     def __init__(self, node_count: int, pod_count: int, label_sets: int) -> None:
         self.engine = build_engine(default_config(), registry=in_tree_registry(), rng=Random(1))
+        self.engine.decision_work = DECISION_WORK  # as the live loop sets it
         self.handlers = EventHandlers(self.engine)
         for node in nodes(node_count):
             self.handlers.add_node(node)
@@ -120,7 +124,7 @@ class Trial:
         self.plain_pod(began)
         while not self._is_decided:
             began = time.process_time()
-            self._attempt()
+            self._advance()
             self.plain_pod(began)
 
     def delete(self) -> None:
@@ -140,14 +144,14 @@ class Trial:
         began = time.process_time()
         pod = next(self._cluster.plain)
         self._handlers.add_pod(pod)
-        outcome = self._attempt()
-        while outcome is None or outcome.pod.uid != pod.uid:
-            outcome = self._attempt()
+        outcome = self._advance()
+        while outcome.pod.uid != pod.uid:
+            outcome = self._advance()
         decided = time.process_time()
         if created is not None:
             self._report.wait_s = max(self._report.wait_s, decided - created)
         if not isinstance(outcome, Placement):
-            raise RuntimeError(f"a plain pod found no place: {outcome.message}")
+            raise RuntimeError(f"a plain pod was not placed: {outcome}")
         placed = self._confirm(outcome)
         took = time.process_time() - began
         self._handlers.delete_pod(placed)
@@ -158,27 +162,27 @@ class Trial:
         costs = sorted(self.plain_pod() for _ in range(_PLAIN))
         return costs[_PLAIN // 2] * 1e3
 
-    def _attempt(self) -> Placement | Failure | None:
-        """One attempt; None if it was deferred. Those of the hostile pod are pieces of work."""
-        waiting, hostile = self._engine.queue.counts.active, self._hostile
-        began = time.process_time()
-        outcome: object = None
+    def _advance(self) -> Placement | Failure | Deferral:
+        """One attempt, or a part of one. Those of the hostile pod are pieces of work."""
+        hostile, work = self._hostile, self._engine.cache.table.work
+        began, spent = time.process_time(), work.spent
+        outcome: Placement | Failure | Deferral | None = None
         try:
-            outcome = self._engine.attempt()
+            outcome = self._engine.advance()
         finally:
-            decided = outcome if isinstance(outcome, Placement | Failure) else None
-            # Plain pods are never deferred.
-            is_hostile = hostile is not None and (decided is None or decided.pod.uid == hostile.uid)
+            # One that is stopped by a limit is of the hostile pod.
+            is_hostile = hostile and (outcome is None or outcome.pod.uid == hostile.uid)
             if is_hostile:
                 self._note("decision", time.process_time() - began)
-        if decided is None:
-            if not waiting:
-                raise RuntimeError("no pod is left in the queue, and one is not decided")
+                self._report.work += work.spent - spent
+        if outcome is None:
+            raise RuntimeError("no pod is left in the queue, and one is not decided")
+        if isinstance(outcome, Deferral):
             self._report.deferrals += 1
         elif is_hostile:
             self._is_decided = True
-            self._hostile_decided(decided)
-        return decided
+            self._hostile_decided(outcome)
+        return outcome
 
     def _hostile_decided(self, outcome: Placement | Failure) -> None:
         if isinstance(outcome, Placement):
