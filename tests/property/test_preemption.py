@@ -3,7 +3,6 @@ what is said holds: without its victims the pod fits, and no victim could have s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -24,7 +23,7 @@ from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.dry_run import DryRun
-from stowplan.plugins.default_preemption.victims import Budget
+from stowplan.plugins.default_preemption.victims import Budget, Budgets
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.queue.nominator import Nominator
 from stowplan.testing import node as make_node
@@ -45,18 +44,19 @@ def crowded(draw: st.DrawFn, *, node: str = "", priority: st.SearchStrategy[int]
         ),
         ports=tuple(ContainerPort(host_port=port, container_port=port) for port in ports),
     )
-    began = draw(st.integers(0, 3))
+    began = draw(st.sampled_from([0, 1, 2, 3, None]))
+    start = None if began is None else f"2026-01-01T00:00:0{began}Z"
     return make_pod(
         containers=[container],
         node=node,
         labels=draw(st.sampled_from([{}, {"app": "a"}, {"app": "b"}])),
         priority=draw(priority),
-        status=PodStatus(start_time=f"2026-01-01T00:00:0{began}Z" if node else None),
+        status=PodStatus(start_time=start if node else None),
     )
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[ClusterCache, Pod, Nominator, list[Budget]]:
+def cases(draw: st.DrawFn) -> tuple[ClusterCache, Pod, Nominator, Budgets]:
     cache = ClusterCache()
     nominated = Nominator()
     for name in NODES:
@@ -65,18 +65,20 @@ def cases(draw: st.DrawFn) -> tuple[ClusterCache, Pod, Nominator, list[Budget]]:
             cache.add_pod(draw(crowded(node=name, priority=st.integers(-2, 3))))
         for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
             nominated.add(draw(crowded(priority=st.integers(0, 3))), name)
+    # Some cover the same pods.
     budgets = [
-        Budget("default", compile_label_set({"app": app}), draw(st.integers(-1, 2)), frozenset())
-        for app in draw(st.lists(st.sampled_from(["a", "b"]), unique=True))
+        Budget(compile_label_set({"app": app}), draw(st.integers(-1, 2)), frozenset())
+        for app in draw(st.lists(st.sampled_from(["a", "b"]), max_size=3))
     ]
-    return cache, draw(crowded(priority=st.integers(0, 3))), nominated, budgets
+    by_namespace = {"default": budgets} if budgets else {}
+    return cache, draw(crowded(priority=st.integers(0, 3))), nominated, by_namespace
 
 
 def dry_run(
     cache: ClusterCache,
     pod: Pod,
     nominated: Nominator,
-    budgets: Sequence[Budget],
+    budgets: Budgets,
     *,
     profile: Profile | None = None,
     now: float = NOW,
@@ -93,7 +95,7 @@ def dry_run(
 @settings(max_examples=300)
 @given(cases())
 def test_many_rows_at_once_are_each_row_by_itself(
-    case: tuple[ClusterCache, Pod, Nominator, list[Budget]],
+    case: tuple[ClusterCache, Pod, Nominator, Budgets],
 ) -> None:
     search, cycle = dry_run(*case)
     rows = cycle.table.order.tolist()
@@ -103,7 +105,7 @@ def test_many_rows_at_once_are_each_row_by_itself(
 @settings(max_examples=200)
 @given(cases())
 def test_nominees_object_to_many_rows_at_once_as_to_each(
-    case: tuple[ClusterCache, Pod, Nominator, list[Budget]],
+    case: tuple[ClusterCache, Pod, Nominator, Budgets],
 ) -> None:
     _, cycle = dry_run(*case)
     assert cycle.what_if is not None
@@ -117,7 +119,7 @@ def test_nominees_object_to_many_rows_at_once_as_to_each(
 @settings(max_examples=200)
 @given(cases())
 def test_a_candidate_fits_and_spares_whom_it_can(
-    case: tuple[ClusterCache, Pod, Nominator, list[Budget]],
+    case: tuple[ClusterCache, Pod, Nominator, Budgets],
 ) -> None:
     cache, pod, nominated, budgets = case
     search, cycle = dry_run(cache, pod, nominated, budgets)
@@ -192,7 +194,7 @@ class World:
 @settings(max_examples=200)
 @given(cases(), st.lists(st.lists(_changes, max_size=3), min_size=3, max_size=8), st.data())
 def test_what_rows_said_before_is_what_they_say(
-    case: tuple[ClusterCache, Pod, Nominator, list[Budget]],
+    case: tuple[ClusterCache, Pod, Nominator, Budgets],
     turns: list[list[tuple[str, Any]]],
     data: st.DataObject,
 ) -> None:
@@ -208,7 +210,7 @@ def test_what_rows_said_before_is_what_they_say(
         pod = msgspec.structs.replace(asker, metadata=meta)
         if data.draw(st.booleans()):
             nominated.add(pod, data.draw(st.sampled_from(NODES)))
-        protected = budgets if data.draw(st.integers(0, 3)) == 0 else []
+        protected = budgets if data.draw(st.integers(0, 3)) == 0 else {}
         asked = [row for row in rows if data.draw(st.booleans())]
         said = []
         for profile in (keeping, forgetful):
@@ -235,7 +237,7 @@ def test_the_answers_of_that_test_are_kept() -> None:
         if number == 3:
             cache.add_pod(make_pod("late", node=NODES[2]))
         search, _ = dry_run(
-            cache, make_pod(f"p{number}", cpu="1", priority=9), Nominator(), [], profile=profile
+            cache, make_pod(f"p{number}", cpu="1", priority=9), Nominator(), {}, profile=profile
         )
         with mock.patch.object(search, "_outcomes", wraps=search._outcomes) as outcomes:
             found = search.try_rows(rows)
@@ -246,7 +248,7 @@ def test_the_answers_of_that_test_are_kept() -> None:
 
 @given(cases())
 def test_an_overlay_is_the_same_after_pods_came_back_and_left_again(
-    case: tuple[ClusterCache, Pod, Nominator, list[Budget]],
+    case: tuple[ClusterCache, Pod, Nominator, Budgets],
 ) -> None:
     table = case[0].table
     removed = {row: list(table.pods[row].values()) for row in table.live_rows.tolist()}

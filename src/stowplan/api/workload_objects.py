@@ -39,8 +39,8 @@ class PodDisruptionBudgetStatus(Wire, frozen=True):
     disruptions_allowed: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0
-    #: Names of pods whose eviction was allowed and is not seen yet, and when.
-    disrupted_pods: dict[str, str] | None = None
+    #: Names of pods whose eviction was allowed and is not seen yet, and when (null: unknown).
+    disrupted_pods: dict[str, str | None] | None = None
 
 
 class PodDisruptionBudget(Wire, frozen=True):

@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.api.objects import Condition, LabelSelector, ObjectMeta, Pod, PodStatus
+from stowplan.api.objects import (
+    Condition,
+    LabelSelector,
+    LabelSelectorRequirement,
+    ObjectMeta,
+    Pod,
+    PodStatus,
+)
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS
 from stowplan.api.workload_objects import (
     OwnerSpec,
@@ -60,11 +67,19 @@ class Crowd:
         self.cache.add_pod(made)
         return made
 
-    def protect(self, labels: dict[str, str], allowed: int, *disrupted: str) -> None:
+    def protect(
+        self,
+        labels: dict[str, str] | LabelSelector | None,
+        allowed: int,
+        *disrupted: str,
+        name: str = "budget",
+        namespace: str = "default",
+    ) -> None:
+        selector = LabelSelector(match_labels=labels) if isinstance(labels, dict) else labels
         self.cache.catalog[POD_DISRUPTION_BUDGETS].set(
             PodDisruptionBudget(
-                metadata=ObjectMeta(name="budget", namespace="default"),
-                spec=OwnerSpec(selector=LabelSelector(match_labels=labels)),
+                metadata=ObjectMeta(name=name, namespace=namespace),
+                spec=OwnerSpec(selector=selector),
                 status=PodDisruptionBudgetStatus(
                     disruptions_allowed=allowed, disrupted_pods=dict.fromkeys(disrupted, "")
                 ),
@@ -248,6 +263,96 @@ def test_a_budget_that_has_room_protects_nobody(allowed: int, disrupted: tuple[s
     assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["protected"]
 
 
+class TestOverlappingBudgets:
+    """A pod uses up every budget that covers it, not only the first that is violated."""
+
+    def crowd(self, order: str) -> Crowd:
+        """`exhausted` covers the first pod of n1; `shared` both, and allows one of them to go."""
+        crowd = Crowd("n1", "n2")
+        crowd.stand("first", "n1", "2", priority=3, labels={"app": "db", "role": "main"})
+        crowd.stand("second", "n1", "2", priority=2, labels={"app": "db"})
+        # Only the number of violations speaks for n2.
+        crowd.stand("other", "n2", "4", priority=4, labels={"app": "web"})
+        crowd.protect({"app": "web"}, 0, name="web")
+        budgets: dict[str, tuple[dict[str, str], int]] = {
+            "exhausted": ({"role": "main"}, 0),
+            "shared": ({"app": "db"}, 1),
+        }
+        for name in order.split():
+            crowd.protect(*budgets[name], name=name)
+        return crowd
+
+    @pytest.mark.parametrize("order", ["exhausted shared", "shared exhausted"])
+    def test_the_node_with_fewer_violations(self, order: str) -> None:
+        assert victims(self.crowd(order).decide(pod("p", cpu=4, priority=9))) == ["other"]
+
+    def test_a_pod_that_one_of_them_has_counted(self) -> None:
+        crowd = self.crowd("exhausted")
+        crowd.protect({"app": "db"}, 1, "first", name="shared")
+        # n1 has one violation as well, and its pods are less important.
+        assert victims(crowd.decide(pod("p", cpu=4, priority=9))) == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "namespace"),
+    [
+        (None, "default"),
+        (LabelSelector(), "default"),
+        (LabelSelector(match_labels={}, match_expressions=()), "default"),
+        (
+            LabelSelector(
+                match_labels={"app": "db"},
+                match_expressions=(LabelSelectorRequirement(key="app", operator="Like"),),
+            ),
+            "default",
+        ),
+        (LabelSelector(match_labels={"app": "db"}), "another"),
+    ],
+)
+def test_budgets_that_cover_no_pod(selector: LabelSelector | None, namespace: str) -> None:
+    crowd = Crowd("n1")
+    crowd.stand("less", "n1", "2", priority=1, labels={"app": "db"})
+    crowd.stand("more", "n1", "2", priority=2)
+    crowd.protect(selector, 0, namespace=namespace)
+    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["less"]
+
+
+def test_a_pod_without_labels_has_no_budget() -> None:
+    crowd = Crowd("n1")
+    crowd.stand("less", "n1", "2", priority=1)
+    crowd.stand("more", "n1", "2", priority=2)
+    absent = LabelSelectorRequirement(key="app", operator="DoesNotExist")
+    crowd.protect(LabelSelector(match_expressions=(absent,)), 0)
+    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["less"]
+
+
+class TestTies:
+    def test_pods_that_began_at_the_same_time_go_from_the_last(self) -> None:
+        crowd = Crowd("n1")
+        for name in "abcd":
+            crowd.stand(name, "n1", "1")
+        assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["c", "d"]
+
+    def test_pods_that_have_not_begun_go_from_the_first(self) -> None:
+        crowd = Crowd("n1")
+        for name in "abcd":
+            crowd.stand(name, "n1", "1", start=None)
+        assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["b", "a"]
+
+    def test_protected_pods_that_have_not_begun_are_sorted_twice(self) -> None:
+        crowd = Crowd("n1")
+        labels = {"b": {"app": "db"}, "c": {"app": "db"}}
+        pods = {
+            name: crowd.stand(name, "n1", "1", start=None, labels=labels.get(name))
+            for name in "abcd"
+        }
+        crowd.protect({"app": "db"}, 0)
+        assert victims(crowd.decide(pod("p", cpu=4, priority=9))) == ["a", "d", "b", "c"]
+        for name in "ad":
+            crowd.cache.remove_pod(pods[name].uid)
+        assert victims(crowd.decide(pod("p", cpu=4, priority=9))) == ["c", "b"]
+
+
 class TestReplicas:
     """What a row said to the pods before holds only as long as it is so."""
 
@@ -308,6 +413,32 @@ def test_enough_candidates_are_enough() -> None:
     tried = {victims(crowd.decide(pod("p", priority=99)))[0] for _ in range(40)}
     # With all of them tried it would always be p0.
     assert len(tried) > 5
+
+
+def test_of_nodes_with_violated_budgets_no_more_than_enough_are_candidates() -> None:
+    names = [f"n{number}" for number in range(20)]
+    crowd = Crowd(*names, minCandidateNodesPercentage=10, minCandidateNodesAbsolute=3)
+    for number, name in enumerate(names):
+        crowd.stand(f"p{number}", name, "4", priority=number, labels={"app": "db"})
+    crowd.protect({"app": "db"}, 0)
+    tried = {victims(crowd.decide(pod("p", priority=99)))[0] for _ in range(40)}
+    assert len(tried) > 5
+    # One without a violation is found wherever the search begins.
+    crowd.stand("free", "n20", "4", priority=50)
+    crowd.cache.set_node(node("n20", cpu=4))
+    tried = {victims(crowd.decide(pod("p", priority=99)))[0] for _ in range(40)}
+    assert tried == {"free"}
+
+
+def test_less_than_one_candidate_is_none() -> None:
+    crowd = Crowd("n1", "n2", minCandidateNodesPercentage=10, minCandidateNodesAbsolute=0)
+    crowd.stand("a", "n1", "4")
+    crowd.stand("equal", "n2", "4", priority=9)
+    decision = crowd.decide(pod("p", priority=9, cpu=1))
+    assert decision.message.endswith(
+        "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+        "1 Preemption is not helpful for scheduling."
+    )
 
 
 def test_a_pod_is_held_while_its_victims_are_told() -> None:
@@ -372,6 +503,6 @@ def test_who_makes_a_filter_break_by_coming_back_has_to_go() -> None:
     crowd.stand("poison", "n1", "1", priority=1)
     profile = profile_of(*defaults(), _Brittle(), crowd.plugin)
     cycle = Cycle(crowd.cache.table, compile_pod(pod("p", cpu=3, priority=9)), WhatIf(profile))
-    (outcome,) = DryRun(cycle, [], 0.0).try_rows([0]).values()
+    (outcome,) = DryRun(cycle, {}, 0.0).try_rows([0]).values()
     assert isinstance(outcome, Victims)
     assert [info.pod.metadata.name for info in outcome.pods] == ["poison", "full"]

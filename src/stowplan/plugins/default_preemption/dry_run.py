@@ -23,7 +23,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.victims import (
-    Budget,
+    Budgets,
     by_importance,
     split_by_budget,
     start_time,
@@ -37,7 +37,7 @@ Outcome: TypeAlias = Victims | Status
 class DryRun:
     """One pod's search for room."""
 
-    def __init__(self, cycle: Cycle, budgets: Sequence[Budget], now: float) -> None:
+    def __init__(self, cycle: Cycle, budgets: Budgets, now: float) -> None:
         assert cycle.what_if is not None
         self._cycle = cycle
         self._priority = cycle.pod.priority
@@ -122,7 +122,7 @@ class DryRun:
                 gone.append(info)
                 self._what_if.tell(cycle, [info], row, -1)
                 victims.append(info)
-        return self._candidate(row, victims, violating)
+        return self._candidate(row, victims, violating, others)
 
     def _fits(self, cycle: Cycle, row: int, gone: Sequence[PodInfo]) -> bool:
         """Whoever makes a filter break by coming back has to go, as upstream has it."""
@@ -153,8 +153,8 @@ class DryRun:
                 overlay.take_away(_within({row: back[row] for row in misfits}, overlay))
             for row in misfits:
                 victims[row].append(back[row])
-        for row, (violating, _) in orders.items():
-            outcomes[row] = self._candidate(row, victims[row], violating)
+        for row, (violating, others) in orders.items():
+            outcomes[row] = self._candidate(row, victims[row], violating, others)
         return outcomes
 
     def _rounds(self, together: dict[int, list[PodInfo]]) -> list[Overlay]:
@@ -187,7 +187,13 @@ class DryRun:
         """In which order they may come back: protected ones first."""
         return split_by_budget(by_importance(gone, self._now), self._budgets)
 
-    def _candidate(self, row: int, victims: list[PodInfo], violating: Sequence[PodInfo]) -> Outcome:
+    def _candidate(
+        self,
+        row: int,
+        victims: list[PodInfo],
+        violating: Sequence[PodInfo],
+        others: Sequence[PodInfo],
+    ) -> Outcome:
         if not victims:
             # It fits although it did not: whoever said no takes no notice of pods that leave.
             name = self._table.names[row]
@@ -196,8 +202,9 @@ class DryRun:
         if violating:
             protected = set(map(id, violating))
             violations = sum(id(info) in protected for info in victims)
-            # Protected ones were asked first, whatever their importance.
-            victims = by_importance(victims, self._now)
+            if others:
+                # Protected pods came first, whatever their importance.
+                victims = by_importance(victims, self._now)
         return Victims(tuple(victims), violations)
 
 

@@ -93,7 +93,12 @@ class DefaultPreemption(Plugin):
         return _TERMINATING if leaving else ""
 
     def _candidates(self, cycle: Cycle, diagnosis: Rejections) -> tuple[Candidates, list[Status]]:
-        """Nodes that could be cleared, and what the others said. Stops when there are enough."""
+        """Nodes that could be cleared, and what the others said.
+
+        Stops at `wanted` nodes, one of them at least without a violated budget. Of nodes with
+        violated budgets only the first `wanted` are candidates. As upstream has it, `wanted` is 0,
+        and no node a candidate, where a small percentage of few nodes is below 1.
+        """
         rows: list[int] = diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
         if not rows:
             return {}, []
@@ -107,9 +112,9 @@ class DefaultPreemption(Plugin):
         )
         found: dict[str, Victims] = {}
         statuses: list[Status] = []
-        harmless = False
+        kept = {True: 0, False: 0}
         names = cycle.table.names
-        begin, size = 0, wanted
+        begin, size = 0, max(wanted, 1)
         while begin < len(rows):
             some = rows[begin : begin + size]
             # Where many are in vain, asking about more at a time is quicker.
@@ -117,13 +122,15 @@ class DefaultPreemption(Plugin):
             outcomes = dry_run.try_rows(some)
             for row in some:
                 outcome = outcomes[row]
-                if isinstance(outcome, Victims):
-                    found[names[row]] = outcome
-                    harmless = harmless or not outcome.violations
-                    if harmless and len(found) >= wanted:
-                        return found, statuses
-                else:
+                if not isinstance(outcome, Victims):
                     statuses.append(outcome)
+                    continue
+                is_violating = outcome.violations > 0
+                if kept[is_violating] < wanted:
+                    kept[is_violating] += 1
+                    found[names[row]] = outcome
+                if kept[False] and len(found) >= wanted:
+                    return found, statuses
         return found, statuses
 
     def _wanted(self, nodes: int) -> int:

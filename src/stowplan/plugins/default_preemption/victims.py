@@ -1,16 +1,16 @@
-"""Who could be evicted, in which order they are spared, and whose budget forbids it.
+"""The order in which potential victims are spared, and the budgets that protect them.
 
-Pods are more important with a higher priority, then the longer they run. Before anybody is
-evicted, everybody is spared who can be: first those whose disruption budget would be violated,
+A pod is more important with a higher priority, then the longer it runs. Every potential victim is
+spared if the preemptor fits beside it: first the pods whose disruption budget would be violated,
 then the others, the most important first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from stowplan.api.labels import CompiledSelector
 from stowplan.api.objects import Pod
@@ -22,82 +22,97 @@ from stowplan.cluster.pod_info import PodInfo
 class Budget(NamedTuple):
     """A PodDisruptionBudget as preemption reads it."""
 
-    namespace: str
     selector: CompiledSelector
     allowed: int
     #: Pods whose eviction the API server has already counted.
     disrupted: frozenset[str]
 
     def covers(self, pod: Pod) -> bool:
+        """True if evicting a pod of the budget's namespace counts against the budget."""
         meta = pod.metadata
         return (
-            meta.namespace == self.namespace
-            and bool(meta.labels)
+            bool(meta.labels)
             and meta.name not in self.disrupted
             and self.selector.matches(meta.labels)
         )
 
 
-def read_budgets(budgets: Iterable[PodDisruptionBudget]) -> list[Budget]:
+#: Budgets by namespace.
+Budgets: TypeAlias = Mapping[str, Sequence[Budget]]
+
+
+def read_budgets(budgets: Iterable[PodDisruptionBudget]) -> Budgets:
     """Budgets that can match a pod; an absent, empty or invalid selector matches none."""
-    read = []
+    read: dict[str, list[Budget]] = {}
     for budget in budgets:
         wanted = budget.spec.selector
         if wanted is None or not (wanted.match_labels or wanted.match_expressions):
             continue
-        selector = compile_label_selector(wanted)
-        if not selector.nothing:
-            status = budget.status
-            read.append(
-                Budget(
-                    budget.metadata.namespace,
-                    selector,
-                    status.disruptions_allowed,
-                    frozenset(status.disrupted_pods or ()),
-                )
-            )
+        try:
+            selector = compile_label_selector(wanted)
+        except ValueError:
+            continue
+        status = budget.status
+        read.setdefault(budget.metadata.namespace, []).append(
+            Budget(selector, status.disruptions_allowed, frozenset(status.disrupted_pods or ()))
+        )
     return read
 
 
 def split_by_budget(
-    pods: Sequence[PodInfo], budgets: Sequence[Budget]
+    pods: Sequence[PodInfo], budgets: Budgets
 ) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Those whose eviction would violate a budget, and the others; each in the order given.
+    """Pods whose eviction would violate a budget, and the others; each in the order given.
 
-    Which of two budgets is used up first, where several cover a pod, upstream leaves open: it goes
-    by the order of a list that has none.
+    Every pod uses up one disruption of each budget that covers it, also of a budget that allows no
+    more and also if another budget is violated already. So the order of the budgets is irrelevant.
     """
     if not budgets:
         return [], list(pods)
-    left = [budget.allowed for budget in budgets]
+    left: dict[str, list[int]] = {}
     violating: list[PodInfo] = []
     others: list[PodInfo] = []
     for info in pods:
-        for place, budget in enumerate(budgets):
+        namespace = info.pod.metadata.namespace
+        own = budgets.get(namespace, ())
+        allowed = left.setdefault(namespace, [budget.allowed for budget in own])
+        is_violated = False
+        for place, budget in enumerate(own):
             if budget.covers(info.pod):
-                left[place] -= 1
-                if left[place] < 0:
-                    violating.append(info)
-                    break
-        else:
-            others.append(info)
+                allowed[place] -= 1
+                is_violated = is_violated or allowed[place] < 0
+        (violating if is_violated else others).append(info)
     return violating, others
 
 
 def start_time(pod: Pod, now: float) -> float:
-    """When a pod began to run; one that has not yet does so now."""
+    """When a pod began to run; `now` for a pod that has not begun."""
     began = pod.status.start_time
     return now if began is None else _seconds(began)
 
 
 def by_importance(pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
-    """The most important first."""
+    """The pods sorted by priority, then by start time; the most important first.
 
-    def rank(info: PodInfo) -> tuple[int, float]:
+    Ties keep the given order, and pods without a start time reverse it: upstream takes the current
+    time for each of them anew at every comparison, so that its insertion sort finds every pod more
+    important than the ones before it.
+
+    DIVERGES: equally important pods of a node come in the order in which they came to the node.
+    Upstream begins with the order of a list that every update of a pod rearranges and a restart
+    forgets, and sorts more than twelve pods with an unstable sort. Both only choose among pods of
+    the same priority that began in the same second, or that have not begun.
+    """
+    ranked = []
+    for place, info in enumerate(pods):
         began = info.pod.status.start_time
-        return -info.priority, now if began is None else _seconds(began)
-
-    return sorted(pods, key=rank)
+        if began is None:
+            ranked.append((-info.priority, now, -place, info))
+        else:
+            ranked.append((-info.priority, _seconds(began), place, info))
+    # No two places are equal, so that no two PodInfos are compared.
+    ranked.sort()
+    return [info for *_, info in ranked]
 
 
 @lru_cache(maxsize=65536)
