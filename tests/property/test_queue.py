@@ -50,6 +50,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.flying: dict[str, QueuedPod] = {}  # attempts by UID
         self.bound: set[str] = set()  # UIDs of pods that were scheduled
         self.uids = 0
+        self.was_deferred = False  # whether the pod that was popped last had been deferred
+        self.others_in_a_row = 0  # pods popped since, while deferred ones waited
 
     @initialize(by_less=st.booleans())
     def start(self, by_less: bool) -> None:
@@ -126,8 +128,19 @@ class QueueMachine(RuleBasedStateMachine):
             assert not pending.active
             assert not pending.backoff
             return ""
-        if pending.active:
-            best = min(pending.active, key=lambda q: (-q.pod.priority, q.timestamp, q.sequence))
+        fresh = [other for other in pending.active if not other.deferrals]
+        deferred = [other for other in pending.active if other.deferrals]
+        if deferred and queued is deferred[0]:
+            best = queued
+            assert not (self.was_deferred and fresh), "others must be popped in between"
+            self.was_deferred, self.others_in_a_row = True, 0
+        elif fresh:
+            best = min(fresh, key=lambda q: (-q.pod.priority, q.timestamp, q.sequence))
+            self.was_deferred = False
+            self.others_in_a_row += 1
+            assert not deferred or self.others_in_a_row < 5, (
+                "a deferred pod waits for each of the others once"
+            )
         else:
             best = min(
                 pending.backoff,
@@ -159,6 +172,24 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(uid=attempts)
     def fail(self, uid: str) -> None:
         self.reject(uid, set(), set())
+
+    @rule(uid=attempts)
+    def defer(self, uid: str) -> None:
+        queued = self.flying.pop(uid, None)
+        if queued is not None:
+            if not any(other.deferrals for other in self.queue.pending().active):
+                self.others_in_a_row = 0
+            attempts = queued.attempts
+            current = self.live.get(queued.pod.metadata.name)
+            is_current = current is not None and current.uid == uid
+            assert self.queue.defer(queued) is is_current
+            if is_current:
+                assert self.queue.pending().active[-1] is queued
+                assert queued.attempts == attempts - 1, "its next pop goes on with this attempt"
+
+    @rule()
+    def pop_and_defer(self) -> None:
+        self.defer(self.pop())
 
     @rule(uid=attempts)
     def succeed(self, uid: str) -> None:

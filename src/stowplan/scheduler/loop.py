@@ -25,9 +25,10 @@ log = get_logger(__name__)
 
 #: How long decisions may keep the event loop from doing I/O.
 _SLICE_S = 0.002
-#: How long I/O gets after an expensive decision was interrupted: enough for requests that take a
-#: few round trips through the event loop, such as health checks, binds and the lease.
-_DEFERRAL_PAUSE_S = 0.01
+#: Decisions that took longer are followed by a pause of a tenth of their time. One turn of the
+#: event loop is not enough there: a health check, a bind or the lease takes several.
+_LONG_S = 0.02
+_PAUSE = 0.1
 #: Binding cycles under way before decisions wait; those that wait for Permit or for volumes, which
 #: may take minutes, are not counted.
 _MAX_BINDS = 512
@@ -92,7 +93,7 @@ class SchedulingLoop:
         tried: set[str] = set()
         while len(tried) < waiting and (outcome := await self._attempt()) is not None:
             if isinstance(outcome, Deferral):
-                await asyncio.sleep(_DEFERRAL_PAUSE_S)
+                await asyncio.sleep(0)
                 continue
             tried.add(outcome.pod.uid)
             self._take(outcome)
@@ -117,22 +118,24 @@ class SchedulingLoop:
     async def _schedule(self) -> None:
         clock = self._engine.clock
         asks = self._extenders is not None
-        slice_end = clock.monotonic() + _SLICE_S
+        slice_start = clock.monotonic()
         while True:
             outcome = await self._attempt() if asks else self._engine.advance()
             if outcome is None:
                 self._ready.clear()
                 await self._ready.wait()
-                slice_end = clock.monotonic() + _SLICE_S
+                slice_start = clock.monotonic()
                 continue
-            if isinstance(outcome, Deferral):
-                await asyncio.sleep(_DEFERRAL_PAUSE_S)
-                continue
-            self._take(outcome)
+            is_deferred = isinstance(outcome, Deferral)
+            if not isinstance(outcome, Deferral):
+                self._take(outcome)
+            took = clock.monotonic() - slice_start
             await self._wait_for_room()
-            if clock.monotonic() >= slice_end:
-                await asyncio.sleep(0)
-                slice_end = clock.monotonic() + _SLICE_S
+            if took >= _SLICE_S or is_deferred:
+                # Time that extenders took was free for I/O.
+                is_long = took >= _LONG_S and (is_deferred or not asks)
+                await asyncio.sleep(took * _PAUSE if is_long else 0)
+                slice_start = clock.monotonic()
 
     async def _attempt(self) -> Placement | Failure | Deferral | None:
         """One attempt; while extenders are asked in the middle of it, the cluster holds still."""

@@ -10,13 +10,19 @@ import pytest
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.table import NodeTable
+from stowplan.cluster.work import DECISION_WORK
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import unschedulable
 from stowplan.scheduler.engine import Deferral, Failure, Placement
-from stowplan.testing import node, pod
+from stowplan.scheduler.eviction import Evictor
+from stowplan.scheduler.extender_requests import FilterAnswer, FilterRequest
+from stowplan.scheduler.loop import SchedulingLoop
+from stowplan.testing import MemoryCluster, node, pod
 from tests.unit.scheduler.engine_bench import Bench
+from tests.unit.scheduler.live_bench import live
 from tests.unit.scheduler.scheduler_kit import SCHEDULER
+from tests.unit.scheduler.test_cycle_extenders import filtering
 
 LIMIT = 1_000
 
@@ -28,7 +34,8 @@ class Pieces(Plugin):
     #: Points at which pieces are built.
     where = "pre_filter"
 
-    def __init__(self) -> None:
+    def __init__(self, args: Any = None, handle: Any = None) -> None:
+        super().__init__(args, handle)
         self.kept: set[tuple[str, int]] = set()
         self.built = 0
 
@@ -260,3 +267,67 @@ def test_expensive_pods_are_named_by_log_and_metrics(caplog: pytest.LogCaptureFi
     shown = metrics.expensive_pod_work.read()
     assert len(shown) == 16, "however many there are"
     assert shown["default", "big19"] == 10 * LIMIT // 2
+
+
+@pytest.mark.parametrize(("where", "pieces"), [("pre_filter", 3), ("score", 10)])
+def test_an_extender_is_asked_once(where: str, pieces: int) -> None:
+    """What comes after its answer runs to the end, however expensive it is."""
+    plugin = Pieces()
+    plugin.where = where
+    it = bench(plugin)
+    it.engine.extenders = (filtering(),)  # type: ignore[assignment]  # all that a cycle reads
+    it.create(big(pieces=pieces))
+    asked = deferred = 0
+    outcome: Placement | Failure | Deferral | None = None
+    while not isinstance(outcome, Placement):
+        steps = it.engine.attempt_steps()
+        try:
+            request = next(steps)
+            asked += 1
+            assert isinstance(request, FilterRequest)
+            steps.send(FilterAnswer(list(request.nodes)))
+        except StopIteration as finished:
+            outcome = finished.value
+            deferred += isinstance(outcome, Deferral)
+    assert (asked, deferred) == (1, where == "pre_filter")
+    assert plugin.built == pieces
+
+
+# On the loop
+
+
+def test_the_loop_decides_plain_pods_and_does_io_in_between() -> None:
+    """The watch delivers pods, and their bindings are sent, while an expensive one is decided."""
+
+    class Arrivals(Pieces):
+        """Creates a plain pod at the API server in every attempt that builds something."""
+
+        def build(self, cycle: Cycle) -> None:
+            before = self.built
+            try:
+                super().build(cycle)
+            finally:
+                if self.built > before:
+                    created.append(f"plain{self.built}")
+                    cluster.add_pod(created[-1], cpu="10m")
+
+    created: list[str] = []
+    with MemoryCluster(Arrivals) as cluster:
+        cluster.engine.decision_work = LIMIT
+        cluster.add_node("n1", cpu="64")
+        cluster.add_pod(big(pieces=100))
+        order = [outcome.pod.metadata.name for outcome in cluster.attempts]
+        assert len(created) > 20
+        assert order == [*created[:-1], "big", created[-1]], "the last came with the decision"
+        assert set(cluster.placements.values()) == {"n1"}
+
+
+async def test_one_pass_over_the_queue_finishes_deferred_attempts() -> None:
+    async with live(Pieces()) as it:
+        evictor = Evictor(it.engine, it.client, it.recorder, it.store.get)
+        scheduling = SchedulingLoop(it.engine, it.binder, it.reporter, evictor)
+        assert it.engine.decision_work == DECISION_WORK
+        it.engine.decision_work = LIMIT
+        posted = [it.post(big(cpu="1m")), it.post(pod("plain", cpu="1m"))]
+        assert await scheduling.run_once(30)
+        assert [await it.node_of(each) for each in posted] == ["n1", "n1"]
