@@ -151,7 +151,7 @@ async def _address(process: asyncio.subprocess.Process, profile: Path) -> str:
     """Chromium writes it into a file, a port and a path, once it listens."""
     file = profile / "DevToolsActivePort"
     async with asyncio.timeout(_START_S):
-        while not (file.exists() and len(lines := file.read_text().split("\n")) == 2):
+        while not (file.exists() and all(lines := file.read_text().split("\n")) and lines[1:]):
             said = (profile / "log").read_text(errors="replace")
             assert process.returncode is None, f"Chromium has ended: {said}"
             await asyncio.sleep(0.05)

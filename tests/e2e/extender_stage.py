@@ -24,7 +24,7 @@ from tests.e2e.go_extender import GoExtender
 from tests.e2e.parity import differences
 from tests.e2e.scheduler_play import condition_of, is_settled, masked_object, node_of
 from tests.e2e.schedulers import kube_scheduler, stowplan
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.controlplane.api_access import ApiAccess, ApiError
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tests.e2e.requeue_cluster import CLAIMS, CLASSES, CSI_NODES, NODES, PODS, VOLUMES, Cluster
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 Step: TypeAlias = Callable[[Cluster], None]
 Json = dict[str, Any]

@@ -18,8 +18,8 @@ from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import CATALOGED, Resource
 from stowplan.controlplane.api_access import ApiAccess, ApiError
 from stowplan.testing import as_manifest
-from tests.integration.target import wait_for
 from tests.unit.scheduler.engine_bench import changed
+from tests.waiting import wait_for
 
 Json = dict[str, Any]
 

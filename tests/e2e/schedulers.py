@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stowplan.controlplane import ControlPlane
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 
 @contextmanager

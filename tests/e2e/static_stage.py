@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 from stowplan.controlplane import ControlPlane, components
 from stowplan.controlplane.processes import free_port
+from tests import waiting
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.audit_trail import AuditTrail
-from tests.integration import target
 
 Json = dict[str, Any]
 REPOSITORY = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 def wait_for(what: str, look: Callable[[], T | None]) -> T:
     """The first answer that is true."""
-    return target.wait_for(what, look, PATIENCE_S)
+    return waiting.wait_for(what, look, PATIENCE_S)
 
 
 class StaticStage:

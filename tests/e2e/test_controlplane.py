@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from stowplan.controlplane import ControlPlane, find_binary
 from stowplan.controlplane.api_access import ApiError
 from tests.controlplane_fixtures import require_binaries
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -57,20 +57,16 @@ sys.stdin.read()
 """
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain: {what}"
-        time.sleep(0.05)
-
-
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     # A process that has ended but was not yet waited for by its new parent is as good as gone.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def node(name: str) -> dict[str, Any]:
@@ -226,7 +222,7 @@ def test_nothing_outlives_a_killed_parent() -> None:
         assert len(pids) == 2
         assert all(is_alive(pid) for pid in pids)
         parent.send_signal(signal.SIGKILL)
-    wait_for("the servers are gone", lambda: not any(is_alive(pid) for pid in pids), seconds=10)
+    wait_for("the servers are gone", lambda: not any(is_alive(pid) for pid in pids), 10)
     # A killed process cannot tidy up its files.
     assert Path(directory).exists()
     subprocess.run(["rm", "-rf", directory], check=True)

@@ -23,7 +23,7 @@ import yaml
 
 from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 

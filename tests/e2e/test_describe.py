@@ -18,7 +18,7 @@ import pytest
 from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.schedulers import kube_scheduler, stowplan
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 

@@ -15,8 +15,8 @@ from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.schedulers import kube_scheduler
 from tests.integration.extender_kit import ExtenderProcess, extender
-from tests.integration.target import wait_for
 from tests.unit.api.tls_kit import Authority
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -22,8 +22,8 @@ import pytest
 from stowplan.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.integration.extender_kit import ExtenderProcess, extender
-from tests.integration.target import wait_for
 from tests.unit.api.tls_kit import Authority
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -26,7 +26,7 @@ from tests.e2e.static_stage import (
     environment,
     static_stage,
 )
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -17,7 +17,8 @@ from tests.embedded_fixtures import running_embedded_server
 from tests.integration.fault_proxy import FaultProxy
 from tests.integration.preempting import CLASSES, PRIORITIES
 from tests.integration.static_kit import StaticStage
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration.target import wait_for
 from tests.integration.warm_python import WarmProcess
+from tests.waiting import wait_for
 
 NOP = "algorithm: !NOPAlgorithm\n"
 

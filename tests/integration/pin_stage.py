@@ -21,7 +21,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.cli.main import main
 from stowplan.controlplane.api_access import ApiAccess, ApiError
 from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

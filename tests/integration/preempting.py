@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.target import Json, Target, wait_for
+from tests.integration.target import Json, Target
+from tests.waiting import wait_for
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PRIORITIES: dict[str, Json] = {

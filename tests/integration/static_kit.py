@@ -7,8 +7,9 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.integration.target import Json, Target, wait_for
+from tests.integration.target import Json, Target
 from tests.integration.warm_python import WarmProcess
+from tests.waiting import wait_for
 
 PREFIX = "rf.scheduler.test"
 TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - ", re.MULTILINE)

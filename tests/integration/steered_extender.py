@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.integration.target import Json, wait_for
+from tests.integration.target import Json
+from tests.waiting import wait_for
 
 Says = Callable[[Json], Any]
 

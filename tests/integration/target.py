@@ -6,7 +6,6 @@ cannot pass by agreeing with itself.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -15,25 +14,13 @@ from typing import Any, TypeVar
 from stowplan.controlplane.api_access import ApiAccess, ApiError
 from tests.integration.fault_proxy import FaultProxy
 from tests.integration.warm_python import WarmProcess
+from tests.waiting import PATIENCE_S, wait_for
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
 NAMESPACE = "default"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_PATIENCE_S = 30.0
-
-
-def wait_for(what: str, look: Callable[[], T | None], timeout_s: float = _PATIENCE_S) -> T:
-    """The first answer that is true."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        answer = look()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_s:g} s in vain for: {what}")
-        time.sleep(0.05)
 
 
 class Scheduler:
@@ -53,7 +40,7 @@ class Scheduler:
             f"the scheduler to start; its log:\n{self.log}", lambda: '"Scheduling"' in self.log
         )
 
-    def wait_for_exit(self, timeout_s: float = _PATIENCE_S) -> int:
+    def wait_for_exit(self, timeout_s: float = PATIENCE_S) -> int:
         return self.process.wait(timeout_s)
 
     def kill(self) -> None:
@@ -187,7 +174,7 @@ class Target:
 
     # Waiting
 
-    def wait_bound(self, *names: str, timeout_s: float = _PATIENCE_S) -> dict[str, str]:
+    def wait_bound(self, *names: str, timeout_s: float = PATIENCE_S) -> dict[str, str]:
         """Node names of these pods, once all have one."""
 
         def look() -> dict[str, str] | None:

@@ -14,7 +14,8 @@ from collections import Counter
 import pytest
 
 from tests.integration.fault_proxy import Spoiler
-from tests.integration.target import Scheduler, Target, wait_for
+from tests.integration.target import Scheduler, Target
+from tests.waiting import wait_for
 
 BINDING = r"/binding$"
 

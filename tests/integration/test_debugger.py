@@ -14,7 +14,8 @@ from stowplan.config.defaults import default_config
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.server.debugger import CacheDebugger
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
+from tests.waiting import wait_for
 
 
 def test_a_running_scheduler_is_asked(target: Target) -> None:

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from tests.integration.fault_proxy import Spoiler
-from tests.integration.target import NAMESPACE, Target, wait_for
+from tests.integration.target import NAMESPACE, Target
 from tests.integration.warm_python import WarmProcess
+from tests.waiting import wait_for
 
 Json = dict[str, Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"

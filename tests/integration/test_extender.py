@@ -14,9 +14,9 @@ import pytest
 
 from stowplan.extender.serving import BANNER
 from tests.integration.extender_kit import NOP, UnixConnection, extender
-from tests.integration.target import wait_for
 from tests.integration.warm_python import WarmProcess
 from tests.unit.api.tls_kit import Authority, Pair
+from tests.waiting import wait_for
 
 SEED = """\
 loggers:

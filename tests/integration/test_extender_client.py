@@ -15,7 +15,8 @@ from tests.integration.steered_extender import (
     nodes_of,
     steered_extender,
 )
-from tests.integration.target import Json, Scheduler, Target, wait_for
+from tests.integration.target import Json, Scheduler, Target
+from tests.waiting import wait_for
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from tests.integration.extender_kit import NOP, ExtenderProcess, UnixConnection, extender
-from tests.integration.target import wait_for
 from tests.integration.warm_python import WarmProcess
 from tests.unit.api.tls_kit import Authority
+from tests.waiting import wait_for
 
 ARGS = {"Pod": {"metadata": {"name": "a", "namespace": "default"}}, "NodeNames": ["n1"]}
 COUNT = re.compile(r'^wca_scheduler_filter\{worker="(\d)"\} (\d+)$', re.MULTILINE)

@@ -23,7 +23,7 @@ from stowplan.controlplane import ControlPlane
 from stowplan.learn.course import Course
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.test_static_doc import Row, comparable, read_rows
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"

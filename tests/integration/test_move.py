@@ -29,7 +29,7 @@ from tests.integration.pin_stage import (
     is_untouched,
     pin_stage,
 )
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 PLAN = """\
 pod     default/web-0, scheduler test

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.extender_kit import ExtenderProcess
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from tests.integration.preempting import create, is_leaving, nominated, wait_leaving
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("priorities")
 

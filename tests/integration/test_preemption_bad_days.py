@@ -13,7 +13,8 @@ import pytest
 
 from tests.integration.fault_proxy import Spoiler
 from tests.integration.preempting import create, is_leaving, nominated, wait_leaving
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("priorities")
 

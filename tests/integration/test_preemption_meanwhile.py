@@ -14,7 +14,8 @@ import pytest
 
 from tests.integration.fault_proxy import FaultProxy, Spoiler
 from tests.integration.preempting import create, is_leaving, nominated, wait_leaving
-from tests.integration.target import Scheduler, Target, wait_for
+from tests.integration.target import Scheduler, Target
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("priorities")
 

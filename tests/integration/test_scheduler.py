@@ -6,7 +6,8 @@ import signal
 import time
 
 from tests.integration.preempting import nominated
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
+from tests.waiting import wait_for
 
 
 def test_pods_are_bound_and_told_so(target: Target) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from stowplan.config.load import load_config
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
 from tests.unit.api.tls_kit import Authority
+from tests.waiting import wait_for
 
 MARK = "pl4nted"
 _AUTHORITY = Authority()

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.fault_proxy import Spoiler
 from tests.integration.static_kit import StaticStage
-from tests.integration.target import wait_for
+from tests.waiting import wait_for
 
 BINDING = r"/binding$"
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.integration.fault_proxy import Spoiler
-from tests.integration.target import Scheduler, Target, wait_for
+from tests.integration.target import Scheduler, Target
+from tests.waiting import wait_for
 
 MINE = {"schedulerName": "test"}
 STRICT = """

@@ -10,8 +10,9 @@ from typing import TypeAlias
 import pytest
 
 from tests.integration.fault_proxy import Spoiler
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
 from tests.integration.test_examples import EXAMPLES, Program, running
+from tests.waiting import wait_for
 
 STEPS = sorted((EXAMPLES / "steps").glob("step*.py"))
 Start: TypeAlias = Callable[[int], AbstractContextManager[Program]]

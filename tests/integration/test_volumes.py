@@ -15,7 +15,8 @@ from tests.integration.pv_controller import (
     PlayedController,
     RealController,
 )
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
+from tests.waiting import wait_for
 
 Json = dict[str, Any]
 

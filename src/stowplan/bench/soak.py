@@ -254,8 +254,8 @@ async def _until_ready(process: ServerProcess, web: aiohttp.ClientSession) -> No
             async with web.get(f"{process.url}/readyz") as answer:
                 if answer.status == 200:
                     return
-        except aiohttp.ClientConnectionError:
-            pass
+        except (aiohttp.ClientError, TimeoutError):
+            pass  # not yet
         if time.monotonic() > deadline:
             raise ControlPlaneError(f"Stowplan does not get ready:\n{process.tail()}")
         await asyncio.sleep(0.1)

@@ -7,6 +7,7 @@ verified, and an error from the server reaches the reader with the server's own 
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import urllib.error
@@ -96,10 +97,10 @@ class ApiAccess:
         )
 
     def answers(self, path: str, timeout: float = 2.0) -> bool:
-        """Whether the path is there and healthy; False also while nobody listens."""
+        """Whether the path is there and healthy; False also while the server starts or ends."""
         try:
             self.raw("GET", path, timeout=timeout)
-        except (ApiError, OSError):
+        except (ApiError, OSError, http.client.HTTPException):
             return False
         return True
 
