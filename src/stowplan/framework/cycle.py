@@ -14,6 +14,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import NodeTable
 
 if TYPE_CHECKING:
+    from stowplan.framework.stopwatch import Stopwatch
     from stowplan.framework.what_if import WhatIf
 
 T = TypeVar("T")
@@ -22,10 +23,18 @@ T = TypeVar("T")
 class Cycle:
     """The pod, the table it is decided on, and the plugins' notes."""
 
-    __slots__ = ("info", "notes", "skip_filter", "skip_score", "table", "what_if")
+    __slots__ = ("info", "notes", "skip_filter", "skip_score", "table", "watch", "what_if")
 
-    def __init__(self, table: NodeTable, info: PodInfo, what_if: WhatIf | None = None) -> None:
+    def __init__(
+        self,
+        table: NodeTable,
+        info: PodInfo,
+        what_if: WhatIf | None = None,
+        watch: Stopwatch | None = None,
+    ) -> None:
         self.table = table
+        #: Times the plugins' calls, if they are to be timed.
+        self.watch = watch
         #: Answers whether the pod would fit on rows as they might be.
         self.what_if = what_if
         #: The pod, compiled.
@@ -64,7 +73,7 @@ class Cycle:
 
     def clone(self) -> Cycle:
         """A copy for what-if questions; of notes that have a `clone` method, too."""
-        twin = Cycle(self.table, self.info, self.what_if)
+        twin = Cycle(self.table, self.info, self.what_if, self.watch)
         twin.skip_filter = set(self.skip_filter)
         twin.skip_score = set(self.skip_score)
         twin.notes = {

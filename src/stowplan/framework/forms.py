@@ -62,14 +62,25 @@ class FilterStep:
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None = None
     ) -> None:
         """Write a verdict id for each of `rows` into `out`; 0 means the pod fits."""
+        watch = cycle.watch
         if self._columns is not None:
             try:
-                self._columns(cycle, rows, out, overlay)
+                if watch is None:
+                    self._columns(cycle, rows, out, overlay)
+                else:
+                    watch.run(self.name, self._columns, cycle, rows, out, overlay)
             except StowplanError:
                 raise
             except Exception as problem:
                 raise PluginError(self.name, "Filter", describe(problem)) from problem
-            return
+        elif watch is None:
+            self._fill_rows(cycle, rows, out, overlay)
+        else:
+            watch.run(self.name, self._fill_rows, cycle, rows, out, overlay)
+
+    def _fill_rows(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
+    ) -> None:
         for row in _each(cycle, rows):
             status = self.status_of_row(cycle, row, overlay)
             out[row] = 0 if status.is_success else self._remember(cycle, status)
@@ -148,17 +159,21 @@ class ScoreStep:
 
     def fill(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         """Write the raw score of each of `rows` into `out`."""
+        fill = self._columns or self._fill_rows
         try:
-            if self._columns is not None:
-                self._columns(cycle, rows, out)
-                return
-            assert self._row is not None
-            for row in _each(cycle, rows):
-                out[row] = int(self._row(cycle, NodeView(cycle.table, row)))
+            if cycle.watch is None:
+                fill(cycle, rows, out)
+            else:
+                cycle.watch.run(self.name, fill, cycle, rows, out)
         except StowplanError:
             raise
         except Exception as problem:
             raise PluginError(self.name, "Score", describe(problem)) from problem
+
+    def _fill_rows(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
+        assert self._row is not None
+        for row in _each(cycle, rows):
+            out[row] = int(self._row(cycle, NodeView(cycle.table, row)))
 
     def refresh(self, cycle: Cycle, rows: Rows, out: Int64Array) -> None:
         """`fill` for rows that changed since: a few are quicker one by one than as columns."""
@@ -187,7 +202,10 @@ class ScoreStep:
         if self._normalize is None:
             return raw
         try:
-            scores = self._normalize(cycle, raw)
+            if cycle.watch is None:
+                scores = self._normalize(cycle, raw)
+            else:
+                scores = cycle.watch.run(self.name, self._normalize, cycle, raw)
         except Exception as problem:
             raise PluginError(self.name, "Normalize", describe(problem)) from problem
         if not isinstance(scores, np.ndarray) or scores.shape != raw.shape:

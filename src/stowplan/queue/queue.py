@@ -156,6 +156,9 @@ class SchedulingQueue:
         Neither a failure nor a new attempt: no backoff, no event, the same attempt number. The next
         `pop` of the pod decides on the cluster as it is then, so no event has to be replayed.
         False: the pod is gone or replaced, and not queued.
+
+        DIVERGES: upstream decides in one go, however long that takes. Here an expensive decision
+        lets other pods pass, also those of lower priority.
         """
         attempt = self._in_flight.get(queued.uid)
         self._in_flight.done(queued.uid)

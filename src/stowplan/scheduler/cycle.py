@@ -29,6 +29,7 @@ from stowplan.framework.status import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.stopwatch import Stopwatch
 from stowplan.framework.what_if import WhatIf
 from stowplan.logs import get_logger, kv
 from stowplan.queue.nominator import Nominator
@@ -95,14 +96,15 @@ def decide_steps(
     extenders: Sequence[Extender] = (),
     draw_seed: int = 0,
     on_point: OnPoint | None = None,
+    watch: Stopwatch | None = None,
 ) -> Steps:
     """Decide for one pod; yields what extenders are to be asked.
 
     `turn` numbers the decisions where ties are drawn at random: the same turn draws the same.
-    `draw_seed` is for ties among nodes that extenders have scored. The table must not change
-    between a request and its answer.
+    `draw_seed` is for ties among nodes that extenders have scored. `watch` times the plugins. The
+    table must not change between a request and its answer.
     """
-    attempt = _Attempt(table, info, profile, cursor, nominated, on_point, turn, draw_seed)
+    attempt = _Attempt(table, info, profile, cursor, nominated, on_point, turn, draw_seed, watch)
     try:
         decision = yield from attempt.run(extenders)
     except StowplanError as problem:
@@ -139,6 +141,7 @@ class _Attempt:
         on_point: OnPoint | None,
         turn: int = 0,
         draw_seed: int = 0,
+        watch: Stopwatch | None = None,
     ) -> None:
         self.table = table
         self.turn = turn
@@ -148,7 +151,7 @@ class _Attempt:
         self.nominated = nominated
         self.on_point = on_point
         self.what_if = WhatIf(profile, nominated)
-        self.cycle = Cycle(table, info, self.what_if)
+        self.cycle = Cycle(table, info, self.what_if, watch)
         self.diagnosis = Diagnosis(self.cycle, len(table))
         self.evaluated = 0
         #: The nominated node's row, when it was found not to do.

@@ -28,6 +28,7 @@ from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status, error, fit_error
+from stowplan.framework.stopwatch import Stopwatch
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V4, get_logger, kv
 from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
@@ -37,7 +38,7 @@ from stowplan.queue.queue import SchedulingQueue
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.expensive import ExpensiveDecisions
+from stowplan.scheduler.expensive import SLOW_PLUGIN_S, ExpensiveDecisions
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
 from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
@@ -148,6 +149,11 @@ class Engine:
         #: Decisions so far; what is drawn at random for a pod is a matter of its number.
         self.turn = 0
         self._expensive = ExpensiveDecisions(self.metrics, clock)
+        self._watches = {
+            name: Stopwatch(clock)
+            for name, profile in self.profiles.items()
+            if not all(map(_is_ours, profile.plugins.values()))
+        }
         self._evaluations = {
             name: _Evaluations(profile, self.metrics) for name, profile in self.profiles.items()
         }
@@ -268,6 +274,9 @@ class Engine:
             last = now
 
         nominator, table = self.queue.nominator, self.cache.table
+        watch = self._watches.get(profile.name)
+        if watch is not None:
+            watch.seconds.clear()
         steps = decide_steps(
             table,
             info,
@@ -278,6 +287,7 @@ class Engine:
             extenders=self.extenders,
             draw_seed=self.draw_seed,
             on_point=on_point,
+            watch=watch,
         )
         try:
             request = next(steps)
@@ -294,6 +304,8 @@ class Engine:
             self._evaluations[profile.name].count(decision)
             took = self.clock.monotonic() - before
             self.metrics.scheduling_algorithm_duration.at().observe(took)
+            if took > SLOW_PLUGIN_S and watch is not None:
+                self._expensive.plugins_took(watch.seconds, info.pod.key, profile.name)
             return decision
         finally:
             table.work.unlimit()
@@ -495,6 +507,10 @@ class _Evaluations:
             ]
         for count in chosen:
             count.value += 1
+
+
+def _is_ours(plugin: Plugin) -> bool:
+    return type(plugin).__module__.startswith("stowplan.plugins.")
 
 
 def _hints(profile: Profile) -> Mapping[str, Sequence[EventHint]]:

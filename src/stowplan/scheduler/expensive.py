@@ -1,12 +1,14 @@
-"""Reports decisions that cost a lot: which pods were deferred, by log lines and metrics.
+"""Reports decisions that cost a lot, by log lines and metrics: deferred pods and slow plugins.
 
-Called by the engine. A pod is logged once an attempt, and many pods are folded into a line per
-`_LOG_EVERY_S`. The metric that names pods shows the last `_PODS_SHOWN`, so that its size stays
-bounded whatever users create.
+Called by the engine. A pod is logged once an attempt, a plugin for each slow decision, and many of
+them are folded into a line per `_LOG_EVERY_S`. The metric that names pods shows the last
+`_PODS_SHOWN`, so that its size stays bounded whatever users create.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from stowplan.clock import Clock
@@ -18,6 +20,27 @@ log = get_logger(__name__)
 
 _LOG_EVERY_S: Final = 10.0
 _PODS_SHOWN: Final = 16
+#: A plugin that takes longer in one decision is reported. Nothing can interrupt it.
+SLOW_PLUGIN_S: Final = 0.1
+
+
+class _Folding:
+    """At most one log line per `_LOG_EVERY_S`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next = -inf
+        self._folded = 0
+
+    def turn(self) -> int | None:
+        """How many lines were left out before this one; None: leave out this one too."""
+        now = self._clock.monotonic()
+        if now < self._next:
+            self._folded += 1
+            return None
+        folded, self._folded = self._folded, 0
+        self._next = now + _LOG_EVERY_S
+        return folded
 
 
 class ExpensiveDecisions:
@@ -26,9 +49,10 @@ class ExpensiveDecisions:
     def __init__(self, metrics: SchedulerMetrics, clock: Clock) -> None:
         self._deferred_total = metrics.decisions_deferred
         metrics.expensive_pod_work.read = self._read
+        self._slow_plugins = metrics.slow_plugins
+        self._pod_lines = _Folding(clock)
+        self._plugin_lines: dict[str, _Folding] = {}
         self._clock = clock
-        self._next_log = 0.0
-        self._folded = 0
         #: (namespace, pod) -> work of its last expensive attempt so far, the newest last.
         self._work: dict[tuple[str, str], int] = {}
 
@@ -38,16 +62,12 @@ class ExpensiveDecisions:
         self.spent(queued)
         if queued.deferrals > 1:
             return
-        now = self._clock.monotonic()
-        if now < self._next_log:
-            self._folded += 1
-            return
-        log.warning(
-            "Deferred an expensive scheduling decision",
-            extra=kv(pod=queued.key, work=queued.deferred_work, otherPodsSinceLast=self._folded),
-        )
-        self._next_log = now + _LOG_EVERY_S
-        self._folded = 0
+        folded = self._pod_lines.turn()
+        if folded is not None:
+            log.warning(
+                "Deferred an expensive scheduling decision",
+                extra=kv(pod=queued.key, work=queued.deferred_work, othersSinceLast=folded),
+            )
 
     def finished(self, queued: QueuedPod) -> None:
         """The decision of a deferred attempt was made, or given up."""
@@ -65,6 +85,27 @@ class ExpensiveDecisions:
         self._work[pod] = queued.deferred_work
         if len(self._work) > _PODS_SHOWN:
             del self._work[next(iter(self._work))]
+
+    def plugins_took(self, seconds: Mapping[str, float], pod: str, profile: str) -> None:
+        """How long each plugin took in a decision that was slow as a whole."""
+        for plugin, took in seconds.items():
+            if took <= SLOW_PLUGIN_S:
+                continue
+            self._slow_plugins.at(plugin, profile).value += 1
+            if plugin not in self._plugin_lines:
+                self._plugin_lines[plugin] = _Folding(self._clock)
+            folded = self._plugin_lines[plugin].turn()
+            if folded is not None:
+                log.warning(
+                    "A plugin is slow, and every pod waits for it",
+                    extra=kv(
+                        plugin=plugin,
+                        pod=pod,
+                        profile=profile,
+                        seconds=round(took, 3),
+                        othersSinceLast=folded,
+                    ),
+                )
 
     def _read(self) -> Reading:
         return {pod: float(work) for pod, work in self._work.items()}

@@ -7,6 +7,7 @@ whoever does I/O.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any
 
 from stowplan.errors import PluginError, StowplanError
@@ -49,7 +50,10 @@ def _ask(
     try:
         if extenders and hasattr(plugin, "post_filter_steps"):
             return (yield from _ask_step_by_step(plugin, cycle, diagnosis, extenders))
-        answer = call(plugin.post_filter, plugin.name, "PostFilter", cycle, diagnosis)
+        ask = plugin.post_filter
+        if cycle.watch is not None:
+            ask = partial(cycle.watch.run, plugin.name, ask)
+        answer = call(ask, plugin.name, "PostFilter", cycle, diagnosis)
         if isinstance(answer, PostFilterResult):
             return answer
         return PostFilterResult(as_status(answer, plugin.name, "PostFilter"))

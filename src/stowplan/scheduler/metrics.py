@@ -156,6 +156,12 @@ class SchedulerMetrics:
             "work, to go on after other pods.",
             ("profile",),
         )
+        self.slow_plugins = self._counter(
+            "stowplan_slow_plugin_decisions_total",
+            "Decisions in which one plugin took more than 100 ms, by plugin; counted where a "
+            "profile has plugins that are not part of Stowplan.",
+            ("plugin", "profile"),
+        )
         self.expensive_pod_work = self._source(
             "stowplan_expensive_pod_work",
             "gauge",

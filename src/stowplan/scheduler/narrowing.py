@@ -27,9 +27,10 @@ def pre_filter(
     rejection: Status | None = None
     names: frozenset[str] | None = None
     narrowed_by: set[str] = set()
+    watch = cycle.watch
     for plugin, method in profile.pre_filters:
         try:
-            answer = method(cycle)
+            answer = method(cycle) if watch is None else watch.run(plugin, method, cycle)
         except StowplanError:
             raise
         except Exception as problem:

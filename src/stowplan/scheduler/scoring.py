@@ -31,9 +31,12 @@ Weighted: TypeAlias = "list[tuple[ScoreStep, Int64Array]]"
 
 def pre_score(profile: Profile, cycle: Cycle, rows: Rows) -> None:
     """Let plugins look at the rows to be scored, and say that they have nothing to score."""
+    watch = cycle.watch
     for plugin, method in profile.pre_scores:
         try:
-            answer = method(cycle, rows)
+            answer = (
+                method(cycle, rows) if watch is None else watch.run(plugin, method, cycle, rows)
+            )
         except StowplanError:
             raise
         except Exception as problem:
