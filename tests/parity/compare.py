@@ -20,6 +20,9 @@ REASONS_IN_ANY_ORDER = {"NodeResourcesFit"}
 #: Said of nodes that a PreFilter result leaves out.
 EXCLUDED = "ExcludedByPreFilter"
 
+#: How errors of plugins that score begin.
+SCORING = ("running PreScore plugin", "running Score plugin")
+
 #: What kind of difference it is: shrinking a case must not end at another one.
 Kind = str
 
@@ -62,6 +65,9 @@ def _chosen(ours: Json, theirs: Json) -> Difference | None:
     for number, choice in enumerate(ours["choices"], 1):
         if "error" in theirs and 0 < choice.get("evaluated", 0) < len(ours["order"]):
             # The search ended before it came to the node that breaks a plugin.
+            continue
+        if theirs.get("error", "").startswith(SCORING) and choice.get("feasible") == 1:
+            # The oracle judges scores of a single node too; a scheduler has no use for them.
             continue
         expected = _expected(choice, theirs, ours["start"])
         found = _places(_comparable(choice, expected), expected)

@@ -31,15 +31,18 @@ _RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
 
 
 class FilterStep:
-    """One plugin at the Filter point."""
+    """One plugin at the Filter point; with `failure`, it fails on every row it is asked about."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: Plugin, failure: str = "") -> None:
         self.plugin = plugin
         self.name = plugin.name
         self._columns: Callable[..., None] | None = getattr(plugin, "filter_columns", None)
         self._row = _row_form(plugin, "filter")
-        self.has_row_form = self._row is not None
         self.reads = plugin.reads
+        if failure:
+            self._columns, self.reads = None, Reads.ANYTHING
+            self._row = _failing(self.name, "Filter", failure)
+        self.has_row_form = self._row is not None
         #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
         self._surroundings = _surroundings_of(plugin)
@@ -94,6 +97,8 @@ class FilterStep:
             return self.status(cycle, verdict_id) if verdict_id else SUCCESS
         try:
             answer = self._row(cycle, NodeView(cycle.table, row, overlay))
+        except StowplanError:
+            raise
         except Exception as problem:
             raise PluginError(self.name, "Filter", describe(problem)) from problem
         status = _filter_status(answer, self.name)
@@ -128,18 +133,21 @@ class FilterStep:
 
 
 class ScoreStep:
-    """One plugin at the Score point, with its weight."""
+    """One plugin at the Score point, with its weight; with `failure`, it fails on every row."""
 
-    def __init__(self, plugin: Plugin, weight: int) -> None:
+    def __init__(self, plugin: Plugin, weight: int, failure: str = "") -> None:
         self.plugin = plugin
         self.name = plugin.name
         self.weight = weight
         self._columns: Callable[..., None] | None = getattr(plugin, "score_columns", None)
         self._row = _row_form(plugin, "score")
+        self.reads = plugin.score_reads or plugin.reads
+        if failure:
+            self._columns, self.reads = None, Reads.ANYTHING
+            self._row = _failing(self.name, "Score", failure)
         self.has_row_form = self._row is not None
         self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)
         self.normalizes = self._normalize is not None
-        self.reads = plugin.score_reads or plugin.reads
         #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
         #: Whether they may be added up with others' (`shapes`): a row that changes must not change
@@ -299,6 +307,13 @@ def _row_form(plugin: Plugin, method: str) -> _RowAnswer | None:
     if _positional_count(function) >= 3:
         return lambda cycle, node: function(cycle.pod, node, cycle)
     return lambda cycle, node: function(cycle.pod, node)
+
+
+def _failing(plugin: str, point: str, failure: str) -> _RowAnswer:
+    def fail(cycle: Cycle, node: NodeView) -> None:
+        raise PluginError(plugin, point, failure)
+
+    return fail
 
 
 def _positional_count(function: Callable[..., Any]) -> int:

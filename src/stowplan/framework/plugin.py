@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -81,6 +81,14 @@ class _NotKept(Enum):
 NOT_KEPT: Final = _NotKept.NOT_KEPT
 
 
+class Need(NamedTuple):
+    """`point` ("filter" or "score") fails with upstream's words where `prepared_by` is disabled."""
+
+    point: str
+    prepared_by: str
+    failure: str
+
+
 class Plugin:
     """Base class of plugins. Override what is needed; everything has a safe default."""
 
@@ -101,6 +109,8 @@ class Plugin:
     overlays: ClassVar[bool] = False
     #: What the verdict ids 1, 2, ... of `filter_columns` mean.
     verdicts: ClassVar[tuple[Status, ...]] = ()
+    #: Points that fail in a profile that disables what prepares them; others do without.
+    needs: ClassVar[tuple[Need, ...]] = ()
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         self.args = args

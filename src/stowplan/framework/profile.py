@@ -48,11 +48,23 @@ class Profile:
         #: Names and methods, ready to be called for every pod.
         self.pre_filters = [(p.name, p.pre_filter) for p in self.at("preFilter")]
         self.pre_scores = [(p.name, p.pre_score) for p in self.at("preScore")]
-        self.filters = [FilterStep(p) for p, _ in points.get("filter", ())]
-        self.scores = [ScoreStep(p, weight or 1) for p, weight in points.get("score", ())]
+        self.filters = [
+            FilterStep(p, self._unprepared(p, "filter")) for p, _ in points.get("filter", ())
+        ]
+        self.scores = [
+            ScoreStep(p, weight or 1, self._unprepared(p, "score"))
+            for p, weight in points.get("score", ())
+        ]
         self.plugins: dict[str, Plugin] = {
             plugin.name: plugin for point in points.values() for plugin, _ in point
         }
+
+    def _unprepared(self, plugin: Plugin, point: str) -> str:
+        """Why a point of the plugin fails: the profile disables what prepares it; else empty."""
+        for need in plugin.needs:
+            if need.point == point and plugin not in self._points[need.prepared_by]:
+                return need.failure
+        return ""
 
     def at(self, point: str) -> list[Any]:
         """Plugins of an extension point, in running order."""

@@ -17,7 +17,7 @@ from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import DynamicResourcesArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.queue.events import EventHint
 
@@ -37,6 +37,10 @@ class DynamicResources(Plugin):
     reads = Reads.NODE
     overlays = True
     verdicts = (_UNSUPPORTED,)
+    needs = (
+        Need("filter", "preFilter", "not found"),
+        Need("score", "preFilter", "not found"),
+    )
 
     def sign(self, info: PodInfo) -> Hashable:
         return _has_claims(info.pod)

@@ -16,7 +16,7 @@ from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
@@ -30,6 +30,13 @@ class NodeDeclaredFeatures(Plugin):
     reads = Reads.NODE
     overlays = True
     verdicts = (_MISSING,)
+    needs = (
+        Need(
+            "filter",
+            "preFilter",
+            'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found',
+        ),
+    )
 
     def sign(self, info: PodInfo) -> Hashable:
         return _required(info.pod)

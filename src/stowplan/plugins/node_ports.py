@@ -18,7 +18,7 @@ from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unschedulable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
@@ -30,6 +30,9 @@ class NodePorts(Plugin):
     reads = Reads.PODS
     overlays = True
     verdicts = (_TAKEN,)
+    needs = (
+        Need("filter", "preFilter", 'reading "PreFilterNodePorts" from cycleState: not found'),
+    )
 
     def sign(self, info: PodInfo) -> Hashable:
         return info.host_ports

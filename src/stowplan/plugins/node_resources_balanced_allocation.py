@@ -45,10 +45,17 @@ class NodeResourcesBalancedAllocation(Plugin):
         return info.held
 
     def pre_score(self, cycle: Cycle, rows: object) -> Status | None:
-        wanted = dict(cycle.info.held)
-        return None if any(wanted.get(r.name) for r in self._resources) else SKIP
+        return None if self._asks_for_any(cycle.info) else SKIP
+
+    def _asks_for_any(self, info: PodInfo) -> bool:
+        """False: PreScore skips the pod; where that is disabled, it scores 0."""
+        wanted = dict(info.held)
+        return any(wanted.get(r.name) for r in self._resources)
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
+        if not self._asks_for_any(cycle.info):
+            out[rows] = 0
+            return
         table = cycle.table
         wanted = [(table.resource_row(name), amount) for name, amount in self._wanted(cycle.info)]
         if len(wanted) == 2 and isinstance(rows, slice):
@@ -86,6 +93,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         return kept
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
+        if not self._asks_for_any(cycle.info):
+            return 0
         before: list[float] = []
         after: list[float] = []
         for name, amount in self._wanted(cycle.info):

@@ -18,7 +18,7 @@ from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.integers import default_normalize
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
@@ -32,6 +32,13 @@ class TaintToleration(Plugin):
     reads = Reads.NODE
     overlays = True
     verdicts = (_UNTOLERATED,)
+    needs = (
+        Need(
+            "score",
+            "preScore",
+            'failed to read "PreScoreTaintToleration" from cycleState: not found',
+        ),
+    )
 
     def sign(self, info: PodInfo) -> Hashable:
         return info.pod.spec.tolerations or ()

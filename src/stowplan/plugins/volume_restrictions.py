@@ -48,6 +48,8 @@ class Use:
     lone_claims: frozenset[str]
     #: How often other pods use those.
     conflicts: int
+    #: False where PreFilter is disabled: then only disks are known.
+    is_prepared: bool = True
 
     def clone(self) -> Use:
         return Use(self.disks, self.lone_claims, self.conflicts)
@@ -93,7 +95,7 @@ class VolumeRestrictions(Plugin):
         return None
 
     def what_if(self, cycle: Cycle, other: PodInfo, row: int, delta: int) -> None:
-        use = self._use(cycle)
+        use: Use = cycle.read(Use)
         use.conflicts += delta * sum(name in use.lone_claims for name in named_claims(other.pod))
 
     def filter_columns(
@@ -107,6 +109,9 @@ class VolumeRestrictions(Plugin):
             for row in overlay.rows.tolist():
                 taken[row] = self._verdict(use, NodeView(table, row, overlay))
         out[rows] = taken[rows]
+        asked = table.live_rows if isinstance(rows, slice) else rows
+        if not use.is_prepared and not out[asked].all():
+            raise self._unprepared()
 
     def filter(self, pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
         number = self._verdict(self._use(cycle), node)
@@ -117,15 +122,17 @@ class VolumeRestrictions(Plugin):
             taken = (disk for other in node.pod_infos for disk in disks_of(other.volumes))
             if any_clash(use.disks, taken):
                 return _DISK_TAKEN_ID
+        if not use.is_prepared:
+            raise self._unprepared()
         return _CLAIM_TAKEN_ID if use.conflicts > 0 else 0
 
     def _use(self, cycle: Cycle) -> Use:
-        use = cycle.get(Use)
-        if use is None:
-            # PreFilter is disabled, where kube-scheduler gives up as well.
-            message = f'cannot read "PreFilter{self.name}" from cycleState'
-            raise PluginError(self.name, "Filter", message)
-        return use
+        return cycle.get(Use) or Use(disks_of(cycle.info.volumes), frozenset(), 0, False)
+
+    def _unprepared(self) -> PluginError:
+        """Upstream's answer where PreFilter is disabled and no disk is taken already."""
+        message = f'cannot read "PreFilter{self.name}" from cycleState'
+        return PluginError(self.name, "Filter", message)
 
     # Coming back
 

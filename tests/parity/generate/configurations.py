@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
+from stowplan.framework.plugin import points_of
 from stowplan.plugins.registry import IN_TREE
 from tests.parity.generate.dice import Dice, Json
 from tests.parity.generate.nodes import GPU, STORAGE
@@ -90,6 +91,17 @@ _ARRANGEMENTS: list[Json] = [
 ]
 
 
+#: Points of a scheduling cycle and plugins that have them. One that is disabled by itself may
+#: leave another point of the plugin without what it needs: see test_disabled_points.py.
+_PLACES = [
+    (point, plugin.name)
+    for plugin in IN_TREE
+    if plugin.name in SHARED
+    for point in points_of(plugin)
+    if point in ("preFilter", "filter", "preScore", "score")
+]
+
+
 def configuration(
     profiles: list[Json] | None = None, *, arguments: Json | None = None, percentage: int = 100
 ) -> Json:
@@ -132,6 +144,8 @@ def _plugins(arrangement: Json) -> Json:
         plugins["multiPoint"]["enabled"] = [
             {"name": name, "weight": weight} for name, weight in weights.items()
         ]
+    for point, name in arrangement.get("disabled at", {}).items():
+        plugins[point] = {"disabled": _named([name])}
     for point in ("filter", "score"):
         if first := [name for name in arrangement.get(point, ()) if name in OURS]:
             plugins[point] = {"enabled": _named(first)}
@@ -162,6 +176,8 @@ def _arrangement(dice: Dice, themes: Sequence[Theme]) -> Json | None:
     for theme in themes:
         if theme.without and dice.often(0.3):
             return {"without": list(dice.choice(theme.without))}
+    if dice.often(0.04):
+        return {"disabled at": dict([dice.choice(_PLACES)])}
     return dice.choice(_ARRANGEMENTS) if dice.often(0.3) else None
 
 

@@ -8,9 +8,7 @@ import pytest
 
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
-from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.testing import node, pod
 from tests.unit.plugins.plugin_kit import in_place
 from tests.unit.plugins.spread_kit import (
@@ -295,13 +293,3 @@ def test_invalid_selectors_are_errors_where_they_are_used() -> None:
     assert status.message == (
         "calculating preScoreState: obtaining pod's soft topology spread constraints: " + reason
     )
-
-
-def test_without_its_preparing_points_it_says_what_is_missing() -> None:
-    cache = cluster(0, 0, 0, 0)
-    plugin = plugin_of(cache)
-    cycle = Cycle(cache.table, compile_pod(incoming(spread())))
-    with pytest.raises(PluginError, match='"PreFilterPodTopologySpread" from cycleState'):
-        FilterStep(plugin).fill(cycle, slice(None), cache.table.taint_class.copy())
-    with pytest.raises(PluginError, match='"PreScorePodTopologySpread" from cycleState'):
-        ScoreStep(plugin, 1).fill(cycle, slice(None), cache.table.pod_count.copy())

@@ -25,7 +25,7 @@ from stowplan.config.plugin_args import InterPodAffinityArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
-from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
+from stowplan.framework.plugin import NOT_KEPT, Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.plugins.inter_pod_affinity import filtering, scoring
 from stowplan.plugins.inter_pod_affinity.filtering import FilterNotes
@@ -43,6 +43,18 @@ class InterPodAffinity(Plugin):
     reads = Reads.PODS
     score_reads = Reads.ANYTHING
     verdicts = filtering.VERDICTS
+    needs = (
+        Need(
+            "filter",
+            "preFilter",
+            'error reading "PreFilterInterPodAffinity" from cycleState: not found',
+        ),
+        Need(
+            "score",
+            "preScore",
+            'failed to read "PreScoreInterPodAffinity" from cycleState: not found',
+        ),
+    )
 
     def __init__(
         self, args: InterPodAffinityArgs | None = None, handle: Handle | None = None

@@ -31,7 +31,7 @@ from stowplan.framework.amounts import Amounts
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, Strategy, WeightedAverage
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
@@ -53,6 +53,13 @@ class NodeResourcesFit(Plugin):
     Args = NodeResourcesFitArgs
     reads = Reads.PODS
     overlays = True
+    needs = (
+        Need(
+            "filter",
+            "preFilter",
+            'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
+        ),
+    )
 
     def __init__(
         self, args: NodeResourcesFitArgs | None = None, handle: Handle | None = None

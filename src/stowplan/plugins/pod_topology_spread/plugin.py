@@ -24,11 +24,10 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import PodTopologySpreadArgs
-from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
-from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
+from stowplan.framework.plugin import NOT_KEPT, Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.plugins.pod_topology_spread.constraints import (
     HARD,
@@ -54,6 +53,16 @@ class PodTopologySpread(Plugin):
     Args = PodTopologySpreadArgs
     looks_up = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
     verdicts = (_LABEL_MISSING, _TOO_SKEWED)
+    needs = (
+        Need(
+            "filter", "preFilter", 'reading "PreFilterPodTopologySpread" from cycleState: not found'
+        ),
+        Need(
+            "score",
+            "preScore",
+            'error reading "PreScorePodTopologySpread" from cycleState: not found',
+        ),
+    )
     reads = Reads.NODE
     score_reads = Reads.ANYTHING
 
@@ -109,24 +118,19 @@ class PodTopologySpread(Plugin):
 
     def what_if(self, cycle: Cycle, other: PodInfo, row: int, delta: int) -> None:
         if other.pod.metadata.namespace == cycle.pod.metadata.namespace:
-            self._hard(cycle).what_if(cycle.table, other.pod, row, delta)
+            hard: HardSpread = cycle.read(HardSpread)
+            hard.what_if(cycle.table, other.pod, row, delta)
 
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
-        self._hard(cycle).fill(cycle.table, rows, out)
+        hard: HardSpread = cycle.read(HardSpread)
+        hard.fill(cycle.table, rows, out)
 
     def filter(self, pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
-        verdict_id = self._hard(cycle).judge(cycle.table, node.labels)
+        hard: HardSpread = cycle.read(HardSpread)
+        verdict_id = hard.judge(cycle.table, node.labels)
         return self.verdicts[verdict_id - 1] if verdict_id else None
-
-    def _hard(self, cycle: Cycle) -> HardSpread:
-        spread = cycle.get(HardSpread)
-        if spread is None:
-            # Only where PreFilter is disabled.
-            text = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
-            raise PluginError(self.name, "Filter", text)
-        return spread
 
     # Score
 
@@ -148,21 +152,16 @@ class PodTopologySpread(Plugin):
         return None
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
-        self._soft(cycle).fill(rows, out)
+        soft: SoftSpread = cycle.read(SoftSpread)
+        soft.fill(rows, out)
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
-        return self._soft(cycle).score(node)
+        soft: SoftSpread = cycle.read(SoftSpread)
+        return soft.score(node)
 
     def normalize(self, cycle: Cycle, scores: Int64Array) -> Int64Array:
-        return self._soft(cycle).normalize(scores)
-
-    def _soft(self, cycle: Cycle) -> SoftSpread:
-        spread = cycle.get(SoftSpread)
-        if spread is None:
-            # Only where PreScore is disabled.
-            text = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
-            raise PluginError(self.name, "Score", text)
-        return spread
+        soft: SoftSpread = cycle.read(SoftSpread)
+        return soft.normalize(scores)
 
     # Coming back
 

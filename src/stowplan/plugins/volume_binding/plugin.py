@@ -7,6 +7,7 @@ What is believed of volumes is shared by all profiles (`BelievedVolumes`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import (
@@ -25,7 +26,7 @@ from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.plugin import Need, Plugin
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.plugins.volume_binding import hints
 from stowplan.plugins.volume_binding.assumed import BelievedVolumes
@@ -35,6 +36,9 @@ from stowplan.plugins.volume_binding.provisioning import Provisioning
 from stowplan.plugins.volume_binding.reach import MigratedRows
 from stowplan.plugins.volume_binding.search import REASONS, NodeVolumes, Search
 from stowplan.queue.events import EventHint
+
+#: Noted by Reserve of a pod with claims.
+_RESERVED: Final = "VolumeBinding reserved"
 
 
 def _refusal(bits: int) -> Status:
@@ -56,6 +60,7 @@ class VolumeBinding(Plugin):
     #: Nominated pods and victims take no volumes with them: every row is as the table has it.
     overlays = True
     verdicts = tuple(_refusal(bits) for bits in range(1, 2 * max(REASONS)))
+    needs = (Need("filter", "preFilter", "not found"),)
 
     def __init__(self, args: VolumeBindingArgs | None = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -123,9 +128,15 @@ class VolumeBinding(Plugin):
     # From decision to fact
 
     def reserve(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
+        """Choose the volumes on the node, and assume that they are the pod's.
+
+        DIVERGES: volumes are chosen here also in a profile that disables Filter. Upstream then
+        binds the pod to a node and leaves its claims unbound.
+        """
         search = cycle.get(Search)
         if search is None:
             return None
+        cycle.write(_RESERVED, True)
         if search.version != self._believed.version:
             # Somebody took time to decide, an extender most likely: look again.
             newer = self._search(pod)
@@ -153,9 +164,16 @@ class VolumeBinding(Plugin):
             revert(self._believed, volumes)
 
     def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
-        return SKIP if cycle.get(NodeVolumes) is None else None
+        is_left = cycle.get(NodeVolumes) is not None or self._lacks_reserve(cycle)
+        return None if is_left else SKIP
+
+    def _lacks_reserve(self, cycle: Cycle) -> bool:
+        """True for a pod with claims in a profile that disables Reserve."""
+        return Search in cycle.notes and _RESERVED not in cycle.notes
 
     async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status | None:
+        if self._lacks_reserve(cycle):
+            return error(f'failed to get cached bindings for pod "{pod.key}"')
         volumes = cycle.get(NodeVolumes)
         if volumes is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stowplan.framework.handle import Handle
-from stowplan.framework.status import unresolvable
+from stowplan.framework.status import SKIP, error, unresolvable
 from stowplan.plugins.volume_binding import VolumeBinding
 from stowplan.plugins.volume_binding.assumed import BelievedVolumes
 from stowplan.plugins.volume_binding.search import NodeVolumes
@@ -169,3 +169,15 @@ def test_volumes_are_found_again_when_their_class_or_size_changes() -> None:
     assert [free(name)[0].name for name in ("static", "late")] == ["disk-b", "disk-a"]
     assert [len(free(name)) for name in ("static", "late")] == [1, 1]
     assert scene.filter(using("one")) == {"a": [NO_VOLUME], "b": [NO_VOLUME]}
+
+
+async def test_a_pod_with_claims_is_not_bound_where_reserve_is_disabled() -> None:
+    scene = local_disks()
+    wanted = using("one")
+    cycle = scene.cycle(wanted)
+    assert scene.plugin.pre_filter(cycle) is None
+    assert scene.plugin.pre_bind_pre_flight(cycle, wanted, "a") is None
+    said = await scene.plugin.pre_bind(cycle, wanted, "a")
+    assert said == error('failed to get cached bindings for pod "default/p"')
+    plain = make_pod("plain")
+    assert scene.plugin.pre_bind_pre_flight(scene.cycle(plain), plain, "a") is SKIP
