@@ -66,6 +66,7 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy")
         self._spoilers: list[Spoiler] = []
         self._watches: set[asyncio.Task[Any]] = set()
+        self._swallowed: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
         self._server: web.Server | None = None
         self._is_away = False
@@ -95,6 +96,14 @@ class FaultProxy:
                 task.cancel()
 
         self._run(cut())
+
+    def swallow_watches(self) -> None:
+        """Every open watch stream stays open and says nothing more; new ones work."""
+
+        async def swallow() -> None:
+            self._swallowed |= self._watches
+
+        self._run(swallow())
 
     def go_away(self) -> None:
         """The API server goes away: every connection is cut, old and new.
@@ -218,11 +227,13 @@ class FaultProxy:
                 async for chunk in answer.content.iter_any():
                     while self.is_stalled:  # noqa: ASYNC110 - set from another thread
                         await asyncio.sleep(0.02)
-                    await response.write(chunk)
+                    if task not in self._swallowed:
+                        await response.write(chunk)
             except ClientConnectionResetError:
                 pass  # the scheduler hung up first
             finally:
                 self._watches.discard(task)
+                self._swallowed.discard(task)
             return response
 
     def _headers(self, request: web.BaseRequest) -> dict[str, str]:

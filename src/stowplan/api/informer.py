@@ -90,6 +90,8 @@ class Informer(Generic[T]):
         self.resource_version = 0
         self.list_started_at = 0.0
         self.lists_applied = 0
+        #: When (monotonic) the server last sent anything, a list or a part of a watch.
+        self.heard_at = 0.0
         self._client = client
         self._resource = resource
         self._on_add = on_add
@@ -117,6 +119,8 @@ class Informer(Generic[T]):
         self._relist_waiters: list[asyncio.Future[None]] = []
         self._interruptible: asyncio.Timeout | None = None
         self._is_over = False
+        self._is_following = False
+        self._has_delivered = False
 
     async def run(self) -> None:
         """For ever, until cancelled. Raises only where the very first list is refused (401, 403)
@@ -153,6 +157,16 @@ class Informer(Generic[T]):
             self._interruptible.reschedule(asyncio.get_running_loop().time())
         await waiter
 
+    @property
+    def is_polling(self) -> bool:
+        """Watching was refused; lists come every `poll_s` seconds."""
+        return self._polls
+
+    def reconnect(self) -> None:
+        """Open the watch again, from the last version seen, because it is known to be silent."""
+        if self._is_following and self._interruptible is not None:
+            self._interruptible.reschedule(asyncio.get_running_loop().time())
+
     def _stopped(self) -> StowplanError:
         return StowplanError(f"the informer of {self._name()} has stopped")
 
@@ -182,8 +196,10 @@ class Informer(Generic[T]):
         except ApiUnavailable as error:
             if self._is_connected:  # a broken stream says nothing about the server yet
                 log.log(V2, "Watch ended", extra=kv(resource=self._name(), err=error))
-                is_silence = isinstance(error.__cause__, TimeoutError)
-                self._watch_failures += not is_silence
+                # Bookmarks come while nothing changes. A stream without any may be one that a
+                # network swallows, and so may the next: in the end a list must tell.
+                is_pause = isinstance(error.__cause__, TimeoutError) and self._has_delivered
+                self._watch_failures += not is_pause
             else:
                 self._client.reachability.failed(self._source, error)
             await self._pause(self._backoff.next_s())
@@ -255,6 +271,7 @@ class Informer(Generic[T]):
             raise
         self._succeeded()
         self.list_started_at = started_at
+        self.heard_at = self._clock.monotonic()
         self._apply_list(result)
         self._saw_version(result.resource_version)
         self._must_list = bool(self._relist_waiters)
@@ -312,12 +329,18 @@ class Informer(Generic[T]):
             field_selector=self._field_selector,
             label_selector=self._label_selector,
         ) as stream:
-            self._is_connected = True
+            self._is_connected = self._is_following = True
+            self._has_delivered = False
             self._client.reachability.recovered(self._source)
-            async for batch in stream.batches():
-                for event in batch:
-                    self._apply_event(event)
-                self._succeeded()
+            try:
+                async for batch in stream.batches():
+                    self.heard_at = self._clock.monotonic()
+                    self._has_delivered = True
+                    for event in batch:
+                        self._apply_event(event)
+                    self._succeeded()
+            finally:
+                self._is_following = False
 
     def _apply_event(self, event: RawEvent) -> None:
         if event.type == EventType.BOOKMARK:

@@ -36,6 +36,7 @@ from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.stillness import Stillness
+from stowplan.scheduler.watch_check import WatchCheck
 from stowplan.scheduler.whole_objects import WholeObjects
 
 log = get_logger(__name__)
@@ -161,6 +162,8 @@ class SchedulerProcess:
             on_refused=lambda _: means.on_refused("create events"),
         )
         self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
+        self.watch_check = WatchCheck(client, self.pods, self.informers.values(), self._clock)
+        self.reporter.on_bound = self.watch_check.bound
         self.loop = SchedulingLoop(
             engine,
             Binder(engine, client, self.reporter, stillness, self.extenders),
@@ -236,6 +239,7 @@ class SchedulerProcess:
             start(informer.run(), name)
         start(self.recorder.run(), "events")
         start(self.reporter.run(), "status")
+        start(self.watch_check.run(), "watch-check")
         leading = group.create_task(self._lead(won_at, checking, start), name="scheduling")
         await asyncio.wait([stopping, leading], return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():

@@ -60,6 +60,8 @@ class Reporter:
         self._sending: dict[str, asyncio.Event] = {}
         #: Where pods under way are said to go, by UID: our copy of them may not know it yet.
         self._expected: dict[str, str] = {}
+        #: Called with every pod that we bound.
+        self.on_bound: Callable[[Pod], None] = lambda _: None
 
     @property
     def unwritten(self) -> int:
@@ -77,6 +79,7 @@ class Reporter:
         pod = placement.pod
         self._patches.pop(pod.uid, None)
         self._expected.pop(pod.uid, None)
+        self.on_bound(pod)
         self._recorder.event(
             pod,
             type="Normal",
