@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.integration.fault_proxy import Spoiler
-from tests.integration.target import Target, wait_for
+from tests.integration.target import Target
+from tests.waiting import wait_for
 
 
 def watched(target: Target, plural: str) -> int:
