@@ -42,22 +42,31 @@ def encode_hook(value: Any) -> Any:
     raise NotImplementedError(f"no encoder for {type(value)}")
 
 
-def without_nulls(raw: Any) -> Any:
-    """The tree without null members: in Go's API null is the same as not set, at every depth.
+def without_nulls(raw: Any, wanted: Any) -> Any:
+    """The tree as Go reads its nulls into `wanted`: a null field is not set, a null item is empty.
 
-    DIVERGES: null is not set for a duration too, where upstream complains of an empty text. Null as
-    an item of a list is refused, where upstream takes it for an empty one.
+    Unknown fields stay, null or not, so that `decode` names them.
+
+    DIVERGES: null is not set for a duration too, where upstream complains of an empty text.
     """
-    if isinstance(raw, dict):
-        return {key: without_nulls(value) for key, value in raw.items() if value is not None}
-    if isinstance(raw, list):
-        return [without_nulls(value) for value in raw]
+    wanted = _without_none(wanted)
+    if isinstance(raw, dict) and _is_struct(wanted):
+        hints, fields = _members(wanted)
+        return {
+            key: without_nulls(value, hints[fields[key].name]) if key in fields else value
+            for key, value in raw.items()
+            if value is not None or key not in fields
+        }
+    if isinstance(raw, list) and get_origin(wanted) in (tuple, list):
+        item = get_args(wanted)[0]
+        empty: Any = {} if _is_struct(item) else ""
+        return [empty if value is None else without_nulls(value, item) for value in raw]
     return raw
 
 
 def _check(wanted: Any, value: object, path: str, errors: list[FieldError]) -> None:
     wanted = _without_none(wanted)
-    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+    if _is_struct(wanted):
         _check_struct(wanted, value, path, errors)
     elif get_origin(wanted) in (tuple, list):
         if not isinstance(value, list):
@@ -112,9 +121,12 @@ def members_of(wanted: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] |
         hint = _without_none(hints[field.name])
         if get_origin(hint) is tuple:
             hint = get_args(hint)[0]
-        is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
-        found[key] = hint if is_struct else None
+        found[key] = hint if _is_struct(hint) else None
     return found
+
+
+def _is_struct(wanted: Any) -> bool:
+    return isinstance(wanted, type) and issubclass(wanted, msgspec.Struct)
 
 
 def _wrong_type(path: str, value: object, expected: str) -> FieldError:

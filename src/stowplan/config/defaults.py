@@ -55,7 +55,9 @@ DEFAULT_PLUGINS: Final = Plugins(multi_point=PluginSet(enabled=DEFAULT_MULTI_POI
 def fill_absent(raw: dict[str, Any]) -> dict[str, Any]:
     """The raw tree with the defaults that depend on other fields; `raw` is left as it is."""
     filled = dict(raw)
-    profiles = filled.get("profiles") or [{}]
+    profiles = filled.get("profiles")
+    if profiles is None or profiles == []:
+        profiles = [{}]
     if isinstance(profiles, list) and len(profiles) == 1 and isinstance(profiles[0], dict):
         # Only a single profile gets a name: with several, each must say which pods it serves.
         profiles = [{"schedulerName": DEFAULT_SCHEDULER_NAME, **profiles[0]}]

@@ -74,7 +74,7 @@ def _build(
 ) -> KubeSchedulerConfiguration:
     if not isinstance(raw, dict):
         raise ConfigError(f"expected a {KIND}, found no mapping", where=where)
-    tree: dict[str, Any] = without_nulls(raw)
+    tree: dict[str, Any] = without_nulls(raw, KubeSchedulerConfiguration)
     config: KubeSchedulerConfiguration | None = None
     if _is_ours(tree, errors):
         config = decode(fill_absent(tree), KubeSchedulerConfiguration, errors)

@@ -93,8 +93,9 @@ def merge_defaults(plugins: Plugins) -> Plugins:
     custom = plugins.multi_point
     entries = _merge_set(DEFAULT_PLUGINS.multi_point, custom, "")
     enabled = tuple(entry.ref for entry in entries)
+    disabled = tuple(PluginRef(ref.name) for ref in custom.disabled)
     # The other sets have no defaults, so the user's stand as they are.
-    return replace(plugins, multi_point=PluginSet(enabled=enabled, disabled=custom.disabled))
+    return replace(plugins, multi_point=PluginSet(enabled=enabled, disabled=disabled))
 
 
 def _merge_set(default: PluginSet, custom: PluginSet, path: str) -> list[_Entry]:

@@ -22,7 +22,7 @@ from stowplan.config.args_rules import (
     shape_problems,
     weight_problems,
 )
-from stowplan.config.decode import decode, encode_hook
+from stowplan.config.decode import decode, encode_hook, without_nulls
 from stowplan.config.durations import Duration
 from stowplan.config.fields import (
     FieldError,
@@ -259,7 +259,8 @@ def read_args(
             if (raw.get(header) or expected) != expected:
                 errors.append(invalid(f"{path}.{header}", raw[header], f'expected "{expected}"'))
         fields = {key: value for key, value in raw.items() if key not in TYPE_HEADER}
-    args = decode(fields, PLUGIN_ARGS[plugin], errors, path=path)
+    kind = PLUGIN_ARGS[plugin]
+    args = decode(without_nulls(fields, kind), kind, errors, path=path)
     return args.defaulted() if args is not None else None
 
 

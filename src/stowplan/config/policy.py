@@ -100,7 +100,7 @@ def read_policy(text: str, *, where: str) -> tuple[Policy, list[FieldError]]:
     if not isinstance(raw, dict):
         raise ConfigError("expected a Policy, found no mapping", where=where)
     notes: list[FieldError] = []
-    tree = _usual_names(without_nulls(raw), Policy, "", notes, errors)
+    tree = without_nulls(_usual_names(raw, Policy, "", notes, errors), Policy)
     if tree.get("kind", "Policy") != "Policy" or tree.get("apiVersion", "v1") != "v1":
         said = f"{tree.get('apiVersion', 'v1')} {tree.get('kind', 'Policy')}"
         raise ConfigError(f"expected a Policy of v1, found {said}", where=where)

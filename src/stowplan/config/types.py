@@ -51,7 +51,7 @@ class Section(
 class PluginRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A plugin by name. The weight counts for scoring only; 0 means not said, which scores as 1."""
 
-    name: str
+    name: str = ""
     weight: Int32 = 0
 
 
@@ -140,6 +140,7 @@ class ExtenderManagedResource(Section, frozen=True):
 
 
 class ExtenderTLSConfig(Section, frozen=True, omit_defaults=True):
+    # DIVERGES: data must be base64 text. Upstream's decoder also takes a list of numbers.
     insecure: bool = False
     server_name: str = ""
     cert_file: str = ""

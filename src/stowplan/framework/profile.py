@@ -130,7 +130,7 @@ def make_plugin(
             raise ConfigError(f"plugin {plugin.name} takes no arguments", where=where)
         return plugin(None, handle)
     errors: list[FieldError] = []
-    args = decode(without_nulls(dict(raw_args)), plugin.Args, errors, path=path)
+    args = decode(without_nulls(dict(raw_args), plugin.Args), plugin.Args, errors, path=path)
     if isinstance(args, PluginArgs):
         args = args.defaulted()
         errors += args.problems(path)

@@ -158,7 +158,6 @@ extenders: {}
         'write it like "15s", "1m30s" or "100ms"',
         'leaderElection.leaderElect: Invalid value: "yes": Expected `bool`, got `str`',
         'profiles[0].plugins.filter.enabled[0].nam: unknown field; did you mean "name"?',
-        "profiles[0].plugins.filter.enabled[0].name: Required value",
         "profiles[0].plugins.score: expected a mapping, got a list",
         "profiles[0].zebra: unknown field "
         "(known here: schedulerName, percentageOfNodesToScore, plugins, pluginConfig, "
