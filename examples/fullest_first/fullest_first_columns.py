@@ -16,6 +16,6 @@ class FullestFirst(fullest_first.FullestFirst):
 
     def score_columns(self, cycle: stowplan.Cycle, rows: Any, out: Any) -> None:
         table = cycle.table
-        cpu = table.allocatable[table.resource_row("cpu"), rows]
-        used = np.minimum(table.requested[table.resource_row("cpu"), rows], cpu)
+        cpu = table.resources.offered("cpu")[rows]
+        used = np.minimum(table.resources.held("cpu")[rows], cpu)
         out[rows] = 100 * used // np.maximum(cpu, 1)

@@ -331,11 +331,11 @@ class ClusterMachine(RuleBasedStateMachine):
         holding = {entry.node for entry in self.model.values()}
         assert set(table.row_of) == holding | set(self.api_nodes)
         assert set(table.ghost_names()) == holding - set(self.api_nodes)
-        gpu = table.resource_row(GPU)
         for name, row in table.row_of.items():
             cpu, memory, gpus, non_zero_cpu, non_zero_memory, count = self.sums(name)
             assert table.names[row] == name
-            assert table.requested[[0, 1, gpu], row].tolist() == [cpu, memory, gpus]
+            assert table.requested[[0, 1], row].tolist() == [cpu, memory]
+            assert table.resources.held_on(GPU, row) == table.resources.held(GPU)[row] == gpus
             assert table.non_zero[:, row].tolist() == [non_zero_cpu, non_zero_memory]
             assert table.pod_count[row] == count == len(table.pods[row])
             assert (table.live_row(name) is not None) == (name in self.api_nodes)
@@ -343,7 +343,7 @@ class ClusterMachine(RuleBasedStateMachine):
                 offers = self.api_nodes[name].status.allocatable or {}
                 assert table.node(row) is self.api_nodes[name]
                 assert table.allocatable[0, row] == int(offers["cpu"]) * 1000
-                assert table.allocatable[gpu, row] == int(offers.get(GPU, 0))
+                assert table.resources.offered_on(GPU, row) == int(offers.get(GPU, 0))
                 assert table.allowed_pods[row] == int(offers["pods"])
         used = sorted(table.row_of.values())
         assert len(set(used)) == len(used)
@@ -434,7 +434,6 @@ class ClusterMachine(RuleBasedStateMachine):
     def readers_of_journals_keep_up(self) -> None:
         """Rows that are not marked have not changed."""
         table = self.table
-        gpu = table.resource_row(GPU)
         pod_rows = table.pod_journal.since(self.pod_position)
         node_rows = table.node_journal.since(self.node_position)
         assert pod_rows is not None
@@ -442,7 +441,7 @@ class ClusterMachine(RuleBasedStateMachine):
         for row in pod_rows.tolist():
             self.seen_pods[row] = (
                 int(table.requested[0, row]),
-                int(table.requested[gpu, row]),
+                table.resources.held_on(GPU, row),
                 int(table.pod_count[row]),
             )
         for row in node_rows.tolist():
@@ -452,8 +451,9 @@ class ClusterMachine(RuleBasedStateMachine):
             )
         self.pod_position, self.node_position = table.pod_journal.end, table.node_journal.end
         for row in table.row_of.values():
-            actual = [*table.requested[[0, gpu], row].tolist(), int(table.pod_count[row])]
-            assert list(self.seen_pods.get(row, (0, 0, 0))) == actual
+            gpus = table.resources.held_on(GPU, row)
+            actual = (int(table.requested[0, row]), gpus, int(table.pod_count[row]))
+            assert self.seen_pods.get(row, (0, 0, 0)) == actual
         for row in table.live_rows.tolist():
             assert self.seen_nodes[row] == (table.allocatable[0, row], table.allowed_pods[row])
 

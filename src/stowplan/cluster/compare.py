@@ -160,42 +160,42 @@ def compare(cache: ClusterCache, nodes: Iterable[Node], pods: Iterable[Pod]) -> 
 
 def find_drift(table: NodeTable) -> Iterator[Drift]:
     """Columns that differ from what their own row's node and pods add up to."""
+    names = table.resources.names_by_row()
     for row, pods in enumerate(table.pods):
         # Compiled anew: a pod that was compiled wrongly, or not again, is drift as well.
         infos = [compile_pod(info.pod) for info in pods.values()]
         name = table.names[row] or f"row {row}"
-        for what, expected, actual in (*_of_pods(table, row, infos), *_of_node(table, row)):
+        for what, expected, actual in (
+            *_of_pods(table, names[row], row, infos),
+            *_of_node(table, names[row], row),
+        ):
             if expected != actual:
                 yield Drift(name, what, expected, actual)
 
 
 def _of_pods(
-    table: NodeTable, row: int, infos: Sequence[PodInfo]
+    table: NodeTable, names: Iterable[str], row: int, infos: Sequence[PodInfo]
 ) -> Iterator[tuple[str, int, int]]:
     sums: dict[str, int] = {}
     for info in infos:
         for name, amount in info.held:
             sums[name] = sums.get(name, 0) + amount
-    for name in {**dict(table.resources.items()), **sums}:
-        index = table.resources.get(name)
-        actual = 0 if index is None else int(table.requested[index, row])
-        yield f"requested {name}", sums.get(name, 0), actual
+    for name in {**dict.fromkeys(names), **sums}:
+        yield f"requested {name}", sums.get(name, 0), table.resources.held_on(name, row)
     for place, index, name in ((0, CPU_ROW, CPU), (1, MEMORY_ROW, MEMORY)):
         expected = sum(info.held_non_zero[place] for info in infos)
-        yield f"non-zero {name}", expected, int(table.non_zero[index, row])
+        yield f"non-zero {name}", expected, table.non_zero_on(index, row)
     yield "pod count", len(infos), int(table.pod_count[row])
 
 
-def _of_node(table: NodeTable, row: int) -> Iterator[tuple[str, int, int]]:
+def _of_node(table: NodeTable, names: Iterable[str], row: int) -> Iterator[tuple[str, int, int]]:
     node = table.nodes[row]
     if node is None:
         return
     amounts = parse_amounts(node.status.allocatable)
     offers = canonical(amounts)
-    for name in {**dict(table.resources.items()), **offers}:
-        index = table.resources.get(name)
-        actual = 0 if index is None else int(table.allocatable[index, row])
-        yield f"allocatable {name}", offers.get(name, 0), actual
+    for name in {**dict.fromkeys(names), **offers}:
+        yield f"allocatable {name}", offers.get(name, 0), table.resources.offered_on(name, row)
     yield "allowed pods", whole_units(amounts.get(PODS, 0)), int(table.allowed_pods[row])
 
 

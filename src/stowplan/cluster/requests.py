@@ -48,19 +48,20 @@ def canonical(amounts: Amounts) -> Amounts:
     out: Amounts = {}
     for name, milli in amounts.items():
         if name == CPU:
-            out[name] = min(milli, INT64_MAX)
+            out[name] = _bounded(milli)
         elif name in (MEMORY, EPHEMERAL_STORAGE) or is_scalar(name):
             out[name] = whole_units(milli)
     return out
 
 
 def whole_units(milli: int) -> int:
-    """Thousandths as whole units, rounded up.
+    """Thousandths as whole units, rounded up."""
+    return _bounded(-(-milli // 1000))
 
-    DIVERGES: at most what an int64 holds. Upstream's sums wrap around, and a pod that asks for more
-    than that has a negative request.
-    """
-    return min(-(-milli // 1000), INT64_MAX)
+
+def _bounded(amount: int) -> int:
+    """An amount that columns can hold (`exact_sums` says what follows); none is negative."""
+    return max(0, min(amount, INT64_MAX))
 
 
 def parse_amounts(quantities: Quantities | None) -> Amounts:
@@ -115,10 +116,10 @@ def _fold_init_containers(
         if is_sidecar:
             _add(total, own)
             _add(sidecars, own)
-            own = dict(sidecars)
-        else:
-            _add(own, sidecars)
-        _max(peak, own)
+        # What sidecars hold of other names is in the peak since they came.
+        for name, milli in own.items():
+            beside = sidecars[name] if is_sidecar else milli + sidecars.get(name, 0)
+            peak[name] = max(peak.get(name, beside), beside)
     _max(total, peak)
 
 

@@ -19,22 +19,15 @@ from stowplan.api.objects import Node, Pod, Quantities, Taint
 from stowplan.cluster.affinity_terms import AffinityTermIndex
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.domains import Domains
+from stowplan.cluster.exact_sums import ExactSums
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.interning import Interner, LabelColumns
 from stowplan.cluster.journal import Journal, Rows
 from stowplan.cluster.node_tree import NodeTree
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.ports import UsedPorts
-from stowplan.cluster.requests import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    PODS,
-    Amounts,
-    canonical,
-    parse_amounts,
-    whole_units,
-)
+from stowplan.cluster.requests import PODS, Amounts, canonical, parse_amounts, whole_units
+from stowplan.cluster.resource_columns import ResourceColumns
 from stowplan.cluster.used_volumes import UsedVolumes
 from stowplan.cluster.work import Work
 
@@ -56,7 +49,8 @@ class _Offer(NamedTuple):
     @classmethod
     def of(cls, quantities: Quantities | None) -> _Offer:
         amounts = parse_amounts(quantities)
-        return cls(quantities, canonical(amounts), whole_units(amounts.get(PODS, 0)))
+        offered = {name: amount for name, amount in canonical(amounts).items() if amount}
+        return cls(quantities, offered, whole_units(amounts.get(PODS, 0)))
 
 
 class NodeTable:
@@ -66,12 +60,9 @@ class NodeTable:
         self.capacity = capacity
         #: Counts what is built from the table for decisions.
         self.work = Work()
-        #: Resource name -> first index of `allocatable` and `requested`.
-        self.resources = Interner([CPU, MEMORY, EPHEMERAL_STORAGE])
-        self.allocatable: Int64Array = np.zeros((len(self.resources), capacity), np.int64)
-        self.requested: Int64Array = np.zeros((len(self.resources), capacity), np.int64)
-        #: cpu and memory as scoring sees them: a container without a request counts a little.
-        self.non_zero: Int64Array = np.zeros((2, capacity), np.int64)
+        #: What nodes offer and pods hold of every resource.
+        self.resources = ResourceColumns(capacity)
+        self._non_zero = ExactSums(2, capacity)
         self.pod_count: Int64Array = np.zeros(capacity, np.int64)
         self.allowed_pods: Int64Array = np.zeros(capacity, np.int64)
         self.valid: BoolArray = np.zeros(capacity, np.bool_)
@@ -166,15 +157,25 @@ class NodeTable:
         """Names of nodes that are unknown but hold pods."""
         return (name for name, row in self.row_of.items() if not self.valid[row])
 
-    def resource_row(self, name: str) -> int:
-        """Index of a resource in `allocatable` and `requested`; made when first asked for."""
-        known = len(self.resources)
-        index = self.resources.id(name)
-        if index == known:
-            blank = np.zeros((1, self.capacity), np.int64)
-            self.allocatable = np.concatenate([self.allocatable, blank])
-            self.requested = np.concatenate([self.requested, blank])
-        return index
+    @property
+    def allocatable(self) -> Int64Array:
+        """Offers by index and row: cpu, memory, then others that `resources` finds by name."""
+        return self.resources.allocatable
+
+    @property
+    def requested(self) -> Int64Array:
+        """What pods hold, by the same indices."""
+        return self.resources.requested
+
+    @property
+    def non_zero(self) -> Int64Array:
+        """cpu and memory as scoring sees them: a container without a request counts a little."""
+        return self._non_zero.values
+
+    def non_zero_on(self, index: int, row: int) -> int:
+        """One of these sums, which an int64 may not hold."""
+        sums = self._non_zero
+        return sums.exact(index, row) if sums.large else int(sums.values[index, row])
 
     # Nodes
 
@@ -210,6 +211,7 @@ class NodeTable:
         self._nodeset_changed()
         # A ghost belongs to no topology domain, whatever labels its node had.
         self.labels.write(row, {})
+        self.resources.set_offers(row, {})
         self.images.set(row, ())
         self._drop_if_empty(row)
 
@@ -217,10 +219,7 @@ class NodeTable:
         offer = self._last_offer
         if offer.quantities != node.status.allocatable:
             offer = self._last_offer = _Offer.of(node.status.allocatable)
-            for name in offer.amounts:
-                self.resource_row(name)
-        for name, index in self.resources.items():
-            self.allocatable[index, row] = offer.amounts.get(name, 0)
+        self.resources.set_offers(row, offer.amounts)
         self.allowed_pods[row] = offer.pods
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_class[row] = self.taint_classes.id(node.spec.taints or ())
@@ -286,15 +285,8 @@ class NodeTable:
         info.pod = pod
 
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
-        for name, amount in info.held:
-            # The interner's dict is the fast path; resource_row widens the arrays for a new name.
-            index = self.resources.get(name)
-            if index is None:
-                index = self.resource_row(name)
-            self.requested[index, row] += sign * amount
-        cpu, memory = info.held_non_zero
-        self.non_zero[CPU_ROW, row] += sign * cpu
-        self.non_zero[MEMORY_ROW, row] += sign * memory
+        self.resources.hold(row, info.held, sign)
+        self._non_zero.add_all(row, info.held_non_zero, sign)
         self.pod_count[row] += sign
         if info.host_ports:
             self.used_ports.change(row, info.host_ports, sign)
@@ -328,9 +320,8 @@ class NodeTable:
         """Double the capacity; readers hold no arrays across decisions, so nothing dangles."""
         blank = self.capacity
         self.capacity *= 2
-        self.allocatable = np.pad(self.allocatable, ((0, 0), (0, blank)))
-        self.requested = np.pad(self.requested, ((0, 0), (0, blank)))
-        self.non_zero = np.pad(self.non_zero, ((0, 0), (0, blank)))
+        self.resources.grow(self.capacity)
+        self._non_zero.reshape(2, self.capacity, (CPU_ROW, MEMORY_ROW))
         self.pod_count = np.pad(self.pod_count, (0, blank))
         self.allowed_pods = np.pad(self.allowed_pods, (0, blank))
         self.valid = np.pad(self.valid, (0, blank))

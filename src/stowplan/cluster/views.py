@@ -11,13 +11,17 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stowplan.api.objects import Node, Pod, Taint
+from stowplan.api.quantity import INT64_MAX
+from stowplan.cluster.exact_sums import LARGE
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
+from stowplan.cluster.table import Int64Array, NodeTable
 
 _kind_of = attrgetter("kind")
 
@@ -26,8 +30,9 @@ class Overlay:
     """Pods added to and removed from some rows, as deltas in columns.
 
     The arrays have one column for each of `rows` and a last one of zeros, which stands for every
-    row that is as the table has it; `places` finds the columns of any rows. They are made when
-    somebody first looks: most pods are turned away from a row by its taints or labels.
+    row that is as the table has it; `places` finds the columns of any rows. They are made on first
+    use: most pods are turned away from a row by its taints or labels. Resources that no node offers
+    have no array: pods may name thousands of them.
     """
 
     def __init__(
@@ -44,33 +49,60 @@ class Overlay:
         self._table = table
         self._place = {row: place for place, row in enumerate(touched)}
         pods = list(chain(*added.values(), *self.removed.values()))
+        self._pod_total = len(pods)
         #: One pod of each kind: there may be thousands of pods, and they are of few kinds.
         self._examples = dict(zip(map(_kind_of, pods), pods, strict=True))
-        for info in self._examples.values():
-            for name, _ in info.held:
-                if table.resources.get(name) is None:
-                    table.resource_row(name)
 
-    @cached_property
-    def requested(self) -> Int64Array:
-        """By resource and place; see `requested_of`."""
-        return self._deltas[:-3]
-
-    @cached_property
-    def non_zero(self) -> Int64Array:
-        """cpu (0) and memory (1) by place, with defaults for containers that ask for none."""
-        return self._deltas[-3:-1]
-
-    @cached_property
+    @property
     def pod_count(self) -> Int64Array:
-        """By place."""
-        count: Int64Array = self._deltas[-1]
+        """Change of the number of pods, by place."""
+        count: Int64Array = self._deltas[-1].astype(np.int64, copy=False)
         return count
 
+    def held(self, name: str, rows: Rows | slice, places: Rows) -> Int64Array:
+        """How much would be held of a resource on each row, at most what an int64 holds.
+
+        `places` are those of the rows.
+        """
+        resources, number = self._table.resources, self._numbers.get(name)
+        held: Int64Array = resources.held(name)[rows]
+        if number is None and resources.is_offered(name):
+            return held
+        if number is not None and self._deltas.dtype != object and not resources.is_large(name):
+            changes: Int64Array = self._deltas[number][places]
+            return held + changes
+        total = resources.held_exactly(name)
+        total[self.rows] += [self.change(name, row) for row in self.rows.tolist()]
+        saturated: Int64Array = np.clip(total[rows], -INT64_MAX, INT64_MAX).astype(np.int64)
+        return saturated
+
+    def change(self, name: str, row: int) -> int:
+        """How much more, or less, would be held of a resource on one row."""
+        number = self._numbers.get(name)
+        if number is not None:
+            return int(self._deltas[number, self.place(row)])
+        if self._table.resources.is_offered(name):
+            return 0
+        return sum(
+            sign * amount
+            for changes, sign in ((self.added, 1), (self.removed, -1))
+            for info in changes.get(row, ())
+            for held, amount in info.held
+            if held == name
+        )
+
+    def non_zero_change(self, index: int, row: int) -> int:
+        """The same of cpu (0) or memory (1), with defaults for containers that ask for none."""
+        return int(self._deltas[index - 3, self.place(row)])
+
     @cached_property
-    def _deltas(self) -> Int64Array:
+    def _deltas(self) -> NDArray[Any]:
+        """By number of the resource and place, then cpu and memory with defaults, then pods.
+
+        Of Python integers if sums might not fit an int64.
+        """
         number_of, takes = self._takes
-        deltas = np.zeros((len(takes), len(self.rows) + 1), np.int64)
+        deltas = np.zeros((len(takes), len(self.rows) + 1), takes.dtype)
         for changes, sign in ((self.added, 1), (self.removed, -1)):
             crowds = {row: pods for row, pods in changes.items() if pods}
             if crowds:
@@ -83,19 +115,32 @@ class Overlay:
         return deltas
 
     @cached_property
-    def _takes(self) -> tuple[dict[int, int], Int64Array]:
-        """A column for each kind of pod, numbered by the first: what such a pod takes, by resource,
-        cpu and memory with defaults, and as one pod."""
-        table = self._table
-        resources = len(table.resources)
-        takes: Int64Array = np.zeros((resources + 3, len(self._examples)), np.int64)
-        for number, info in enumerate(self._examples.values()):
-            cpu, memory = info.held_non_zero
+    def _numbers(self) -> dict[str, int]:
+        """The resources that pods of the overlay hold and nodes offer, numbered."""
+        is_offered = self._table.resources.is_offered
+        names = {
+            name: None
+            for info in self._examples.values()
+            for name, amount in info.held
+            if amount and is_offered(name)
+        }
+        return {name: number for number, name in enumerate(names)}
+
+    @cached_property
+    def _takes(self) -> tuple[dict[int, int], NDArray[Any]]:
+        """A column for each kind of pod, numbered by the first: what such a pod takes, in the
+        order of `_deltas`."""
+        numbers = self._numbers
+        takes: NDArray[Any] = np.zeros((len(numbers) + 3, len(self._examples)), np.int64)
+        for place, info in enumerate(self._examples.values()):
             for name, amount in info.held:
-                takes[table.resources.get(name), number] = amount
-            takes[resources + CPU_ROW, number] = cpu
-            takes[resources + MEMORY_ROW, number] = memory
-            takes[resources + 2, number] = 1
+                number = numbers.get(name)
+                if number is not None:
+                    takes[number, place] = amount
+            takes[-3:-1, place] = info.held_non_zero
+            takes[-1, place] = 1
+        if int(takes.max(initial=0)) * self._pod_total >= LARGE:
+            takes = takes.astype(object)
         return {kind: number for number, kind in enumerate(self._examples)}, takes
 
     def put_back(self, pods: Mapping[int, PodInfo]) -> None:
@@ -130,13 +175,6 @@ class Overlay:
         found = np.searchsorted(self.rows, rows)
         is_touched = self.rows[np.minimum(found, len(self.rows) - 1)] == rows
         return np.where(is_touched, found, -1)
-
-    def requested_of(self, resource: int) -> Int64Array:
-        """The deltas of a resource by its row in the table, which may be newer than this."""
-        if resource < len(self.requested):
-            deltas: Int64Array = self.requested[resource]
-            return deltas
-        return np.zeros(self.pod_count.shape, np.int64)
 
 
 class NodeView:
@@ -213,25 +251,21 @@ class NodeView:
 
     def allocatable(self, resource: str) -> int:
         """How much of a resource the node offers in all."""
-        index = self._table.resources.get(resource)
-        return 0 if index is None else int(self._table.allocatable[index, self.row])
+        return self._table.resources.offered_on(resource, self.row)
 
     def requested(self, resource: str) -> int:
-        """How much of a resource its pods have asked for."""
-        index = self._table.resources.get(resource)
-        if index is None:
-            return 0
-        amount = int(self._table.requested[index, self.row])
+        """How much of a resource its pods have asked for; at most what an int64 holds."""
+        amount = self._table.resources.held_on(resource, self.row)
         if self._overlay is not None:
-            amount += int(self._overlay.requested_of(index)[self._overlay.place(self.row)])
-        return amount
+            amount += self._overlay.change(resource, self.row)
+        return amount if amount < INT64_MAX else INT64_MAX
 
     def non_zero(self, index: int) -> int:
         """cpu (0) or memory (1) with defaults for containers that ask for none."""
-        amount = int(self._table.non_zero[index, self.row])
+        amount = self._table.non_zero_on(index, self.row)
         if self._overlay is not None:
-            amount += int(self._overlay.non_zero[index, self._overlay.place(self.row)])
-        return amount
+            amount += self._overlay.non_zero_change(index, self.row)
+        return amount if amount < INT64_MAX else INT64_MAX
 
     def free(self, resource: str) -> int:
         """What is left of a resource; negative when the node is overcommitted."""

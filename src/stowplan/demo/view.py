@@ -116,10 +116,9 @@ def _node(table: NodeTable, name: str, settled: list[Sighting], now: float) -> N
     here = [s for s in settled if s.pod.spec.node_name == name and not s.pod.is_finished]
     here.sort(key=lambda sighting: sighting.placed_at or 0.0, reverse=True)
     extras = []
-    for resource, index in table.resources.items():
-        total = int(table.allocatable[index, row])
-        if total and resource not in (CPU, MEMORY, EPHEMERAL_STORAGE):
-            used = int(table.requested[index, row])
+    for resource, total in table.resources.offers_of(row).items():
+        if resource not in (CPU, MEMORY, EPHEMERAL_STORAGE):
+            used = table.resources.held_on(resource, row)
             extras.append(f"{resource.rpartition('/')[2]} {used}/{total}")
     return NodeView(
         name=name,

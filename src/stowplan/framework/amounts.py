@@ -9,36 +9,42 @@ exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.cluster.table import Int64Array, NodeTable
+from stowplan.cluster.requests import CPU, MEMORY
+from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
 from stowplan.framework.integers import EXACT_IN_FLOAT
 from stowplan.framework.shapes import Follower
 
 Floats: TypeAlias = "NDArray[np.float64]"
+_AS_SCORED = {CPU: CPU_ROW, MEMORY: MEMORY_ROW}
 
 
 class Amounts(Follower):
-    """Of each of `indices`, by row; `as_scored`: pods without requests count as scores count them.
+    """Of each resource in `names`, by row; `as_scored`: pods without requests count as scores count
+    them.
 
     Like any array of the table's it is good for one decision; then `follow` it.
     """
 
-    def __init__(self, table: NodeTable, indices: Sequence[int], *, as_scored: bool) -> None:
+    def __init__(self, table: NodeTable, names: Sequence[str], *, as_scored: bool) -> None:
         super().__init__(table)
         self._table = table
-        self._as_scored = as_scored
-        self.indices = list(indices)
-        # A slot without a node offers nothing, but nobody reads what it scores.
-        offered = np.where(table.valid, table.allocatable[self.indices], 1)
+        self.names = list(names)
+        self._sources = [
+            partial(held_column, table, name, as_scored=as_scored) for name in self.names
+        ]
+        # A slot without a node offers nothing, but its score is not read.
+        offered = np.where(table.valid, [table.resources.offered(name) for name in self.names], 1)
         #: Whether every node offers some of each, and not more than floats are exact for. What is
         #: held may be more: that is over the whole, by however much.
         self.is_plain = bool(offered.min() > 0 and offered.max() < EXACT_IN_FLOAT)
         self.offered: Floats = offered.astype(np.float64)
-        self.held: Floats = np.array([self._source(index) for index in indices], np.float64)
+        self.held: Floats = np.array([source() for source in self._sources], np.float64)
         #: Less than 0 where more is held than there is.
         self.free: Floats = self.offered - self.held
 
@@ -46,15 +52,19 @@ class Amounts(Follower):
         """Catch up, and say which rows' pods changed; None: make it anew."""
         rows = self.changed_rows(table) if table is self._table else None
         if rows:
-            for place, index in enumerate(self.indices):
-                source = self._source(index)
+            for place, source in enumerate(self._sources):
+                column = source()
                 for row in rows:
-                    held = float(source[row])
+                    held = float(column[row])
                     self.held[place, row] = held
                     self.free[place, row] = self.offered[place, row] - held
         return rows
 
-    def _source(self, index: int) -> Int64Array:
-        is_adjusted = self._as_scored and index < len(self._table.non_zero)
-        source: Int64Array = (self._table.non_zero if is_adjusted else self._table.requested)[index]
-        return source
+
+def held_column(table: NodeTable, name: str, *, as_scored: bool) -> Int64Array:
+    """How much is held of a resource, by row; `as_scored` as above."""
+    index = _AS_SCORED.get(name) if as_scored else None
+    if index is None:
+        return table.resources.held(name)
+    column: Int64Array = table.non_zero[index]
+    return column

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.api.quantity import INT64_MAX
 from stowplan.cluster.table import Int64Array
 
 MAX_NODE_SCORE = 100
@@ -52,6 +53,12 @@ def _long_division(part: Int64Array, divisor: Int64Array) -> Int64Array:
             rest = np.where(carries, rest - missing, rest + addend)
             percent += carries
     result: Int64Array = whole + percent
+    return result
+
+
+def add_saturating(values: Int64Array, amount: int) -> Int64Array:
+    """`values + amount`, at most what an int64 holds; neither is negative."""
+    result: Int64Array = np.minimum(values, INT64_MAX - amount) + amount
     return result
 
 

@@ -7,9 +7,11 @@ one not; PENDING pods come back without backoff.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import chain
+from typing import overload
 
 
 class Code(IntEnum):
@@ -41,12 +43,46 @@ _LABELS = {
 _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
 
 
+class SharedReasons(Sequence[str]):
+    """A node's own reasons, followed by those that it has in common with many nodes.
+
+    A pod can give thousands of nodes thousands of reasons each; the common ones are one tuple.
+    """
+
+    __slots__ = ("common", "own")
+
+    def __init__(self, own: tuple[str, ...], common: tuple[str, ...]) -> None:
+        self.own = own
+        self.common = common
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self.common)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self.own, self.common)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        return (*self.own, *self.common)[place]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SharedReasons) and self.common is other.common:
+            return self.own == other.own
+        return isinstance(other, tuple | SharedReasons) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """A code, the reasons for it, and the plugin that said so (filled in by the framework)."""
 
     code: Code
-    reasons: tuple[str, ...] = ()
+    reasons: Sequence[str] = ()
     plugin: str = ""
 
     @property

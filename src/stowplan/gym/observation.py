@@ -6,7 +6,7 @@ exists; rows without a node, and those beyond, are zeros. Amounts are in cores, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -103,7 +103,7 @@ class Observer:
 class _Shown(Follower):
     """The node columns of a table. Only rows whose pods changed are written again."""
 
-    __slots__ = ("_indices", "_table", "_units", "allocatable", "exists", "requested", "zone")
+    __slots__ = ("_resources", "_table", "_units", "allocatable", "exists", "requested", "zone")
 
     def __init__(
         self,
@@ -115,8 +115,7 @@ class _Shown(Follower):
         super().__init__(table)
         self._table = table
         self._units = units
-        #: Where each resource is in the table; None: it is the number of pods.
-        self._indices = [None if name == PODS else table.resource_row(name) for name in resources]
+        self._resources = resources
         used = min(len(table.names), max_nodes)
         self.allocatable = np.zeros((max_nodes, len(resources)), np.float32)
         self.requested = np.zeros_like(self.allocatable)
@@ -125,8 +124,8 @@ class _Shown(Follower):
         self.zone = np.full(max_nodes, -1, np.int32)
         self.zone[:used] = np.minimum(table.labels.column(ZONE)[:used], max_nodes)
         rows = np.flatnonzero(table.valid[:used])
-        self._write(self.allocatable, table.allocatable, table.allowed_pods, rows)
-        self._write(self.requested, table.requested, table.pod_count, rows)
+        self._write(self.allocatable, table.resources.offered, table.allowed_pods, rows)
+        self._write(self.requested, table.resources.held, table.pod_count, rows)
 
     def follow(self, table: NodeTable) -> bool:
         """Take over what changed; False: make it anew."""
@@ -138,15 +137,19 @@ class _Shown(Follower):
         # A pod may stand on a node that nobody knows.
         changed = np.array([row for row in rows if table.valid[row]], np.intp)
         if len(changed):
-            self._write(self.requested, table.requested, table.pod_count, changed)
+            self._write(self.requested, table.resources.held, table.pod_count, changed)
         return True
 
     def _write(
-        self, shown: NDArray[np.float32], amounts: Int64Array, pods: Int64Array, rows: Rows
+        self,
+        shown: NDArray[np.float32],
+        column_of: Callable[[str], Int64Array],
+        pods: Int64Array,
+        rows: Rows,
     ) -> None:
-        for place, index in enumerate(self._indices):
-            column = pods[rows] if index is None else amounts[index, rows]
-            shown[rows, place] = np.clip(column * self._units[place], 0, MOST)
+        for place, name in enumerate(self._resources):
+            column = pods if name == PODS else column_of(name)
+            shown[rows, place] = np.clip(column[rows] * self._units[place], 0, MOST)
 
 
 def _unit(name: str) -> float:

@@ -21,9 +21,13 @@ from stowplan.framework.amounts import Amounts, Floats
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
+from stowplan.framework.integers import add_saturating
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.scratch import Scratch
 from stowplan.framework.status import SKIP, Status
+
+#: Requests of so many names are taken as they are.
+_SHORT = 8
 
 
 class NodeResourcesBalancedAllocation(Plugin):
@@ -42,7 +46,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         self._kept: _Shares | None = None
 
     def sign(self, info: PodInfo) -> Hashable:
-        return info.held
+        # Of a long request only what is read: a signature is kept as a key.
+        return info.held if len(info.held) <= _SHORT else tuple(self._wanted(info))
 
     def pre_score(self, cycle: Cycle, rows: object) -> Status | None:
         return None if self._asks_for_any(cycle.info) else SKIP
@@ -57,10 +62,10 @@ class NodeResourcesBalancedAllocation(Plugin):
             out[rows] = 0
             return
         table = cycle.table
-        wanted = [(table.resource_row(name), amount) for name, amount in self._wanted(cycle.info)]
+        wanted = self._wanted(cycle.info)
         if len(wanted) == 2 and isinstance(rows, slice):
             # By far the commonest.
-            kept = self._shares(table, [index for index, _ in wanted])
+            kept = self._shares(table, [name for name, _ in wanted])
             if kept.is_plain:
                 self._score_plain(kept, [amount for _, amount in wanted], rows, out)
                 return
@@ -86,10 +91,10 @@ class NodeResourcesBalancedAllocation(Plugin):
         balance *= 0.5
         out[rows] = balance
 
-    def _shares(self, table: NodeTable, indices: list[int]) -> _Shares:
+    def _shares(self, table: NodeTable, names: list[str]) -> _Shares:
         kept = self._kept
-        if kept is None or kept.indices != indices or kept.follow(table) is None:
-            kept = self._kept = _Shares(table, indices)
+        if kept is None or kept.names != names or kept.follow(table) is None:
+            kept = self._kept = _Shares(table, names)
         return kept
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
@@ -119,8 +124,8 @@ class NodeResourcesBalancedAllocation(Plugin):
 class _Shares(Amounts):
     """Two resources, and how even they are used as it is: no matter of the pod."""
 
-    def __init__(self, table: NodeTable, indices: Sequence[int]) -> None:
-        super().__init__(table, indices, as_scored=False)
+    def __init__(self, table: NodeTable, names: Sequence[str]) -> None:
+        super().__init__(table, names, as_scored=False)
         with np.errstate(divide="ignore", invalid="ignore"):
             # Where it is not plain nobody reads them.
             shares = np.minimum(self.held / self.offered, 1)
@@ -155,19 +160,21 @@ def _balance(fractions: Sequence[float]) -> int:
 
 
 def _balances(
-    table: NodeTable, wanted: Sequence[tuple[int, int]], rows: RowSet
+    table: NodeTable, wanted: Sequence[tuple[str, int]], rows: RowSet
 ) -> tuple[Int64Array, Int64Array]:
     """The balance of every row with the pod and without it, over any resources."""
     before: list[NDArray[np.float64]] = []
     after: list[NDArray[np.float64]] = []
     offered: list[NDArray[np.bool_]] = []
-    for index, amount in wanted:
-        allocatable = table.allocatable[index][rows]
-        held = table.requested[index][rows]
+    for name, amount in wanted:
+        held = table.resources.held(name)[rows]
+        allocatable = table.resources.offered(name)[rows]
         has_any = allocatable != 0
         divisor = np.where(has_any, allocatable, 1).astype(np.float64)
         before.append(np.where(has_any, np.minimum(held / divisor, 1.0), 0.0))
-        after.append(np.where(has_any, np.minimum((held + amount) / divisor, 1.0), 0.0))
+        after.append(
+            np.where(has_any, np.minimum(add_saturating(held, amount) / divisor, 1.0), 0.0)
+        )
         offered.append(has_any)
     return _balance_columns(after, offered), _balance_columns(before, offered)
 

@@ -8,7 +8,7 @@ counts; texts are made when they are read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,14 @@ from stowplan.cluster.table import BoolArray, Int32Array, Int64Array, NodeTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep
 from stowplan.framework.plugin import Eviction
-from stowplan.framework.status import SUCCESS, Code, Status, fit_error, unresolvable
+from stowplan.framework.status import (
+    SUCCESS,
+    Code,
+    SharedReasons,
+    Status,
+    fit_error,
+    unresolvable,
+)
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -147,9 +154,19 @@ class Diagnosis:
     def reasons(self) -> Counter[str]:
         """How many nodes gave each reason."""
         counts: Counter[str] = Counter()
+        common: dict[int, tuple[Sequence[str], int]] = {}
         for status, rows in self.groups():
-            for reason in status.reasons:
+            own = status.reasons
+            if isinstance(own, SharedReasons):
+                # Thousands of nodes may give thousands of reasons: count the common ones once.
+                rest, total = common.get(id(own.common), (own.common, 0))
+                common[id(rest)] = rest, total + len(rows)
+                own = own.own
+            for reason in own:
                 counts[reason] += len(rows)
+        for rest, total in common.values():
+            for reason in rest:
+                counts[reason] += total
         if self.candidates is not None:
             outside = int(np.count_nonzero(~self.candidates[list(self.overrides)]))
             absent = self.total_nodes - int(self.candidates.sum()) - outside

@@ -118,7 +118,7 @@ def _node_verdict(
     return NodeVerdict(
         name,
         status.is_success,
-        status.reasons,
+        tuple(status.reasons),
         status.plugin,
         is_resolvable=status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
     )

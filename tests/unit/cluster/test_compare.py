@@ -88,9 +88,8 @@ def test_drift_of_every_column() -> None:
     cache.add_pod(there)
     table = cache.table
     row = table.row_of["a"]
-    gpu = table.resource_row(GPU)
     table.requested[CPU_ROW, row] += 5
-    table.requested[gpu, row] = 7
+    table.resources.hold(row, [(GPU, 7)], 1)
     table.non_zero[MEMORY_ROW, row] = 0
     table.pod_count[row] = 3
     table.allocatable[CPU_ROW, row] = 1

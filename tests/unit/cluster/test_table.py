@@ -23,8 +23,8 @@ def test_node_becomes_a_row() -> None:
     row = table.set_node(
         node("a", cpu="2500m", memory="1Gi", pods=7, resources={GPU: 4}, unschedulable=True)
     )
-    gpu = table.resource_row(GPU)
-    assert table.allocatable[[CPU_ROW, MEMORY_ROW, gpu], row].tolist() == [2500, 1 << 30, 4]
+    assert table.allocatable[[CPU_ROW, MEMORY_ROW], row].tolist() == [2500, 1 << 30]
+    assert table.resources.offered_on(GPU, row) == 4
     assert table.allowed_pods[row] == 7
     assert table.unschedulable[row]
     assert (table.live_row("a"), table.live_row("b")) == (row, None)
@@ -35,7 +35,8 @@ def test_resources_that_a_node_no_longer_offers_are_gone() -> None:
     table = NodeTable()
     row = table.set_node(node("a", resources={GPU: 4}))
     table.set_node(node("a"))
-    assert table.allocatable[table.resource_row(GPU), row] == 0
+    assert table.resources.offered_on(GPU, row) == 0
+    assert not table.resources.is_offered(GPU)
 
 
 def test_node_without_a_status_offers_nothing() -> None:
@@ -59,14 +60,16 @@ def test_nodes_with_the_same_taints_share_a_class() -> None:
 def test_growth_keeps_everything() -> None:
     table = NodeTable(capacity=1)
     for i in range(9):
-        table.set_node(node(f"n{i}", cpu=i, pods=i, taints=[f"t{i}:NoSchedule"]))
+        offers = {GPU: 1} if i == 3 else {}
+        taints = [f"t{i}:NoSchedule"]
+        table.set_node(node(f"n{i}", cpu=i, pods=i, taints=taints, resources=offers))
         table.add_pod(f"n{i}", standing(f"p{i}", cpu=f"{i}m", requests={GPU: i}))
     assert table.capacity == 16
-    gpu = table.resource_row(GPU)
     for i in range(9):
         row = table.row_of[f"n{i}"]
         assert table.allocatable[CPU_ROW, row] == 1000 * i
-        assert table.requested[[CPU_ROW, gpu], row].tolist() == [i, i]
+        assert table.requested[CPU_ROW, row] == i
+        assert table.resources.held_on(GPU, row) == i
         assert table.allowed_pods[row] == i
         assert table.pod_count[row] == 1
         assert table.taint_classes.values[table.taint_class[row]][0].key == f"t{i}"
@@ -80,11 +83,12 @@ def test_pods_add_up_and_go() -> None:
     row = table.set_node(node("a"))
     table.add_pod("a", standing("p", cpu="1", memory=None, requests={GPU: 2}))
     table.add_pod("a", standing("q", cpu=None, memory="1Mi"))
-    gpu = table.resource_row(GPU)
-    assert table.requested[[CPU_ROW, MEMORY_ROW, gpu], row].tolist() == [1000, 1 << 20, 2]
+    assert table.requested[[CPU_ROW, MEMORY_ROW], row].tolist() == [1000, 1 << 20]
+    assert table.resources.held_on(GPU, row) == 2
     assert table.non_zero[:, row].tolist() == [1100, (200 << 20) + (1 << 20)]
     table.replace_pod(row, standing("p", cpu="3", memory=None))
-    assert table.requested[[CPU_ROW, gpu], row].tolist() == [3000, 0]
+    assert table.requested[CPU_ROW, row] == 3000
+    assert table.resources.held_on(GPU, row) == 0
     assert list(table.pods[row]) == ["p", "q"], "a replaced pod keeps its place"
     table.remove_pod(row, "p")
     table.remove_pod(row, "q")
@@ -146,7 +150,8 @@ def test_row_of_a_removed_node_is_used_again_without_a_trace() -> None:
     table.remove_node("a")
     assert table.set_node(node("b", cpu=1)) == row
     assert table.names[row] == "b"
-    assert table.allocatable[[CPU_ROW, table.resource_row(GPU)], row].tolist() == [1000, 0]
+    assert table.allocatable[CPU_ROW, row] == 1000
+    assert table.resources.offered_on(GPU, row) == 0
     assert not table.unschedulable[row]
     assert table.taint_classes.values[table.taint_class[row]] == ()
 
@@ -218,11 +223,3 @@ def test_what_scheduling_reads_marks_the_row(changed: Node) -> None:
     position = table.node_journal.end
     table.set_node(changed)
     assert np.array_equal(table.node_journal.since(position), [row])  # type: ignore[arg-type]
-
-
-def test_unknown_resources_cost_a_column_when_asked_for() -> None:
-    table = NodeTable()
-    table.set_node(node("a"))
-    index = table.resource_row(GPU)
-    assert table.allocatable.shape[0] == index + 1 == table.requested.shape[0]
-    assert table.resource_row(GPU) == index

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stowplan.cluster.pod_info import PodInfo, compile_pod
-from stowplan.cluster.table import CPU_ROW, NodeTable
+from stowplan.cluster.table import NodeTable
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.testing import node, pod
 
@@ -98,21 +98,25 @@ def test_overlay_columns_for_any_rows() -> None:
     table, a, b = two_nodes()
     overlay = Overlay(table, {b: [standing("new", cpu="2")]}, {a: [table.pods[a]["p1"]]})
     assert overlay.rows.tolist() == sorted([a, b])
-    cpu = overlay.requested_of(CPU_ROW)
-    assert cpu[overlay.places(np.array([b, a, b]))].tolist() == [2000, -1000, 2000]
-    whole = cpu[overlay.places(slice(None))]
+    some = np.array([b, a, b])
+    assert overlay.held("cpu", some, overlay.places(some)).tolist() == [2000, 2000, 2000]
+    everywhere = slice(None)
+    whole = overlay.held("cpu", everywhere, overlay.places(everywhere))
     assert len(whole) == table.capacity
-    assert {row: int(delta) for row, delta in enumerate(whole) if delta} == {a: -1000, b: 2000}
+    assert {row: int(held) for row, held in enumerate(whole) if held} == {a: 2000, b: 2000}
     assert overlay.pod_count[overlay.places(np.array([a, b, 7]))].tolist() == [-1, 1, 0]
 
 
-def test_overlay_knows_nothing_of_resources_that_came_later() -> None:
-    table, a, _ = two_nodes()
-    overlay = Overlay(table, {a: [standing("new")]})
-    assert overlay.requested_of(CPU_ROW)[overlay.place(a)] == 1000
-    index = table.resource_row(GPU)
-    assert overlay.requested_of(index)[overlay.place(a)] == 0
-    assert NodeView(table, a, overlay).requested(GPU) == 0
+@pytest.mark.parametrize("is_offered", [True, False])
+def test_overlay_of_a_resource_whether_or_not_a_node_offers_it(is_offered: bool) -> None:
+    table, a, b = two_nodes()
+    if is_offered:
+        table.set_node(node("c", resources={GPU: 9}))
+    table.add_pod("a", standing("holder", gpu=2))
+    overlay = Overlay(table, {b: [standing("new", gpu=5)]}, {a: [table.pods[a]["holder"]]})
+    assert [NodeView(table, row, overlay).requested(GPU) for row in (a, b)] == [0, 5]
+    rows = np.array([a, b])
+    assert overlay.held(GPU, rows, overlay.places(rows)).tolist() == [0, 5]
 
 
 def test_empty_overlay_changes_nothing() -> None:

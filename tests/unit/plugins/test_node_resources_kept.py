@@ -14,7 +14,6 @@ import pytest
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
-from stowplan.cluster.table import CPU_ROW, MEMORY_ROW
 from stowplan.framework.amounts import Amounts
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import ScoreStep
@@ -94,19 +93,19 @@ def test_kept_amounts_never_change_a_score(seed: int) -> None:
 def test_a_slot_whose_node_is_gone_does_not_send_everybody_the_long_way() -> None:
     cache = in_place([node("a"), node("b"), node("c")])
     cache.remove_node("b")
-    amounts = Amounts(cache.table, [CPU_ROW, MEMORY_ROW], as_scored=False)
+    amounts = Amounts(cache.table, ["cpu", "memory"], as_scored=False)
     assert amounts.is_plain
 
 
 @pytest.mark.parametrize("odd", [node("b", cpu="0"), node("b", memory=str(2**46))])
 def test_what_floats_are_not_exact_for_is_not_plain(odd: Node) -> None:
     cache = in_place([node("a"), odd])
-    assert not Amounts(cache.table, [CPU_ROW, MEMORY_ROW], as_scored=False).is_plain
+    assert not Amounts(cache.table, ["cpu", "memory"], as_scored=False).is_plain
 
 
 def test_amounts_follow_pods_and_new_resources() -> None:
     cache = in_place([node(f"n{number}", cpu="4", memory="8Gi") for number in range(40)])
-    amounts = Amounts(cache.table, [CPU_ROW, MEMORY_ROW], as_scored=False)
+    amounts = Amounts(cache.table, ["cpu", "memory"], as_scored=False)
     cache.add_pod(asking("n7", cpu="1", memory="1Gi", **{GPU: 1}))
     row = cache.table.row_of["n7"]
     assert amounts.follow(cache.table) == [row]

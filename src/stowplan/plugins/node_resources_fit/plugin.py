@@ -1,18 +1,19 @@
 """The plugin: Filter by what is left of every resource, Score by the configured strategy.
 
 A verdict id is a set of bits: which resources are short, and whether the node could never offer
-enough (then evicting pods does not help). The id becomes reasons only when somebody reads it.
+enough (then evicting pods does not help). The id becomes reasons only when it is read. Pods that
+name more resources than an id has bits get numbered verdicts (`verdicts`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from stowplan.api.objects import Node, Pod
+from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo, Request, compile_pod
 from stowplan.cluster.requests import (
     CPU,
@@ -24,16 +25,18 @@ from stowplan.cluster.requests import (
     parse_amounts,
     whole_units,
 )
-from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
+from stowplan.cluster.table import BoolArray, Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import NodeResourcesFitArgs
-from stowplan.framework.amounts import Amounts
+from stowplan.framework.amounts import Amounts, held_column
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet
 from stowplan.framework.handle import Handle
+from stowplan.framework.integers import add_saturating
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, Strategy, WeightedAverage
+from stowplan.plugins.node_resources_fit.verdicts import NumberedVerdicts
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
 _TOO_MANY_PODS = "Too many pods"
@@ -41,11 +44,10 @@ _TOO_MANY_PODS = "Too many pods"
 _POD_COUNT_BIT = 1
 _NEVER_BIT = 2
 _FIRST_RESOURCE_BIT = 4
-#: int32 has room for this many; further resources (nobody asks for so many) share the last bit.
+#: int32 has room for this many. Verdicts on pods that name more are numbered instead.
 _RESOURCE_BITS = 28
-#: Of so many different requests it is remembered which bits stand for what.
+#: Of so many different requests it is remembered what must fit.
 _KNOWN_WANTS = 512
-_Wanted: TypeAlias = list[tuple[int, tuple[str, int]]]
 
 
 class NodeResourcesFit(Plugin):
@@ -73,14 +75,16 @@ class NodeResourcesFit(Plugin):
         shape = ratio.shape if ratio is not None else ()
         self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
         self._kept: Amounts | None = None
-        self._known_wants: dict[Request, _Wanted] = {}
+        self._known_wants: dict[Request, Request] = {}
         #: What the last two nodes offer that hints were asked about: each waiting pod asks anew.
         self._offers: deque[tuple[Node, dict[str, int]]] = deque(maxlen=2)
 
     # Filter
 
-    def sign(self, info: PodInfo) -> Hashable:
-        return (info.request, info.score_request)
+    def sign(self, info: PodInfo) -> Hashable | None:
+        """The numbers of verdicts hold for one attempt only, and long requests make long keys."""
+        is_long = len(info.request) > _RESOURCE_BITS
+        return None if is_long else (info.request, info.score_request)
 
     def pre_filter(self, cycle: Cycle) -> None:
         """Upstream computes the pod's request here; ours is compiled with the pod."""
@@ -88,56 +92,101 @@ class NodeResourcesFit(Plugin):
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
-        table = cycle.table
-        pod_count = table.pod_count[rows]
+        table, wanted = cycle.table, self._wanted(cycle.info)
         places = overlay.places(rows) if overlay is not None else None
+        pod_count = table.pod_count[rows]
         if overlay is not None:
             pod_count = pod_count + overlay.pod_count[places]
-        verdict = (pod_count >= table.allowed_pods[rows]).astype(np.int32)
-        for bit, (name, amount) in self._wanted(cycle.info):
-            index = table.resource_row(name)
-            allocatable = table.allocatable[index][rows]
-            free = allocatable - table.requested[index][rows]
-            if overlay is not None:
-                free -= overlay.requested_of(index)[places]
-            if free.min(initial=amount) < amount:
-                short = free < amount
+        is_full = pod_count >= table.allowed_pods[rows]
+        if len(cycle.info.request) > _RESOURCE_BITS:
+            out[rows] = self._numbered(cycle, wanted, rows, overlay, places, is_full)
+            return
+        verdict = is_full.astype(np.int32)
+        everywhere = 0
+        for place, (name, amount) in enumerate(wanted):
+            bit = _FIRST_RESOURCE_BIT << place
+            if not table.resources.is_offered(name):
+                everywhere |= bit | _NEVER_BIT
+                continue
+            lacking = _lacking(table, name, amount, rows, overlay, places)
+            if lacking is not None:
+                short, never = lacking
                 verdict |= short * np.int32(bit)
-                verdict |= (short & (allocatable < amount)) * np.int32(_NEVER_BIT)
+                verdict |= never * np.int32(_NEVER_BIT)
+        if everywhere:
+            verdict |= everywhere
         out[rows] = verdict
+
+    def _numbered(
+        self,
+        cycle: Cycle,
+        wanted: Request,
+        rows: RowSet,
+        overlay: Overlay | None,
+        places: Rows | None,
+        is_full: BoolArray,
+    ) -> Int32Array:
+        """The verdicts on a pod with a long request: no pass over the rows for what no node offers,
+        no list of all reasons for each kind of row."""
+        table = cycle.table
+        reasons, applies, missing = [_TOO_MANY_PODS], [is_full], []
+        can_never = np.zeros_like(is_full)
+        for name, amount in wanted:
+            if not table.resources.is_offered(name):
+                missing.append(_insufficient(name))
+                continue
+            lacking = _lacking(table, name, amount, rows, overlay, places)
+            if lacking is not None:
+                reasons.append(_insufficient(name))
+                applies.append(lacking[0])
+                can_never |= lacking[1]
+        if missing:
+            can_never[:] = True
+        return NumberedVerdicts.of(cycle).ids(reasons, applies, can_never, tuple(missing))
 
     def filter(self, pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
         reasons = [_TOO_MANY_PODS] if node.pod_count + 1 > node.allowed_pods else []
+        short: list[str] = []
         never = False
-        for _, (name, amount) in self._wanted(cycle.info):
-            if amount > node.free(name):
-                reasons.append(f"Insufficient {name}")
-                never |= amount > node.allocatable(name)
+        for name, amount in self._wanted(cycle.info):
+            offered = node.allocatable(name)
+            if amount > offered:
+                never = True
+                short.append(name)
+            elif amount > offered - node.requested(name):
+                short.append(name)
+        if short and len(cycle.info.request) > _RESOURCE_BITS:
+            # In the order of the columns: what no node offers comes last.
+            is_offered = cycle.table.resources.is_offered
+            short.sort(key=lambda name: not is_offered(name))
+        reasons += map(_insufficient, short)
         if not reasons:
             return None
         return unresolvable(*reasons) if never else unschedulable(*reasons)
 
     def verdict(self, cycle: Cycle, verdict_id: int) -> Status:
+        if len(cycle.info.request) > _RESOURCE_BITS:
+            return NumberedVerdicts.of(cycle).status(verdict_id)
         reasons = [_TOO_MANY_PODS] if verdict_id & _POD_COUNT_BIT else []
         reasons += [
-            f"Insufficient {name}"
-            for bit, (name, _) in self._wanted(cycle.info)
-            if verdict_id & bit
+            _insufficient(name)
+            for place, (name, _) in enumerate(self._wanted(cycle.info))
+            if verdict_id & (_FIRST_RESOURCE_BIT << place)
         ]
         never = verdict_id & _NEVER_BIT
         return unresolvable(*reasons) if never else unschedulable(*reasons)
 
-    def _wanted(self, info: PodInfo) -> _Wanted:
-        """What must fit, each with its verdict bit."""
+    def _wanted(self, info: PodInfo) -> Request:
+        """What must fit."""
         wanted = self._known_wants.get(info.request)
         if wanted is None:
-            if len(self._known_wants) >= _KNOWN_WANTS:
-                self._known_wants.clear()
-            last = _RESOURCE_BITS - 1
-            items = [item for item in info.request if item[1] > 0 and not self._is_ignored(item[0])]
-            wanted = self._known_wants[info.request] = [
-                (_FIRST_RESOURCE_BIT << min(place, last), item) for place, item in enumerate(items)
-            ]
+            wanted = tuple(
+                item for item in info.request if item[1] > 0 and not self._is_ignored(item[0])
+            )
+            if len(info.request) <= _RESOURCE_BITS:
+                if len(self._known_wants) >= _KNOWN_WANTS:
+                    self._known_wants.clear()
+                self._known_wants[info.request] = wanted
         return wanted
 
     def _is_ignored(self, name: str) -> bool:
@@ -159,26 +208,25 @@ class NodeResourcesFit(Plugin):
             amount != 0 or resource.name in (CPU, MEMORY, EPHEMERAL_STORAGE)
             for resource, amount in zip(strategy.resources, wanted, strict=True)
         ]
-        # By name first: a name that is new widens the table.
-        indices = [table.resource_row(resource.name) for resource in strategy.resources]
         if isinstance(strategy, WeightedAverage) and isinstance(rows, slice) and all(takes_part):
-            kept = self._amounts(table, indices)
+            kept = self._amounts(table)
             if kept.is_plain:
                 strategy.score_amounts(kept, wanted, rows, out)
                 return
         allocatable: list[Int64Array] = []
         requested: list[Int64Array] = []
-        for index, amount, counts in zip(indices, wanted, takes_part, strict=True):
-            held = table.non_zero[index] if index < 2 else table.requested[index]
-            offered = table.allocatable[index][rows]
+        for resource, amount, counts in zip(strategy.resources, wanted, takes_part, strict=True):
+            held = held_column(table, resource.name, as_scored=True)[rows]
+            offered = table.resources.offered(resource.name)[rows]
             allocatable.append(offered if counts else np.zeros_like(offered))
-            requested.append(held[rows] + amount)
+            requested.append(add_saturating(held, amount))
         out[rows] = strategy.score_columns(requested, allocatable)
 
-    def _amounts(self, table: NodeTable, indices: list[int]) -> Amounts:
+    def _amounts(self, table: NodeTable) -> Amounts:
         kept = self._kept
-        if kept is None or kept.indices != indices or kept.follow(table) is None:
-            kept = self._kept = Amounts(table, indices, as_scored=True)
+        if kept is None or kept.follow(table) is None:
+            names = [resource.name for resource in self._strategy.resources]
+            kept = self._kept = Amounts(table, names, as_scored=True)
         return kept
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
@@ -211,7 +259,7 @@ class NodeResourcesFit(Plugin):
         """
         if not isinstance(new, Node):
             return Hint.QUEUE
-        wanted = [item for _, item in self._wanted(compile_pod(pod))]
+        wanted = self._wanted(compile_pod(pod))
         offers = self._offers_of(new)
         if offers.get(PODS, 0) < 1 or any(offers.get(name, 0) < amount for name, amount in wanted):
             return Hint.SKIP
@@ -229,6 +277,33 @@ class NodeResourcesFit(Plugin):
         offers = {**canonical(amounts), PODS: whole_units(amounts.get(PODS, 0))}
         self._offers.append((node, offers))
         return offers
+
+
+def _insufficient(name: str) -> str:
+    return f"Insufficient {name}"
+
+
+def _lacking(
+    table: NodeTable,
+    name: str,
+    amount: int,
+    rows: RowSet,
+    overlay: Overlay | None,
+    places: Rows | None,
+) -> tuple[BoolArray, BoolArray] | None:
+    """Which rows have too little left of a resource, and which of them could never have enough;
+    None if none has."""
+    if overlay is None:
+        held = table.resources.held(name)[rows]
+    else:
+        assert places is not None
+        held = overlay.held(name, rows, places)
+    allocatable = table.resources.offered(name)[rows]
+    free = allocatable - held
+    if free.min(initial=amount) >= amount:
+        return None
+    short = free < amount
+    return short, short & (allocatable < amount)
 
 
 def _room_was_made(pod: Pod, old: object, new: object) -> Hint:
