@@ -17,6 +17,7 @@ from tests.parity.generate.configurations import (
     random_configuration,
 )
 from tests.parity.generate.dice import NODES, Dice, Json, copied
+from tests.parity.generate.huge import near
 from tests.parity.generate.nodes import node
 from tests.parity.generate.pods import pod, promised, standing
 from tests.parity.generate.themes import some_themes
@@ -85,6 +86,8 @@ class Scene:
                 case["nominated"].append(copied(case["pod"]))
         if len(config["profiles"]) > 1 and dice.often(0.5):
             case["pod"]["spec"]["schedulerName"] = SECOND_SCHEDULER
+        if dice.often(0.03):
+            near(dice, case)
         return case
 
     def large_case(self) -> Json:

@@ -176,7 +176,7 @@ def _arrangement(dice: Dice, themes: Sequence[Theme]) -> Json | None:
     for theme in themes:
         if theme.without and dice.often(0.3):
             return {"without": list(dice.choice(theme.without))}
-    if dice.often(0.04):
+    if dice.often(0.06):
         return {"disabled at": dict([dice.choice(_PLACES)])}
     return dice.choice(_ARRANGEMENTS) if dice.often(0.3) else None
 
