@@ -123,7 +123,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=attempts)
     def pop(self) -> str:
         pending = self.queue.pending()
+        is_deferred_next = self.queue.is_deferred_next
         queued = self.queue.pop()
+        assert is_deferred_next is bool(queued is not None and queued.deferrals)
         if queued is None:
             assert not pending.active
             assert not pending.backoff

@@ -272,6 +272,11 @@ class SchedulingQueue:
         )
 
     @property
+    def is_deferred_next(self) -> bool:
+        """Whether the next pod to pop is one whose attempt was deferred."""
+        return bool(self._deferred) and (not self._active or self._before_deferred == 0)
+
+    @property
     def inflight_events(self) -> Mapping[str, int]:
         """Recorded events by label, and the pods in flight as `PodPopped`."""
         return self._in_flight.by_label

@@ -46,11 +46,11 @@ from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 log = get_logger(__name__)
 
 #: After so many deferrals an attempt may spend twice as much at a time, and four times as much
-#: after twice as many: what it recomputes each time must not eat up its share.
-_DEFERRALS_PER_DOUBLING: Final = 16
+#: after twice as many, in case that it recomputes so much each time that it gets no further.
+_DEFERRALS_PER_DOUBLING: Final = 100
 _DOUBLINGS: Final = 2
 #: Then the attempt fails: about a minute of work that does not lead to a decision.
-_MAX_DEFERRALS: Final = 320
+_MAX_DEFERRALS: Final = 400
 _TOO_EXPENSIVE: Final = (
     "the scheduling decision was given up after a minute of work. Fix: give the pod fewer affinity "
     "terms, topology spread constraints or selector requirements"
@@ -215,8 +215,7 @@ class Engine:
         spent = work.spent
         try:
             info = compile_pod(queued.pod)
-            doublings = min(queued.deferrals // _DEFERRALS_PER_DOUBLING, _DOUBLINGS)
-            work.limit(self.decision_work * 2**doublings)
+            work.limit(self._share(queued) if queued.deferrals else self.decision_work)
             decision = yield from self._decide(info, profile)
             if queued.deferrals:
                 queued.deferred_work += work.spent - spent
@@ -232,6 +231,11 @@ class Engine:
             log.exception("Scheduling attempt broke", extra=kv(pod=queued.key))
             self.cache.forget(queued.uid)
             return self._failed(queued, error(describe(problem)), profile.name, started)
+
+    def _share(self, queued: QueuedPod) -> float:
+        """What the next try of a deferred attempt may spend."""
+        doublings = min(queued.deferrals // _DEFERRALS_PER_DOUBLING, _DOUBLINGS)
+        return self.decision_work * (1 << doublings)
 
     def _deferred(self, queued: QueuedPod, profile: str, started: float) -> Deferral | Failure:
         """Go on with the attempt later, unless so far all of its work led nowhere."""

@@ -116,8 +116,9 @@ class SchedulingLoop:
         return await self._wait_for_binds(timeout_s)
 
     async def _schedule(self) -> None:
-        clock = self._engine.clock
+        queue, clock = self._engine.queue, self._engine.clock
         asks = self._extenders is not None
+        pause = 0.0
         slice_start = clock.monotonic()
         while True:
             outcome = await self._attempt() if asks else self._engine.advance()
@@ -131,11 +132,17 @@ class SchedulingLoop:
                 self._take(outcome)
             took = clock.monotonic() - slice_start
             await self._wait_for_room()
-            if took >= _SLICE_S or is_deferred:
-                # Time that extenders took was free for I/O.
-                is_long = took >= _LONG_S and (is_deferred or not asks)
-                await asyncio.sleep(took * _PAUSE if is_long else 0)
-                slice_start = clock.monotonic()
+            if took >= _LONG_S and (is_deferred or not asks):  # else extenders took the time
+                pause = took * _PAUSE
+                await asyncio.sleep(pause)
+            elif queue.is_deferred_next:
+                # What was decided since the last pause is to be bound before the next long one.
+                await asyncio.sleep(pause)
+            elif took >= _SLICE_S or is_deferred:
+                await asyncio.sleep(0)
+            else:
+                continue
+            slice_start = clock.monotonic()
 
     async def _attempt(self) -> Placement | Failure | Deferral | None:
         """One attempt; while extenders are asked in the middle of it, the cluster holds still."""

@@ -142,3 +142,19 @@ def test_events_since_the_last_pop_count_for_a_failure_after_a_deferral() -> Non
     bench.fail(queued, "Fit")
     assert bench.where(queued) == "unschedulable", "the decision has seen that node"
     assert bench.queue.unschedulable_by["Fit", PROFILE] == 1
+
+
+def test_it_is_known_whether_the_next_pod_was_deferred() -> None:
+    """The loop pauses before it goes on with such a pod."""
+    bench = Bench()
+    deferred(bench, "big")
+    for name in ("a", "b"):
+        bench.queue.add(make_pod(name))
+    seen = []
+    while bench.queue.counts.active:
+        expected = bench.queue.is_deferred_next
+        queued = bench.pop()
+        seen.append(queued.pod.metadata.name)
+        assert expected is bool(queued.deferrals)
+    assert seen == ["a", "b", "big"]
+    assert not bench.queue.is_deferred_next

@@ -202,7 +202,7 @@ def test_a_nomination_survives() -> None:
 def test_work_that_never_ends_fails_the_attempt_and_starves_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    it = bench(Endless())
+    it = bench(Endless(), count=5)
     web = it.create(pod("web", labels={"endless": ""}))
     deferrals = 0
     while isinstance(outcome := it.engine.advance(), Deferral):
@@ -213,7 +213,7 @@ def test_work_that_never_ends_fails_the_attempt_and_starves_nobody(
     assert isinstance(outcome, Failure)
     assert "given up" in outcome.message
     assert outcome.reason == "SchedulerError"
-    assert deferrals == 320
+    assert deferrals == 400
     assert it.where(web) == "error_backoff", "it is tried again, from nothing"
     it.clock.advance(2)
     it.queue.flush_backoff()
@@ -232,7 +232,7 @@ def test_a_share_that_is_recomputed_each_time_does_not_stop_it() -> None:
     it.create(big(pieces=2))
     seen = [kind for _, kind in outcomes(it)]
     assert seen == [Deferral] * (len(seen) - 1) + [Placement]
-    assert len(seen) < 40
+    assert len(seen) < 110
 
 
 def test_there_is_no_limit_outside_decisions() -> None:
