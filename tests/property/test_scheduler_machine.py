@@ -251,8 +251,14 @@ class SchedulerMachine(RuleBasedStateMachine):
             is_binding = known.uid in scheduler.binding
             is_bound = cache.is_assumed(known.uid) and not is_binding
             places = (known.uid in uids) + is_binding + is_bound
-            # A pod on its way out is left alone, and queued only to say so.
-            assert places == 1 or known.is_terminating, (known.key, places)
+            # A pod on its way out is left alone, and queued only to say so. One that a lookup has
+            # shown to be gone or bound is in no place until the news of that arrive.
+            true = self.api.pods.get(known.key)
+            is_over = true is None or true.uid != known.uid or bool(true.spec.node_name)
+            assert places == 1 or known.is_terminating or (is_over and not places), (
+                known.key,
+                places,
+            )
         for each in queued:
             assert each.pod is scheduler.inbox.pods.get(each.key)
         assert {each.uid for each in pending.in_flight} <= scheduler.binding.keys()
@@ -308,7 +314,6 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def run_until_idle(self) -> None:
         for _ in range(100):
-            is_busy = bool(self.api.pod_news or self.api.node_news or self.api.requests)
             self.scheduler.inbox.deliver_all()
             for request in list(self.api.requests):
                 self.api.reply(request, "done")
@@ -317,9 +322,12 @@ class SchedulerMachine(RuleBasedStateMachine):
             for leaving in [each for each in self.api.pods.values() if each.is_terminating]:
                 self.api.remove_pod(leaving)
             self.loop.settle()
-            if not self.scheduler.attempt() and not is_busy:
-                return
+            has_tried = self.scheduler.attempt()
             self.loop.settle()
+            is_held = len(self.scheduler.handle.waiting) > 0
+            has_news = bool(self.api.pod_news or self.api.node_news)
+            if not (has_tried or is_held or has_news or self.api.requests):
+                return
         raise AssertionError("it never comes to rest")
 
     def check_all(self, *, is_swept: bool) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, KeysView
 from typing import Any
 
+from msgspec.structs import replace
+
 from stowplan.api.objects import Pod
 from stowplan.queue.pod import pod_uid
 
@@ -21,6 +23,9 @@ class Nominator:
         self._is_pending = is_pending
         self._pods: dict[str, dict[str, Pod]] = {}  # node -> UID -> pod, in order of nomination
         self._nodes: dict[str, str] = {}  # UID -> node
+        #: Called with a pod, as it was nominated, whose room on that node is free again. A pod that
+        #: stands on its node by now still holds it.
+        self.on_freed: Callable[[Pod], None] | None = None
         #: Node -> whatever a reader derived from its pods; gone as soon as they change.
         self.derived: dict[str, Any] = {}
 
@@ -41,14 +46,16 @@ class Nominator:
 
     def add(self, pod: Pod, node: str | None = None) -> None:
         """Nominate to `node`, instead of any other. None: as the pod's status says; "": nowhere."""
-        self.delete(pod)
         node = pod.status.nominated_node_name if node is None else node
         if not node or pod.spec.node_name or not self._is_pending(pod):
+            self.delete(pod)
             return
+        freed = self._remove(pod, node)
         uid = pod_uid(pod)
         self._nodes[uid] = node
         self._pods.setdefault(node, {})[uid] = pod
         self.derived.pop(node, None)
+        self._tell(freed)
 
     def update(self, old: Pod, new: Pod) -> None:
         """The pod changed. Its status wins, unless it never spoke of a nomination: then one that
@@ -56,7 +63,6 @@ class Nominator:
         node = None
         if not old.status.nominated_node_name and not new.status.nominated_node_name:
             node = self.node_of(old)
-        self.delete(old)
         self.add(new, node)
 
     def refresh(self, pod: Pod) -> None:
@@ -68,11 +74,23 @@ class Nominator:
             self.derived.pop(node, None)
 
     def delete(self, pod: Pod) -> None:
+        self._tell(self._remove(pod, pod.spec.node_name))
+
+    def _remove(self, pod: Pod, keeps: str) -> Pod | None:
+        """The pod as it was nominated, if that was to another node than the one it keeps."""
         uid = pod_uid(pod)
         node = self._nodes.pop(uid, None)
-        if node is not None:
-            self.derived.pop(node, None)
-            pods = self._pods[node]
-            del pods[uid]
-            if not pods:
-                del self._pods[node]
+        if node is None:
+            return None
+        self.derived.pop(node, None)
+        pods = self._pods[node]
+        known = pods.pop(uid)
+        if not pods:
+            del self._pods[node]
+        if node == keeps:
+            return None
+        return replace(known, status=replace(known.status, nominated_node_name=node))
+
+    def _tell(self, freed: Pod | None) -> None:
+        if freed is not None and self.on_freed is not None:
+            self.on_freed(freed)

@@ -75,6 +75,7 @@ class SchedulingQueue:
         self._sequence = 0
         self._ready = False
         self.nominator = Nominator(self._is_pending)
+        self.nominator.on_freed = self._nomination_ended
         self.on_ready: Callable[[], None] | None = None
         #: Told of every pod that begins to wait: `next_wakeup` may be sooner than it was.
         self.on_parked: Callable[[], None] | None = None
@@ -312,6 +313,20 @@ class SchedulingQueue:
             return not attempt.gone
         queued = self._find(pod.key)
         return queued is not None and queued.uid == pod_uid(pod)
+
+    def _nomination_ended(self, pod: Pod) -> None:
+        """Room that was kept for a pod is free for those that had to respect its nomination.
+
+        DIVERGES: upstream looks only at the status of deleted and changed pods, as the scheduler's
+        event handlers do, too. That misses a pod that goes to another node than the one it was
+        nominated to, and a nomination that was never written; pods that gave way to it are stuck.
+        """
+        self.move_all(
+            ev.ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            lambda other: other.priority <= pod.priority and pod_uid(other) != pod_uid(pod),
+        )
 
     def _new(self, pod: Pod) -> QueuedPod:
         queued = QueuedPod(pod, 0.0)

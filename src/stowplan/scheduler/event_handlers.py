@@ -93,8 +93,13 @@ class EventHandlers:
     def _assigned(self, pod: Pod) -> None:
         if self._engine.serves(pod):
             self._queue.delete(pod)
+        assumed = self._cache.pod(pod.uid)
         self._cache.add_pod(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        if assumed is not None and assumed.spec.node_name != pod.spec.node_name:
+            # Another scheduler was quicker: the place that this one had reserved is free again.
+            # DIVERGES: kube-scheduler moves the pod in its cache, too, but wakes no waiting pod.
+            self._queue.move_all(ASSIGNED_POD_DELETE, assumed, None)
 
     def _nomination_ended(self, pod: Pod) -> None:
         """Room that was kept for a pod is free again for those that had to respect it."""

@@ -138,3 +138,19 @@ def test_what_was_derived_from_a_nodes_pods_goes_when_they_change() -> None:
         nominator.derived = {"n1": "old", "n9": "of others"}
         change()
         assert nominator.derived == {"n9": "of others"}
+
+
+def test_room_is_free_when_a_nomination_ends_and_the_pod_is_not_there() -> None:
+    nominator = Nominator()
+    freed: list[tuple[str, str]] = []
+    nominator.on_freed = lambda pod: freed.append((pod.key, pod.status.nominated_node_name))
+    for name in "abcd":
+        nominator.add(make_pod(name), "n1")
+        nominator.add(make_pod(name), "n1")
+    nominator.delete(make_pod("a", node="n1"))
+    assert freed == [], "the room is taken"
+    nominator.delete(make_pod("b", node="n2"))
+    nominator.add(make_pod("c"), "n2")
+    nominator.add(make_pod("d"), "")
+    nominator.delete(make_pod("d"))
+    assert freed == [("ns/b", "n1"), ("ns/c", "n1"), ("ns/d", "n1")]

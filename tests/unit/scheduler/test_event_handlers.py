@@ -366,6 +366,16 @@ def test_events_during_an_attempt_are_not_lost() -> None:
     assert is_woken(it, web)
 
 
+def test_a_pod_that_another_scheduler_bound_elsewhere_frees_its_reserved_place() -> None:
+    it = one_place()
+    web = it.create(pod("web"))
+    assert it.placed().node == "n1"
+    waiting = waiting_pod(it)
+    it.update(web, node_name="n2")
+    assert is_woken(it, waiting)
+    assert it.placed().node == "n1"
+
+
 def test_a_held_pod_that_another_scheduler_bound_leaves_its_node_when_it_is_deleted() -> None:
     it = Bench(plugin("Hold", permit=wait()), nodes=[node("n1"), node("n2")])
     web = it.create(pod("web"))

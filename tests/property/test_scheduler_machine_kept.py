@@ -1,0 +1,72 @@
+"""Days of `SchedulerMachine` that once went wrong, step by step.
+
+`make fuzz` prints a failing day in this form. Keep it here, shortened, when its cause is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.property.test_scheduler_machine import SchedulerMachine
+
+Day = Callable[[SchedulerMachine], None]
+
+
+def a_reserved_place_becomes_free_when_another_scheduler_binds_the_pod_elsewhere(
+    state: SchedulerMachine,
+) -> None:
+    """n1 has room for three of four pods; the fourth must get the place that `a` leaves."""
+    state.start(sizes=[3], standing=[(0, 0, 0)])
+    state.create(plans=[(0, 0, set(), ""), (0, 0, set(), "")])
+    state.create(plans=[(0, 0, set(), ""), (0, 0, set(), "")])
+    state.attempt(count=4, has_heard=True)
+    state.bind_elsewhere(place=1, name="n2")
+
+
+def a_nomination_ends_where_its_pod_does_not_go(state: SchedulerMachine) -> None:
+    """`c` may not evict `a` from n3, which `d` is nominated to, until `d` has gone to n1."""
+    state.start(sizes=[1], standing=[])
+    state.create(plans=[(0, 0, set(), ""), (1, 1, set(), ""), (1, 1, set(), "")])
+    state.bind_elsewhere(place=0, name="n3")
+    state.put_node(name="n3", cpu=1, slots=1, taints=())
+    state.create(plans=[(0, 1, set(), "n3")])
+
+
+def a_pod_is_held_again_at_the_end_of_the_day(state: SchedulerMachine) -> None:
+    """The status names its node already, so that only the hold is left to wait for."""
+    state.start(sizes=[1], standing=[(0, 0, 0)])
+    state.create(plans=[(0, 0, set(), ""), (0, 0, set(), ""), (0, 1, {"hold"}, "")])
+    state.create(plans=[(0, 0, set(), ""), (0, 0, set(), "")])
+    state.relist()
+    state.attempt(count=1, has_heard=False)
+    state.put_node(name="n2", cpu=1, slots=1, taints=())
+    state.end_hold(is_allowed=False)
+
+
+def a_lookup_knows_before_the_news_that_a_pod_is_gone(state: SchedulerMachine) -> None:
+    state.start(sizes=[4], standing=[])
+    state.create(plans=[(0, 0, set(), "")])
+    state.attempt(count=1, has_heard=True)
+    state.delete(place=0)
+    state.answer(place=0, how="lost")
+    state.answer(place=0, how="done")
+    state.every_pod_is_in_one_place()
+
+
+DAYS: list[Day] = [
+    a_reserved_place_becomes_free_when_another_scheduler_binds_the_pod_elsewhere,
+    a_nomination_ends_where_its_pod_does_not_go,
+    a_pod_is_held_again_at_the_end_of_the_day,
+    a_lookup_knows_before_the_news_that_a_pod_is_gone,
+]
+
+
+@pytest.mark.parametrize("day", DAYS, ids=lambda day: day.__name__)
+def test_a_day_that_once_went_wrong(day: Day) -> None:
+    state = SchedulerMachine()
+    try:
+        day(state)
+    finally:
+        state.teardown()
