@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from stowplan.api.objects import Node, Pod, TopologySpreadConstraint
 from stowplan.api.selectors import CompiledSelector, Requirement, compile_label_selector
-from stowplan.api.tolerations import HARD_EFFECTS, find_untolerated
+from stowplan.api.tolerations import HARD_EFFECTS, tolerates
 from stowplan.cluster.node_masks import required_nodes
 from stowplan.plugins.pod_topology_spread.scoring import go_log
 
@@ -67,8 +67,10 @@ class ReferenceSpread:
             self.pod
         ).matches(node.metadata.labels, node.name):
             return False
-        return constraint.node_taints_policy != "Honor" or (
-            find_untolerated(node.spec.taints, self.pod.spec.tolerations, HARD_EFFECTS) is None
+        return constraint.node_taints_policy != "Honor" or all(
+            any(tolerates(toleration, taint) for toleration in self.pod.spec.tolerations or ())
+            for taint in node.spec.taints or ()
+            if taint.effect in HARD_EFFECTS
         )
 
     def _count(self, name: str, selector: CompiledSelector) -> int:

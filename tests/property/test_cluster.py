@@ -401,13 +401,13 @@ class ClusterMachine(RuleBasedStateMachine):
         assert len(used) == bool(taken)
         for address in ADDRESSES:
             expected = taken.get(address, set()) | taken.get("0.0.0.0", set())
-            wanted = HostPort("TCP", 80, address)
-            assert set(used.rows_clashing(wanted)) == expected
+            wanted = [HostPort("TCP", 80, address), HostPort("UDP", 80, "0.0.0.0")]
+            assert used.rows_clashing(wanted) == expected
             assert {row for row in self.table.row_of.values() if used.clashes(row, wanted)} == (
                 expected
             )
         everywhere = HostPort("TCP", 80, "0.0.0.0")
-        assert set(used.rows_clashing(everywhere)) == set().union(*taken.values())
+        assert used.rows_clashing([everywhere]) == set().union(*taken.values())
 
     @invariant()
     def images_have_their_holders(self) -> None:

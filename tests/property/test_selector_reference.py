@@ -25,7 +25,7 @@ from stowplan.api.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
-from stowplan.api.tolerations import find_untolerated, tolerates
+from stowplan.api.tolerations import Tolerations, tolerates
 
 DATA = Path(__file__).parent.parent / "data" / "selector_reference.json"
 TABLE: dict[str, list[dict[str, Any]]] = json.loads(DATA.read_text())
@@ -99,7 +99,7 @@ def test_tolerations() -> None:
         toleration = msgspec.convert(case["toleration"], Toleration)
         taint = msgspec.convert(case["taint"], Taint)
         assert tolerates(toleration, taint) is case["tolerates"], case
-        left = find_untolerated((taint,), (toleration,), (taint.effect,))
+        left = Tolerations((toleration,)).find_untolerated((taint,), (taint.effect,))
         assert left == (None if case["tolerates"] else taint), case
 
 

@@ -25,7 +25,7 @@ from stowplan.api.selectors import (
     compile_label_set,
     compile_node_selector,
 )
-from stowplan.api.tolerations import HARD_EFFECTS, find_untolerated
+from stowplan.api.tolerations import HARD_EFFECTS, Tolerations
 from stowplan.cluster.journal import Rows
 
 if TYPE_CHECKING:
@@ -105,9 +105,10 @@ def tolerated_mask(
     table: NodeTable, tolerations: tuple[Toleration, ...], rows: Rows | slice
 ) -> BoolArray:
     """Which of `rows` have no taint that keeps off a pod with these tolerations."""
+    index = Tolerations(tolerations)
     by_class = np.array(
         [
-            find_untolerated(taints, tolerations, HARD_EFFECTS) is None
+            index.find_untolerated(taints, HARD_EFFECTS) is None
             for taints in table.taint_classes.values
         ]
     )

@@ -8,9 +8,12 @@ equal a recount over `table.pods`. Pods that were bound by hand may share a port
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from stowplan.api.objects import ContainerPort, Pod
+
+#: Protocol and number.
+_Port: TypeAlias = tuple[str, int]
 
 #: Every address of the node.
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, never listened on
@@ -22,14 +25,6 @@ class HostPort(NamedTuple):
     protocol: str
     port: int
     address: str
-
-    def clashes(self, other: HostPort) -> bool:
-        """Whether two pods on one node cannot have these."""
-        return (
-            self.port == other.port
-            and self.protocol == other.protocol
-            and (self.address == other.address or ANY_ADDRESS in (self.address, other.address))
-        )
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -45,8 +40,22 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def any_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
-    others = tuple(taken)
-    return any(port.clashes(other) for port in wanted for other in others)
+    """Whether two pods on one node cannot have these ports."""
+    others = _addresses_by_port(taken)
+    return any(
+        ANY_ADDRESS in addresses
+        or ANY_ADDRESS in others[port]
+        or not addresses.isdisjoint(others[port])
+        for port, addresses in _addresses_by_port(wanted).items()
+        if port in others
+    )
+
+
+def _addresses_by_port(ports: Iterable[HostPort]) -> dict[_Port, set[str]]:
+    found: dict[_Port, set[str]] = {}
+    for protocol, port, address in ports:
+        found.setdefault((protocol, port), set()).add(address)
+    return found
 
 
 class UsedPorts:
@@ -57,7 +66,7 @@ class UsedPorts:
     """
 
     def __init__(self) -> None:
-        self._used: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self._used: dict[_Port, dict[str, dict[int, int]]] = {}
 
     def __len__(self) -> int:
         """How many ports are taken anywhere; each protocol has its own."""
@@ -78,23 +87,31 @@ class UsedPorts:
                 if not by_address:
                     del self._used[protocol, port]
 
-    def rows_clashing(self, wanted: HostPort) -> Iterator[int]:
-        """The rows where a port cannot be had; a row may come more than once."""
-        for rows in self._addresses(wanted):
-            yield from rows
+    def rows_clashing(self, wanted: Iterable[HostPort]) -> set[int]:
+        """The rows where one of some ports cannot be had."""
+        found: set[int] = set()
+        for port, addresses in _addresses_by_port(wanted).items():
+            for rows in self._holders(port, addresses):
+                found.update(rows)
+        return found
 
-    def clashes(self, row: int, wanted: HostPort) -> bool:
-        """Whether a port cannot be had on one row."""
-        return any(row in rows for rows in self._addresses(wanted))
+    def clashes(self, row: int, wanted: Iterable[HostPort]) -> bool:
+        """Whether one of some ports cannot be had on one row."""
+        return any(
+            row in rows
+            for port, addresses in _addresses_by_port(wanted).items()
+            for rows in self._holders(port, addresses)
+        )
 
-    def _addresses(self, wanted: HostPort) -> Iterator[dict[int, int]]:
-        by_address = self._used.get((wanted.protocol, wanted.port))
+    def _holders(self, port: _Port, addresses: set[str]) -> Iterator[dict[int, int]]:
+        """The rows of each address that stands in the way of these."""
+        by_address = self._used.get(port)
         if by_address is None:
             return
-        if wanted.address == ANY_ADDRESS:
+        if ANY_ADDRESS in addresses:
             yield from by_address.values()
             return
-        for address in (ANY_ADDRESS, wanted.address):
+        for address in (ANY_ADDRESS, *addresses):
             rows = by_address.get(address)
             if rows is not None:
                 yield rows

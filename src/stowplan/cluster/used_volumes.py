@@ -7,7 +7,7 @@ the counts equal a recount over `table.pods`, and every change of a row is marke
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from stowplan.api.objects import Volume
@@ -24,10 +24,6 @@ class Disk(NamedTuple):
     #: What makes two disks the same one.
     identity: tuple[str, ...]
     read_only: bool
-
-    def clashes(self, other: Disk) -> bool:
-        """Whether two pods on one node cannot have these."""
-        return self.identity == other.identity and not (self.read_only and other.read_only)
 
 
 def disks_of(volumes: Iterable[Volume]) -> tuple[Disk, ...]:
@@ -52,8 +48,12 @@ def disks_of(volumes: Iterable[Volume]) -> tuple[Disk, ...]:
 
 
 def any_clash(wanted: Iterable[Disk], taken: Iterable[Disk]) -> bool:
-    others = tuple(taken)
-    return any(disk.clashes(other) for disk in wanted for other in others)
+    """Whether two pods on one node cannot have these disks: only readers share one."""
+    others = set(taken)
+    return any(
+        Disk(identity, False) in others or (not read_only and Disk(identity, True) in others)
+        for identity, read_only in wanted
+    )
 
 
 class UsedVolumes:
@@ -97,11 +97,14 @@ class UsedVolumes:
         """The rows with pods whose volumes name a claim; ephemeral volumes name none."""
         return self._claims.get((namespace, claim), {}).keys()
 
-    def rows_clashing(self, wanted: Disk) -> Iterator[int]:
-        """The rows where a disk cannot be had; a row may come more than once."""
-        yield from self._writers.get(wanted.identity, ())
-        if not wanted.read_only:
-            yield from self._readers.get(wanted.identity, ())
+    def rows_clashing(self, wanted: Iterable[Disk]) -> set[int]:
+        """The rows where one of some disks cannot be had."""
+        found: set[int] = set()
+        for identity, read_only in set(wanted):
+            found.update(self._writers.get(identity, ()))
+            if not read_only:
+                found.update(self._readers.get(identity, ()))
+        return found
 
 
 def _count(users: dict[_K, dict[int, int]], what: _K, row: int, delta: int) -> None:

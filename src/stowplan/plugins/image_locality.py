@@ -10,6 +10,7 @@ kept columns serve only until either changes (`surroundings`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 
 import numpy as np
@@ -49,13 +50,13 @@ class ImageLocality(Plugin):
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table = cycle.table
-        held = list(_held_images(cycle.pod, table))
+        held = Counter(_held_images(cycle.pod, table))
         if not held:
             out[rows] = 0
             return
         sums = np.zeros(table.capacity, np.int64)
-        for image in held:
-            sums[image.row_array()] += _scaled(image, table)
+        for image, times in held.items():
+            sums[image.row_array()] += _as_int64(times * _scaled(image, table))
         most = _most(cycle.pod)
         counted = np.minimum(np.maximum(sums[rows], _LEAST), most) - _LEAST
         out[rows] = percent_of(counted, np.array([most - _LEAST]))

@@ -46,11 +46,10 @@ class NodePorts(Plugin):
         table, wanted = cycle.table, cycle.info.host_ports
         taken = np.zeros(table.capacity, np.int32)
         if isinstance(rows, slice):
-            for port in wanted:
-                taken[list(table.used_ports.rows_clashing(port))] = 1
+            taken[list(table.used_ports.rows_clashing(wanted))] = 1
         else:
             for row in rows.tolist():
-                taken[row] = any(table.used_ports.clashes(row, port) for port in wanted)
+                taken[row] = table.used_ports.clashes(row, wanted)
         if overlay is not None:
             for row in overlay.rows.tolist():
                 taken[row] = _clashes(cycle.info, NodeView(table, row, overlay))

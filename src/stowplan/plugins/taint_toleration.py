@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from stowplan.api.objects import Node, Pod, Taint
-from stowplan.api.tolerations import find_untolerated, tolerates
+from stowplan.api.tolerations import HARD_EFFECTS, PREFER_NO_SCHEDULE, Tolerations
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
@@ -23,8 +23,6 @@ from stowplan.framework.status import Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
 _UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
-_HARD = ("NoSchedule", "NoExecute")
-_SOFT = "PreferNoSchedule"
 
 
 class TaintToleration(Plugin):
@@ -46,27 +44,27 @@ class TaintToleration(Plugin):
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
-        table, pod = cycle.table, cycle.pod
+        table, tolerations = cycle.table, _tolerations(cycle)
         by_class = np.array(
-            [not _fits(pod, taints) for taints in table.taint_classes.values], np.int32
+            [not _fits(tolerations, taints) for taints in table.taint_classes.values], np.int32
         )
         out[rows] = by_class[table.taint_class[rows]]
 
-    def filter(self, pod: Pod, node: NodeView) -> Status | None:
-        return None if _fits(pod, node.taints) else _UNTOLERATED
+    def filter(self, pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
+        return None if _fits(_tolerations(cycle), node.taints) else _UNTOLERATED
 
     def pre_score(self, cycle: Cycle, rows: object) -> None:
         """Upstream never skips here: a pod on untainted nodes scores 100 everywhere."""
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
-        table, pod = cycle.table, cycle.pod
+        table, tolerations = cycle.table, _tolerations(cycle)
         by_class = np.array(
-            [_disliked(pod, taints) for taints in table.taint_classes.values], np.int64
+            [_disliked(tolerations, taints) for taints in table.taint_classes.values], np.int64
         )
         out[rows] = by_class[table.taint_class[rows]]
 
-    def score(self, pod: Pod, node: NodeView) -> int:
-        return _disliked(pod, node.taints)
+    def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
+        return _disliked(_tolerations(cycle), node.taints)
 
     def normalize(self, cycle: Cycle, scores: Int64Array) -> Int64Array:
         return default_normalize(scores, reverse=True)
@@ -77,24 +75,32 @@ class TaintToleration(Plugin):
         return (EventHint(node, _became_tolerable), EventHint(pod, _own_pod))
 
 
-def _fits(pod: Pod, taints: Sequence[Taint]) -> bool:
-    return not taints or find_untolerated(taints, pod.spec.tolerations or (), _HARD) is None
+def _tolerations(cycle: Cycle) -> Tolerations:
+    """The pod's tolerations, indexed once a cycle."""
+    tolerations = cycle.get(Tolerations)
+    if tolerations is None:
+        tolerations = Tolerations(cycle.pod.spec.tolerations)
+        cycle.write(Tolerations, tolerations)
+    return tolerations
 
 
-def _disliked(pod: Pod, taints: Sequence[Taint]) -> int:
+def _fits(tolerations: Tolerations, taints: Sequence[Taint]) -> bool:
+    return not taints or tolerations.find_untolerated(taints, HARD_EFFECTS) is None
+
+
+def _disliked(tolerations: Tolerations, taints: Sequence[Taint]) -> int:
     """How many soft taints the pod does not tolerate."""
-    tolerations = [t for t in pod.spec.tolerations or () if t.effect in ("", _SOFT)]
     return sum(
-        taint.effect == _SOFT and not any(tolerates(t, taint) for t in tolerations)
-        for taint in taints
+        taint.effect == PREFER_NO_SCHEDULE and not tolerations.match(taint) for taint in taints
     )
 
 
 def _became_tolerable(pod: Pod, old: object, new: object) -> Hint:
     if not isinstance(new, Node):
         return Hint.QUEUE
-    was_tolerable = isinstance(old, Node) and _fits(pod, old.spec.taints or ())
-    fits = _fits(pod, new.spec.taints or ())
+    tolerations = Tolerations(pod.spec.tolerations)
+    was_tolerable = isinstance(old, Node) and _fits(tolerations, old.spec.taints or ())
+    fits = _fits(tolerations, new.spec.taints or ())
     return Hint.QUEUE if fits and not was_tolerable else Hint.SKIP
 
 

@@ -103,8 +103,7 @@ class VolumeRestrictions(Plugin):
     ) -> None:
         table, use = cycle.table, self._use(cycle)
         taken = np.full(table.capacity, _CLAIM_TAKEN_ID if use.conflicts > 0 else 0, np.int32)
-        for disk in use.disks:
-            taken[list(table.used_volumes.rows_clashing(disk))] = _DISK_TAKEN_ID
+        taken[list(table.used_volumes.rows_clashing(use.disks))] = _DISK_TAKEN_ID
         if overlay is not None:
             for row in overlay.rows.tolist():
                 taken[row] = self._verdict(use, NodeView(table, row, overlay))
