@@ -3,7 +3,7 @@
 Measures what one expensive pod costs everybody else. The engine is the one that runs live
 (`scheduler.assembly`); `bench.attack_trial` drives it in the order of the live loop. Each case runs
 in a forked process with a limit of time and memory, on a cluster that is built once. Time is CPU
-time of the process, so that other load on the machine does not count.
+time of the thread, so that other load on the machine does not count.
 
 The exit code is 1 if a case misses a target: other pods wait at most 0.5 s, memory rises by at most
 64 MiB and returns.
@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stowplan.bench.attack_search import search
 from stowplan.bench.attack_trial import Cluster, Report, TimeLimitError, memory_trial, time_trial
 from stowplan.bench.hostile import ATTACKS, Attack, stored_size
 
@@ -216,6 +217,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--how", choices=("pending", "standing", "both"), default="both", help="[default: both]"
     )
+    parser.add_argument(
+        "--search",
+        type=float,
+        metavar="S",
+        help="search so many seconds for expensive pods instead, among all sizes of their lists",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the search [default: 0]"
+    )
     parser.add_argument("--no-memory", action="store_true", help="leave out the memory trial")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     return parser
@@ -223,13 +233,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    # A pod that exhausts the memory of its trial is logged with a traceback by the engine.
+    logging.getLogger("stowplan").setLevel(logging.CRITICAL)
+    if options.search is not None:
+        return _search(options)
     attacks = [attack for attack in ATTACKS if options.only in attack.name]
     if not attacks:
         names = ", ".join(attack.name for attack in ATTACKS)
         print(f"error: no hostile pod has {options.only!r} in its name: {names}", file=sys.stderr)
         return 2
-    # A pod that exhausts the memory of its trial is logged with a traceback by the engine.
-    logging.getLogger("stowplan").setLevel(logging.CRITICAL)
     hows = {"pending": [False], "standing": [True], "both": [False, True]}[options.how]
     done: list[tuple[Case, Report]] = []
     print(_HEAD, flush=True)
@@ -246,6 +258,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps(document(done), indent=2) + "\n")
     missed = sum(bool(misses(report)) for _, report in done)
     print(f"\n{len(done)} cases, {missed} miss a target.")
+    return 1 if missed else 0
+
+
+def _search(options: argparse.Namespace) -> int:
+    missed = 0
+    everything: list[dict[str, object]] = []
+    for label_sets in map(int, options.label_sets):
+        cluster = Cluster(options.nodes, options.pods, label_sets)
+        worst = search(
+            lambda trial: forked(trial, options.limit),
+            cluster,
+            options.search / len(options.label_sets),
+            options.seed,
+            lambda text: print(text, file=sys.stderr, flush=True),
+        )
+        print(f"\n{label_sets:,} label sets: the worst pods, longest wait first")
+        for found in worst:
+            missed += bool(misses(found.report) or misses(found.standing))
+            for how, report in (("pending", found.report), ("standing", found.standing)):
+                print(
+                    f"{how:>9} wait {report.wait_s:.3f} s, {report.longest_of} "
+                    f"{report.longest_s:.3f} s, cpu {report.cpu_s:.2f} s, work "
+                    f"{report.work / 1e9:.2f}, plain {report.plain_beside_ms:.2f} ms  "
+                    f"{', '.join(misses(report)) or 'in bounds'}: {found.spelled}"
+                )
+        everything += [asdict(found) | {"label_sets": label_sets} for found in worst]
+    if options.json is not None:
+        options.json.write_text(json.dumps(everything, indent=2) + "\n")
     return 1 if missed else 0
 
 

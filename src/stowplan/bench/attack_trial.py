@@ -116,22 +116,30 @@ class Trial:
         """Create a hostile pod and see it decided; a plain pod arrives with each piece."""
         self._hostile = hostile
         self._standing, self._is_decided = None, False
-        began = time.process_time()
+        began = time.thread_time()
         self._informed("informer add", lambda: self._handlers.add_pod(hostile))
         if hostile.spec.node_name:
             self._standing, self._is_decided = hostile, True
             self._report.outcome = "standing"
         self.plain_pod(began)
         while not self._is_decided:
-            began = time.process_time()
+            began = time.thread_time()
             self._advance()
             self.plain_pod(began)
+
+    def update(self, new: Pod) -> None:
+        """The hostile pod, which stands, becomes another version of itself."""
+        old, self._standing = self._standing, new
+        assert old is not None
+        began = time.thread_time()
+        self._informed("informer update", lambda: self._handlers.update_pod(old, new))
+        self.plain_pod(began)
 
     def delete(self) -> None:
         """Delete the hostile pod."""
         gone = self._standing or self._hostile
         assert gone is not None
-        began = time.process_time()
+        began = time.thread_time()
         self._informed("informer delete", lambda: self._handlers.delete_pod(gone))
         self._hostile = self._standing = None
         self.plain_pod(began)
@@ -141,19 +149,19 @@ class Trial:
 
         It was `created` when a piece of work began, and could not be noticed before the end of it.
         """
-        began = time.process_time()
+        began = time.thread_time()
         pod = next(self._cluster.plain)
         self._handlers.add_pod(pod)
         outcome = self._advance()
         while outcome.pod.uid != pod.uid:
             outcome = self._advance()
-        decided = time.process_time()
+        decided = time.thread_time()
         if created is not None:
             self._report.wait_s = max(self._report.wait_s, decided - created)
         if not isinstance(outcome, Placement):
             raise RuntimeError(f"a plain pod was not placed: {outcome}")
         placed = self._confirm(outcome)
-        took = time.process_time() - began
+        took = time.thread_time() - began
         self._handlers.delete_pod(placed)
         return took
 
@@ -165,7 +173,7 @@ class Trial:
     def _advance(self) -> Placement | Failure | Deferral:
         """One attempt, or a part of one. Those of the hostile pod are pieces of work."""
         hostile, work = self._hostile, self._engine.cache.table.work
-        began, spent = time.process_time(), work.spent
+        began, spent = time.thread_time(), work.spent
         outcome: Placement | Failure | Deferral | None = None
         try:
             outcome = self._engine.advance()
@@ -173,7 +181,7 @@ class Trial:
             # One that is stopped by a limit is of the hostile pod.
             is_hostile = hostile and (outcome is None or outcome.pod.uid == hostile.uid)
             if is_hostile:
-                self._note("decision", time.process_time() - began)
+                self._note("decision", time.thread_time() - began)
                 self._report.work += work.spent - spent
         if outcome is None:
             raise RuntimeError("no pod is left in the queue, and one is not decided")
@@ -205,18 +213,18 @@ class Trial:
         return informed
 
     def _informed(self, name: str, work: Callable[[], None]) -> None:
-        began = time.process_time()
+        began = time.thread_time()
         try:
             work()
         finally:
-            self._note(name, time.process_time() - began)
+            self._note(name, time.thread_time() - began)
 
     def _note(self, name: str, took: float) -> None:
         """A piece of work for the hostile pod ended."""
         report = self._report
         report.pieces[name] = max(report.pieces.get(name, 0.0), took)
         report.wait_s = max(report.wait_s, took)
-        if name != "informer delete":
+        if name not in ("informer update", "informer delete"):
             report.cpu_s += took
         if took > report.longest_s:
             report.longest_s, report.longest_of = took, name

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from stowplan.bench.attack import Case, forked, line, main, misses, run_case
+from stowplan.bench.attack_search import fitted
 from stowplan.bench.attack_trial import Cluster, Report, time_trial
 from stowplan.bench.hostile import ATTACKS, Attack, decoded, pod_manifest, stored_size
+from stowplan.bench.hostile_sizes import POD_SIZES, sized_pod
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
@@ -70,3 +72,21 @@ def test_the_command_writes_every_case(tmp_path: Path, capsys: pytest.CaptureFix
     cases = json.loads(file.read_text())["cases"]
     assert [each["is_standing"] for each in cases] == [False, True]
     assert main(["--only", "nothing of this name"]) == 2
+
+
+def test_the_search_begins_with_each_size_alone_and_reports_the_worst(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ["--nodes", "10", "--pods", "20", "--label-sets", "4"]
+    assert main([*small, "--search", "2", "--limit", "1"]) in (0, 1)
+    shown = capsys.readouterr()
+    assert "pods were tried" in shown.err
+    assert "pending wait" in shown.out
+    assert "standing wait" in shown.out
+
+
+@pytest.mark.parametrize("size", POD_SIZES)
+def test_sizes_are_cut_to_what_the_api_server_takes(size: str) -> None:
+    sizes = fitted({"containers": 15_000, size: 5_000})
+    decoded(sized_pod(sizes))
+    assert sizes["containers"] > 3_000
