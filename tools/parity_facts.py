@@ -64,7 +64,7 @@ PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
         Fact("pod `spec.overhead`"),
         Fact("status of resized containers and pods, `PodResizePending`"),
         Fact("node `status.allocatable`: cpu, memory, ephemeral-storage, pods, scalar resources"),
-        differs("amounts beyond an int64", "cut, not wrapped", "cluster/requests.py"),
+        differs("amounts beyond an int64", "saturate, do not wrap", "cluster/exact_sums.py"),
         differs("scores of very large nodes", "exact", "framework/integers.py"),
         differs(
             "hint of a node's change",

@@ -202,8 +202,8 @@ def test_what_if_equals_pods_that_really_come_and_go(
     steps: list[tuple[str, Any]], pod: Pod, last: list[Node], coming: dict[str, list[Pod]]
 ) -> None:
     cache = ClusterCache()
-    for step in (*steps, *(("node", node) for node in last)):
-        _apply(cache, step)
+    for each in (*steps, *(("node", node) for node in last)):
+        _apply(cache, each)
     table = cache.table
     rows = table.live_rows
     going = {row: list(table.pods[row].values())[::2] for row in rows.tolist()}

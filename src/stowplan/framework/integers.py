@@ -85,5 +85,7 @@ def default_normalize(scores: Int64Array, *, reverse: bool) -> Int64Array:
     highest = int(scores.max(initial=0))
     if highest == 0:
         return np.full_like(scores, MAX_NODE_SCORE) if reverse else scores
-    scaled = divide_towards_zero(scores * MAX_NODE_SCORE, highest)
+    # The product of larger scores would not fit an int64.
+    exact = scores if highest < _EXACT_IN_INT64 else scores.astype(object)
+    scaled = divide_towards_zero(exact * MAX_NODE_SCORE, highest).astype(np.int64, copy=False)
     return MAX_NODE_SCORE - scaled if reverse else scaled

@@ -24,7 +24,7 @@ def standing(uid: str, **requests: int) -> PodInfo:
     return compile_pod(pod(uid, uid=uid, cpu=None, memory=None, requests=dict(requests)))
 
 
-def stored(resources: ResourceColumns) -> tuple[int, int, int, int]:
+def stored(resources: ResourceColumns) -> tuple[int, ...]:
     """Everything that could be left behind."""
     few = resources._few_offers, resources._few_held
     return (resources.nbytes, len(resources._index), *(len(each) for each in few))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.framework.integers import (
+    add_saturating,
     default_normalize,
     divide_towards_zero,
     percent_of,
@@ -119,3 +120,14 @@ def test_default_normalize_divides_as_go_does(scores: list[int], reverse: bool) 
         scaled = [int(math.copysign(abs(s) * 100 // highest, s)) for s in scores]
         expected = [100 - s for s in scaled] if reverse else scaled
     assert default_normalize(column(scores), reverse=reverse).tolist() == expected
+
+
+def test_normalized_scores_whose_product_does_not_fit_an_int64() -> None:
+    scores = column([0, 2**61, 2**62])
+    assert default_normalize(scores, reverse=False).tolist() == [0, 50, 100]
+    assert default_normalize(scores, reverse=True).tolist() == [100, 50, 0]
+
+
+def test_sums_saturate() -> None:
+    values = column([0, 1, 2**62, 2**63 - 1])
+    assert add_saturating(values, 2**62).tolist() == [2**62, 2**62 + 1, 2**63 - 1, 2**63 - 1]

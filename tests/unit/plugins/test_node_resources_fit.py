@@ -180,6 +180,49 @@ def test_all_reasons_together() -> None:
     assert status == unschedulable("Too many pods", "Insufficient cpu").by("NodeResourcesFit")
 
 
+def test_a_long_request_names_what_is_short_and_nothing_else() -> None:
+    """More resources than a verdict has bits, of which some nodes offer some."""
+    names = [f"example.com/r{number:02}" for number in range(40)]
+    plenty = dict.fromkeys(names, 5)
+    cache = in_place(
+        [
+            node("all", resources=plenty),
+            node("full", pods=0, resources=plenty),
+            node("short", resources={**plenty, names[35]: 1, names[2]: 3}),
+            node("used", resources=plenty),
+        ],
+        [asking("used", **{names[38]: 2}), asking("short", **{names[2]: 1})],
+    )
+    wanted = asking(**dict.fromkeys(names, 4))
+    assert run_filter(made("NodeResourcesFit"), wanted, cache) == {
+        "all": SUCCESS,
+        "full": unschedulable("Too many pods").by("NodeResourcesFit"),
+        "short": never(names[2], names[35]),
+        "used": short(names[38]),
+    }
+
+
+def test_a_long_request_of_what_no_node_offers() -> None:
+    names = [f"example.com/r{number:02}" for number in range(40)]
+    cache = in_place([node("a", resources={GPU: 1}), node("b")])
+    wanted = asking(**{GPU: 1, **dict.fromkeys(names, 1)})
+    assert run_filter(made("NodeResourcesFit"), wanted, cache) == {
+        "a": never(*names),
+        "b": never(GPU, *names),
+    }
+
+
+@pytest.mark.parametrize("amount", [2**62, 2**63 - 1, 2**70])
+def test_requests_that_add_up_to_more_than_an_int64_fill_the_node(amount: int) -> None:
+    crowd = [asking("n", cpu=f"{amount}m", memory=str(amount)) for _ in range(2)]
+    cache = in_place([node("n", cpu="4", memory="8Gi")], crowd)
+    plugin, wanted = made("NodeResourcesFit"), asking(cpu="1m", memory="1")
+    assert run_filter(plugin, wanted, cache) == {"n": short("cpu", "memory")}
+    for each in crowd:
+        cache.remove_pod(each.uid)
+    assert run_filter(plugin, wanted, cache) == {"n": SUCCESS}
+
+
 def test_ignored_resources_are_not_compared() -> None:
     wanted = wants(container(1, 1, **{NIC: 2}))
     assert on_node({}, wanted, {"ignoredResources": [NIC]}) == SUCCESS
