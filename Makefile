@@ -47,11 +47,11 @@ start: $(if $(filter real,$(ON)),controlplane,$(READY)) ## A scenario on the rea
 .PHONY: test
 test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 leaves out the control plane
 ifdef PYTEST_ARGS
-	@$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 else
 	@# What only computes runs side by side; what starts servers and waits for them does not.
-	@$(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile $(COMPUTING)
-	@$(BIN)/python -m pytest --cov --cov-append --cov-report=term $(patsubst %,--ignore=%,$(COMPUTING))
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile $(COMPUTING)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report=term $(patsubst %,--ignore=%,$(COMPUTING))
 endif
 	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi
 
@@ -63,9 +63,13 @@ e2e: controlplane ## Only the tests against the real control plane
 parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=10000 SEQUENCES=200 SEED=1
 	@$(BIN)/python -m tests.parity $(if $(N),--cases $(N)) $(if $(SEQUENCES),--sequences $(SEQUENCES)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: fuzz
+fuzz: $(READY) ## Random examples for the property tests, before a release; MINUTES=60 SEED=1
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
 .PHONY: fuzz-extender
 fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N=10000
-	@EXTENDER_BODIES=$(or $(N),10000) $(BIN)/python -m pytest -q tests/property/test_extender_bodies.py
+	@EXTENDER_BODIES=$(or $(N),10000) $(BIN)/python -m pytest -q --hypothesis-profile=explore tests/property/test_extender_bodies.py
 
 .PHONY: docs
 docs: $(READY) ## Write docs/parity.md anew from the code
@@ -143,5 +147,5 @@ requirements: $(READY) ## Pin the dependencies anew
 
 .PHONY: clean
 clean: ## Remove the .venv and everything that was built in the checkout
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* bench-results
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-failures .coverage .coverage.* bench-results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

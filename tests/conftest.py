@@ -8,9 +8,15 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.controlplane_fixtures", "tests.embedded_fixtures"]
 
-# How long an example takes says nothing on a machine that others use too.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# How long an example takes says nothing on a machine that others use too. Without a database an
+# outcome depends on the code and the seed alone.
+untimed = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None, print_blob=True
+)
+# The same examples in every run; `make fuzz` explores others.
+settings.register_profile("fixed", untimed, derandomize=True)
+settings.register_profile("explore", untimed, max_examples=500)
+settings.load_profile("fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,6 +6,7 @@ Every plugin is asked in each of its forms by itself; `decide` then runs the rea
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any, TypeAlias
 
 import msgspec
@@ -41,7 +42,7 @@ class World:
     def __init__(self, case: Json) -> None:
         config = case["config"]
         self.config = parse_config(config if isinstance(config, str) else json.dumps(config))
-        self.engine = build_engine(self.config, registry=_REGISTRY)
+        self.engine = build_engine(self.config, registry=_REGISTRY, rng=Random(1))
         self.cache: ClusterCache = self.engine.cache
         for node in case["nodes"]:
             self.cache.set_node(_read(node, Node))

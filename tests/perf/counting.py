@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -186,7 +187,7 @@ async def live_work(pods: int = 200) -> dict[str, float]:
         for number in range(20):
             server.create("", "v1", "nodes", as_manifest(node(f"n{number}")))
         async with CountingClient(ClusterConfig(server=server.url, source="test")) as client:
-            engine = build_engine(default_config(), registry=in_tree_registry(), client=client)
+            engine = build_engine(default_config(), registry=in_tree_registry(), rng=Random(1))
             process = SchedulerProcess(engine, client)
             stop = asyncio.Event()
             running = asyncio.create_task(process.run(stop))

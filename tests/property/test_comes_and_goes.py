@@ -40,7 +40,7 @@ class Cluster:
     """An engine, and pods that come and go in their turn."""
 
     def __init__(self) -> None:
-        self.engine = build_engine(default_config(), registry=in_tree_registry(), client=None)
+        self.engine = build_engine(default_config(), registry=in_tree_registry(), rng=Random(1))
         self.handlers = EventHandlers(self.engine)
         self._maker = PodMaker(LAYOUT, seed=1)
         self._rng = Random(1)

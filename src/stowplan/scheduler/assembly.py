@@ -33,7 +33,6 @@ def build_engine(
     registry: Registry | None = None,
     clock: Clock | None = None,
     rng: Random | None = None,
-    client: Any = None,
     lookup: Callable[[str], Pod | None] | None = None,
     where: str = "",
 ) -> Engine:
@@ -45,7 +44,7 @@ def build_engine(
     rng = rng or Random()
     cache = ClusterCache()
     profiles, handles = build_profiles(
-        config, cache, registry=registry, clock=clock, rng=rng, client=client, where=where
+        config, cache, registry=registry, clock=clock, rng=rng, where=where
     )
     errors: list[FieldError] = []
     extenders = configured_extenders(config.extenders, errors)
@@ -85,7 +84,6 @@ def build_profiles(
     registry: Registry,
     clock: Clock,
     rng: Random,
-    client: Any = None,
     where: str = "",
 ) -> tuple[dict[str, Profile], dict[str, Handle]]:
     """Profiles by scheduler name, with plugins that look at this cluster, and their handles."""
@@ -96,7 +94,6 @@ def build_profiles(
             catalog=cache.catalog,
             clock=clock,
             rng=rng,
-            client=client,
         )
         for profile in config.profiles
     }

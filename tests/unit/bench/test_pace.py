@@ -8,6 +8,7 @@ import pytest
 
 from stowplan.bench import pace
 from stowplan.bench.pace import Pace, fixed_work_s
+from tests.replacing import replace
 
 
 def test_the_work_takes_some_time() -> None:
@@ -25,7 +26,7 @@ async def test_samples_are_taken_from_begin_to_end(monkeypatch: pytest.MonkeyPat
         return found
 
     monkeypatch.setattr(pace, "_EVERY_S", 0.001)
-    monkeypatch.setattr(pace, "fixed_work_s", sample)
+    replace(monkeypatch, pace, pace.fixed_work_s)(sample)
     measured = Pace()
     assert Pace().median_s is None
     measured.begin()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from stowplan.bench import run as run_module
 from stowplan.bench import session as session_module
 from stowplan.bench.contestants import KUBE, RAW, STOWPLAN, Contestant
 from stowplan.bench.figures import Run
@@ -18,6 +20,7 @@ from stowplan.bench.run import Conditions
 from stowplan.bench.session import Session, Settings
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.workloads.model import Workload
+from tests.replacing import replace
 from tests.unit.bench.runs import result, run, setup
 
 
@@ -104,11 +107,15 @@ class Played:
         self.beats_raw_in: set[int] = set()
         played = self
 
-        class Trial:
+        class Trial(run_module.Trial):
             def __init__(
-                self, contestant: Contestant, conditions: Conditions, number: int, say: object
+                self,
+                contestant: Contestant,
+                conditions: Conditions,
+                round_number: int,
+                say: Callable[[str], None],
             ) -> None:
-                self.key, self.number = contestant.label, number
+                self.key, self.number = contestant.label, round_number
 
             def measure(self) -> Run:
                 if len(played.runs) == played.interrupt_after:
@@ -119,7 +126,7 @@ class Played:
                 is_too_fast = self.key == "stowplan" and self.number in played.beats_raw_in
                 return run(self.key, 101 if is_too_fast else 100, self.number)
 
-        monkeypatch.setattr(session_module, "Trial", Trial)
+        replace(monkeypatch, session_module, run_module.Trial)(Trial)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -11,8 +10,10 @@ import pytest
 from stowplan.cli.extender import extender
 from stowplan.errors import ConfigError
 from stowplan.extender import serving
+from stowplan.extender.configuration import Configured
 from stowplan.extender.credentials import TlsFiles
 from stowplan.extender.serving import DEFAULT_MAX_BODY, DEFAULT_PORT, ExtenderOptions
+from tests.replacing import replace
 
 
 @pytest.fixture
@@ -26,12 +27,12 @@ def options_of(monkeypatch: pytest.MonkeyPatch, *flags: str) -> ExtenderOptions:
     """What the command would have served with."""
     seen: list[ExtenderOptions] = []
 
-    def run(configured: Any, options: ExtenderOptions) -> int:
+    def run(configured: Configured, options: ExtenderOptions) -> int:
         assert type(configured.algorithm).__name__ == "NOPAlgorithm"
         seen.append(options)
         return 0
 
-    monkeypatch.setattr(serving, "run", run)
+    replace(monkeypatch, serving, serving.run)(run)
     extender.main(list(flags), standalone_mode=False)
     return seen[0]
 

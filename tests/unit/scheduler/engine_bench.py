@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
+from random import Random
 from typing import Any
 
 import msgspec
@@ -33,6 +34,7 @@ class Bench:
             table=self.cache.table,
             catalog=self.cache.catalog,
             clock=clock or self.clock,
+            rng=Random(1),
         )
         chosen = [*defaults(), *plugins]
         for plugin in chosen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 
@@ -73,7 +74,7 @@ def play(
 ) -> tuple[Decision, list[dict[str, list[str]]]]:
     """The decision, and whom each extender heard of, by node."""
     cache = crowd()
-    handle = Handle(table=cache.table, catalog=cache.catalog)
+    handle = Handle(table=cache.table, catalog=cache.catalog, rng=Random(1))
     preempting = asking or DefaultPreemption(handle=handle)
     steps = decide_steps(
         cache.table,

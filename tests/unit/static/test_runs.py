@@ -25,6 +25,7 @@ from stowplan.static.daemon import means, run_daemon
 from stowplan.static.one_shot import Summary, run_one_shot
 from stowplan.static.settings import StaticSettings
 from stowplan.testing import as_manifest, node, pod
+from tests import replacing
 from tests.unit.api.api_kit import until
 
 
@@ -144,11 +145,20 @@ async def test_respect_names_all_rights_that_it_lacks(
 ) -> None:
     asked: list[str] = []
 
-    async def can_i(self: ApiClient, verb: str, plural: str, **_: Any) -> bool:
+    async def can_i(
+        self: ApiClient,
+        verb: str,
+        plural: str,
+        *,
+        group: str = "",
+        namespace: str = "",
+        subresource: str = "",
+        name: str = "",
+    ) -> bool:
         asked.append(f"{verb} {plural}")
         return plural not in ("csinodes", "persistentvolumeclaims")
 
-    monkeypatch.setattr(ApiClient, "can_i", can_i)
+    replacing.replace(monkeypatch, ApiClient, ApiClient.can_i)(can_i)
     world.pods("web-0")
     settings = replace(world.settings, respect_node_state=True)
     expected = (
