@@ -1,11 +1,13 @@
 """The only place that reads a clock; everything else is handed one.
 
 `monotonic()` orders and measures, `time()` is wall-clock time for what is written to the API.
-Virtual time (tests, simulation) is the same interface moved by hand.
+`boottime()` also counts the time during which the machine was suspended, and is for promises that
+other machines rely on. Virtual time (tests, simulation) is the same interface moved by hand.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -17,6 +19,8 @@ class Clock(Protocol):
 
     def monotonic(self) -> float: ...
 
+    def boottime(self) -> float: ...
+
     def time(self) -> float: ...
 
 
@@ -26,18 +30,24 @@ class SystemClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
+    def boottime(self) -> float:
+        return _boottime()
+
     def time(self) -> float:
         return time.time()
 
 
 class VirtualClock:
-    """Time that moves only when told to; both readings advance together."""
+    """Time that moves only when told to; all readings advance together."""
 
     def __init__(self, start: float = 1_000_000.0, *, epoch: float = 1_700_000_000.0) -> None:
         self._now = start
         self._offset = epoch - start
 
     def monotonic(self) -> float:
+        return self._now
+
+    def boottime(self) -> float:
         return self._now
 
     def time(self) -> float:
@@ -47,6 +57,15 @@ class VirtualClock:
         if seconds < 0:
             raise ValueError("time does not go back")
         self._now += seconds
+
+
+if sys.platform == "linux":
+
+    def _boottime() -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+else:
+    _boottime = time.monotonic
 
 
 def rfc3339(epoch_s: float) -> str:

@@ -2,8 +2,8 @@
 
 The scheduler under test talks plain HTTP to the proxy, the proxy talks to the embedded or the real
 API server; so the same bad day can be had on both. It runs in a thread of its own. A `Spoiler`
-sees every request and may delay it, answer it itself, or lose the answer of a request that was
-carried out.
+sees every request and may delay it, answer it itself, lose the answer of a request that was
+carried out, or carry it out long after its connection broke.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Spoiler:
     #: Cut the connection without forwarding.
     refuse: bool = False
     delay_s: float = 0.0
+    #: Cut the connection, and forward the request so much later.
+    late_s: float = 0.0
     #: Called (in the proxy's thread) before forwarding.
     before: Callable[[str], object] | None = None
     seen: int = 0
@@ -67,6 +69,8 @@ class FaultProxy:
         self._spoilers: list[Spoiler] = []
         self._watches: set[asyncio.Task[Any]] = set()
         self._swallowed: set[asyncio.Task[Any]] = set()
+        #: Requests of which the client has lost the connection.
+        self._late: set[asyncio.Task[None]] = set()
         self._runner: web.ServerRunner | None = None
         self._server: web.Server | None = None
         self._is_away = False
@@ -188,6 +192,11 @@ class FaultProxy:
                 await asyncio.sleep(spoiler.delay_s)
             if spoiler.status:
                 return _status(spoiler.status, spoiler.headers)
+            if spoiler.late_s:
+                task = asyncio.create_task(self._forward_late(spoiler, request, body))
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)
+                return _cut(request)
             if spoiler.refuse:
                 return _cut(request)
         if "watch=" in request.query_string:
@@ -198,6 +207,11 @@ class FaultProxy:
             if spoiler.lose_answer:
                 return _cut(request)
         return answer
+
+    async def _forward_late(self, spoiler: Spoiler, request: web.BaseRequest, body: bytes) -> None:
+        await asyncio.sleep(spoiler.late_s)
+        await self._forward(request, body)
+        spoiler.answered += 1
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> web.Response:
         assert self._session is not None

@@ -8,6 +8,7 @@ raise the errors of `stowplan.errors`, also where the server's answer makes no s
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from stowplan.api.decoding import UNREADABLE, decode_answer
+from stowplan.api.guarded import GuardedRequests, WriteGuard
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.objects import Wire
 from stowplan.api.quick import JSON
@@ -127,6 +129,12 @@ class ApiClient:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def guarded_by(self, guard: WriteGuard) -> Self:
+        """The same client, by the same connections, but its writes pass a guard."""
+        guarded = copy.copy(self)
+        guarded._transport = GuardedRequests(self._transport, guard)
+        return guarded
 
     async def request(
         self,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from stowplan.api.connections import Connections, find_out_that_the_other_side_is_gone
@@ -62,11 +63,19 @@ class Pool(Connections["_Connection"]):
     def __init__(self, host: str, port: int, *, server_hostname: str = "") -> None:
         super().__init__(_Connection, host, port, server_hostname=server_hostname)
 
-    async def ask(self, request: bytes, tls: ssl.SSLContext | None) -> Answer:
-        """Send a request as it is, and wait for its answer; a cancelled one ends its connection."""
+    async def ask(
+        self,
+        request: bytes,
+        tls: ssl.SSLContext | None,
+        guard: Callable[[], None] | None = None,
+    ) -> Answer:
+        """Send a request as it is, and wait for its answer; a cancelled one ends its connection.
+
+        The guard is called once there is a connection, immediately before the request is written.
+        """
         connection = self.take(tls) or await self.connect(tls)
         try:
-            answer = await connection.ask(request)
+            answer = await connection.ask(request, guard)
         except BaseException:
             connection.close()
             raise
@@ -90,9 +99,11 @@ class _Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         find_out_that_the_other_side_is_gone(transport.get_extra_info("socket"))
 
-    async def ask(self, request: bytes) -> Answer:
+    async def ask(self, request: bytes, guard: Callable[[], None] | None) -> Answer:
         assert self._transport is not None
         self._waiting = self.loop.create_future()
+        if guard is not None:
+            guard()
         self._transport.write(request)
         return await self._waiting
 

@@ -1,16 +1,21 @@
 """Leader election on a Lease, as client-go does it, so that both can compete for one lease.
 
-The process runs `acquire`, then `hold` beside its work, then `release`. What must stay true:
-another holder's lease has expired only when its record has not changed for its duration by our
-own clock (clocks of machines differ); every write carries the resourceVersion it was decided
-on; and we believe in our own leadership only from before the write that the server confirmed.
+The process runs `acquire`, then `hold` beside its work, then `release`; everything that it writes
+meanwhile passes `guard`. What must stay true: another holder's lease has expired only when its
+record has not changed for its duration by our own clock (clocks of machines differ); every write
+carries the resourceVersion it was decided on; we lead for `renewDeadline`, counted from before the
+last write that the server confirmed was sent; and `hold` never acquires: once leadership has
+lapsed, for whatever reason, it ends. So others, who count the whole `leaseDuration` from when they
+see that write, begin at the earliest `leaseDuration - renewDeadline` after we have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +23,7 @@ import msgspec
 
 from stowplan.api.client import ApiClient, Lane
 from stowplan.api.decoding import decode_answer
+from stowplan.api.guarded import WriteGuard
 from stowplan.api.objects import Lease, LeaseSpec
 from stowplan.api.resources import LEASES
 from stowplan.clock import Clock, SystemClock, rfc3339_micro
@@ -114,14 +120,29 @@ class LeaderElector:
         self._lease: dict[str, Any] | None = None
         self._observed = _Record()
         self._observed_at = float("-inf")
+        #: Just before the last write of ours that was confirmed.
+        self._renewed_at = float("-inf")
+        #: Set when a write was refused because leadership has lapsed.
+        self._lapsed = asyncio.Event()
         self._reported_leader = ""
         self._told = ""
         self._has_read = False
 
     @property
     def is_leader(self) -> bool:
-        """Ours, and not run out by our own clock: a process that was frozen sees it at once."""
-        return self._is_ours() and self._is_valid(self._clock.monotonic())
+        """Ours, and renewed within the deadline: a process that was frozen sees it at once."""
+        return self._is_ours() and self._left_s() > 0
+
+    @property
+    def guard(self) -> WriteGuard:
+        """Lets writes through while we lead; they must be over before another can."""
+        return WriteGuard(self.check, self._duration_s - self._renew_deadline_s)
+
+    def check(self) -> None:
+        """Raise LeadershipLost unless we lead."""
+        if not self.is_leader:
+            self._lapsed.set()
+            raise self._lost()
 
     @property
     def leader(self) -> str:
@@ -132,7 +153,7 @@ class LeaderElector:
         """By how much a lease that we hold has run out; 0 where it has not (for /healthz)."""
         if not self._is_ours():
             return 0.0
-        return max(0.0, self._clock.monotonic() - self._observed_at - self._duration_s)
+        return max(0.0, self._clock.boottime() - self._renewed_at - self._duration_s)
 
     async def acquire(self) -> None:
         """Returns when we lead. Raises only where the lease may not even be read or written."""
@@ -144,36 +165,39 @@ class LeaderElector:
         log.info("Successfully acquired lease", extra=kv(lock=self._lock))
 
     async def hold(self) -> None:
-        """Renew for ever; LeadershipLost as soon as we no longer lead."""
+        """Renew for ever; LeadershipLost as soon as we no longer lead.
+
+        DIVERGES: holding never acquires. client-go's renewal acquires again a lease that ran out
+        while the process was frozen, or that another has held and released, and goes on with what
+        it knew before.
+        """
+        self._lapsed.clear()
         while True:
             await self._renew()
             log.log(V5, "Successfully renewed lease", extra=kv(lock=self._lock))
-            await asyncio.sleep(self._retry_period_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._retry_period_s):
+                    await self._lapsed.wait()
 
     async def _renew(self) -> None:
-        deadline = asyncio.timeout(self._renew_deadline_s)
+        deadline = asyncio.timeout(self._left_s())
         try:
             async with deadline:
-                while not await self.try_acquire():
-                    # DIVERGES: the lead is given up as soon as another holds the lease. client-go
-                    # goes on until the deadline.
-                    if not self._is_ours():
-                        raise LeadershipLost(
-                            f"lost the lease {self._lock}: {self.leader or 'nobody'} holds it now"
-                        )
+                self.check()
+                while not await self.try_renew():
                     await asyncio.sleep(self._retry_period_s)
+                    self.check()
         except TimeoutError as error:
             if not deadline.expired():
                 raise
-            raise LeadershipLost(
-                f"the lease {self._lock} could not be renewed within {self._renew_deadline_s:g} s"
-                + (f": {self._told}" if self._told else "")
-            ) from error
+            raise self._lost() from error
+        self.check()  # the answer may have come when it was too late
 
     async def release(self) -> None:
         """Give the lease up so that another need not wait for it to expire; never raises."""
         if not self._is_ours():
             return
+        self._renewed_at = float("-inf")
         try:
             await self._get()
             if not self._is_ours():
@@ -194,9 +218,9 @@ class LeaderElector:
         log.info("Released leader lease", extra=kv(lock=self._lock))
 
     async def try_acquire(self) -> bool:
-        """One try to become or stay the leader; False where another leads or the API fails."""
+        """One try to become the leader; False where another leads or the API fails."""
         try:
-            has_won = await self._acquire_or_renew()
+            has_won = await self._acquire()
         except (Unauthorized, Forbidden) as error:
             if not self._has_read:
                 raise
@@ -210,20 +234,49 @@ class LeaderElector:
         self._told = ""
         return has_won
 
-    async def _acquire_or_renew(self) -> bool:
-        if self._is_ours() and self._is_valid(self._clock.monotonic()) and self._lease is not None:
+    async def try_renew(self) -> bool:
+        """One try to stay the leader; False where the API fails.
+
+        LeadershipLost where the lease is not the one we wrote: another may have led meanwhile.
+        """
+        try:
             try:
                 await self._update(self._own_record(keep=True))
             except (ApiError, ApiUnavailable) as error:
                 log.log(V4, "Failed to renew optimistically", extra=kv(lock=self._lock, err=error))
-            else:
-                return True
+                await self._read_own()
+                await self._update(self._own_record(keep=True))
+        except (ApiError, ApiUnavailable) as error:
+            self._tell(error)
+            return False
+        finally:
+            self._report_leader()
+        self._told = ""
+        return True
+
+    async def _read_own(self) -> None:
+        """Read the lease, of which only the renew time may have changed."""
+        held = self._observed
+        with suppress(NotFound):
+            await self._get()
+        now = self._observed
+        if (now.holder, now.acquire_time, now.transitions) != (
+            self._identity,
+            held.acquire_time,
+            held.transitions,
+        ):
+            # DIVERGES: the lead is given up as soon as another holds the lease, or it was deleted.
+            # client-go goes on until the deadline.
+            self._renewed_at = float("-inf")
+            raise self._lost()
+
+    async def _acquire(self) -> bool:
         try:
             await self._get()
         except NotFound:
             await self._create(self._own_record(keep=False))
             return True
-        is_held = self._observed.holder != "" and self._is_valid(self._clock.monotonic())
+        is_held = self._observed.holder != "" and self._has_not_run_out()
         if is_held and not self._is_ours():
             return False
         await self._update(self._own_record(keep=self._is_ours()))
@@ -237,7 +290,8 @@ class LeaderElector:
             transitions += 1
         return _Record(
             holder=self._identity,
-            duration_s=int(self._duration_s),
+            # DIVERGES: rounded up. client-go rounds down, so that others may begin before we end.
+            duration_s=math.ceil(self._duration_s),
             acquire_time=(self._observed.acquire_time or now) if keep else now,
             renew_time=now,
             transitions=transitions,
@@ -257,7 +311,7 @@ class LeaderElector:
         self._lease, record = self._decoded(body, "GET")
         if record != self._observed:
             self._observed = record
-            self._observed_at = self._clock.monotonic()
+            self._observed_at = self._clock.boottime()
 
     async def _create(self, record: _Record) -> None:
         lease = {
@@ -275,11 +329,13 @@ class LeaderElector:
         await self._write("PUT", self._path, {**self._lease, "spec": spec})
 
     async def _write(self, method: str, path: str, lease: dict[str, Any]) -> None:
-        # Others start to count when the write happens, which is after it was sent.
-        sent_at = self._clock.monotonic()
+        # Others start to count when they see the write, which is after it was sent.
+        sent_at = self._clock.boottime()
         body = await self._request(method, path, lease)
         self._lease, self._observed = self._decoded(body, method)
         self._observed_at = sent_at
+        if self._is_ours():
+            self._renewed_at = sent_at
 
     async def _request(self, method: str, path: str, lease: dict[str, Any] | None) -> bytes:
         return await self._client.request(
@@ -304,8 +360,21 @@ class LeaderElector:
     def _is_ours(self) -> bool:
         return self._observed.holder == self._identity
 
-    def _is_valid(self, now: float) -> bool:
-        return self._observed_at + self._observed.duration_s > now
+    def _left_s(self) -> float:
+        """For how long we lead unless we renew."""
+        return self._renewed_at + self._renew_deadline_s - self._clock.boottime()
+
+    def _has_not_run_out(self) -> bool:
+        return self._observed_at + self._observed.duration_s > self._clock.boottime()
+
+    def _lost(self) -> LeadershipLost:
+        if not self._is_ours():
+            holder = self.leader or "nobody"
+            return LeadershipLost(f"lost the lease {self._lock}: {holder} holds it now")
+        return LeadershipLost(
+            f"the lease {self._lock} could not be renewed within {self._renew_deadline_s:g} s"
+            + (f": {self._told}" if self._told else "")
+        )
 
     def _report_leader(self) -> None:
         if self._observed.holder != self._reported_leader:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from stowplan.api.connections import NotConnected, find_out_that_the_other_side_is_gone
@@ -60,14 +61,36 @@ class ProxiedLanes:
         content_type: str,
         accept: str,
         encoding: str,
+        guard: Callable[[], None] | None = None,
     ) -> ProxiedAnswer:
         headers = {"Accept": accept, "Accept-Encoding": encoding}
         if body is not None:
             headers["Content-Type"] = content_type
         if authorization:
             headers["Authorization"] = authorization
+        guarded = None
+        if guard is not None:
+            # Without a body there is nothing to hold back while the connection is made.
+            guarded = _GuardedBody(body or b"", guard)
+        try:
+            response = await self._request(lane, method, target, headers, guarded or body, tls)
+        except Disconnected:
+            if guarded is not None and guarded.refusal is not None:
+                raise guarded.refusal from None
+            raise
+        return ProxiedAnswer(response)
+
+    async def _request(
+        self,
+        lane: str,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes | aiohttp.Payload | None,
+        tls: ssl.SSLContext | None,
+    ) -> aiohttp.ClientResponse:
         with _spoken_as_ours():
-            response = await self._session(lane).request(
+            return await self._session(lane).request(
                 method,
                 URL(self._server + target, encoded=True),
                 headers=headers,
@@ -78,7 +101,6 @@ class ProxiedLanes:
                 server_hostname=self._tls_server_name or None,
                 proxy=self._proxy_url,
             )
-        return ProxiedAnswer(response)
 
     def _session(self, lane: str) -> aiohttp.ClientSession:
         session = self._sessions.get(lane)
@@ -95,6 +117,30 @@ class ProxiedLanes:
             )
             self._sessions[lane] = session
         return session
+
+
+class _GuardedBody(aiohttp.BytesPayload):
+    """A body that is written only if the guard allows it then.
+
+    aiohttp keeps the headers back until the body comes, and without its body the server does
+    nothing.
+    """
+
+    def __init__(self, value: bytes, guard: Callable[[], None]) -> None:
+        super().__init__(value)
+        self._guard = guard
+        #: What the guard raised: aiohttp makes a connection error of it.
+        self.refusal: Exception | None = None
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        try:
+            self._guard()
+        except Exception as problem:
+            self.refusal = problem
+            raise
+        await super().write_with_length(writer, content_length)
 
 
 class ProxiedAnswer:

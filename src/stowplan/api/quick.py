@@ -8,7 +8,7 @@ a watch takes over the connection of the list before it.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from stowplan.api import http1
@@ -55,9 +55,10 @@ class QuickLanes:
         body: bytes | None,
         content_type: str,
         accept: str,
+        guard: Callable[[], None] | None = None,
     ) -> http1.Answer:
         request = self._request(method, target, authorization, body, content_type, accept)
-        return await self._pool(lane).ask(request, tls)
+        return await self._pool(lane).ask(request, tls, guard)
 
     async def open(
         self,
@@ -71,10 +72,11 @@ class QuickLanes:
         content_type: str,
         accept: str,
         encoding: str,
+        guard: Callable[[], None] | None = None,
     ) -> LongAnswer:
         """Returns when the answer begins; it must be closed. All lanes of readers are one."""
         request = self._request(method, target, authorization, body, content_type, accept, encoding)
-        return await self._streams.ask(request, tls, is_repeatable=method == "GET")
+        return await self._streams.ask(request, tls, is_repeatable=method == "GET", guard=guard)
 
     def _request(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
+from collections.abc import Callable
 from typing import cast
 
 from stowplan.api.connections import Connections, find_out_that_the_other_side_is_gone
@@ -145,25 +146,32 @@ class Streams(Connections["_Connection"]):
         super().__init__(_Connection, host, port, server_hostname=server_hostname)
 
     async def ask(
-        self, request: bytes, tls: ssl.SSLContext | None, *, is_repeatable: bool
+        self,
+        request: bytes,
+        tls: ssl.SSLContext | None,
+        *,
+        is_repeatable: bool,
+        guard: Callable[[], None] | None = None,
     ) -> LongAnswer:
         """Send a request as it is; returns when the answer begins. Close the answer in any case.
 
         The server may end an idle connection at the very moment when it is used; then a request
-        that may be sent twice is.
+        that may be sent twice is. The guard is called immediately before each write.
         """
         connection = self.take(tls)
         if connection is not None:
             try:
-                return await self._ask(connection, request)
+                return await self._ask(connection, request, guard)
             except Disconnected:
                 if not is_repeatable:
                     raise
-        return await self._ask(await self.connect(tls), request)
+        return await self._ask(await self.connect(tls), request, guard)
 
-    async def _ask(self, connection: _Connection, request: bytes) -> LongAnswer:
+    async def _ask(
+        self, connection: _Connection, request: bytes, guard: Callable[[], None] | None
+    ) -> LongAnswer:
         try:
-            status, head = await connection.ask(request)
+            status, head = await connection.ask(request, guard)
         except BaseException:
             connection.close()
             raise
@@ -217,11 +225,13 @@ class _Connection(asyncio.Protocol):
 
     # Whoever asks
 
-    async def ask(self, request: bytes) -> tuple[int, bytes]:
+    async def ask(self, request: bytes, guard: Callable[[], None] | None) -> tuple[int, bytes]:
         """Status and head."""
         assert self._transport is not None
         self._is_asked = True
         self._head = self._body = None
+        if guard is not None:
+            guard()
         self._transport.write(request)
         while (head := self._begun()) is None:
             await self._news()

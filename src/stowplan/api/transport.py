@@ -12,7 +12,7 @@ import asyncio
 import random
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from stowplan.api.proxied import ProxiedLanes
 
 Params: TypeAlias = Mapping[str, str | int]
+#: Called immediately before the bytes of a request are written, also of one that is sent again;
+#: raises where they must not be.
+Guard: TypeAlias = Callable[[], None]
 
 _MAX_THROTTLE_RETRIES = 10
 _MAX_RETRY_AFTER_S = 30.0
@@ -86,6 +89,7 @@ class Requests(Protocol):
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
         retry_throttled: bool = True,
+        guard: Guard | None = None,
     ) -> bytes: ...
 
     def stream(
@@ -161,6 +165,7 @@ class Transport:
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
         retry_throttled: bool = True,
+        guard: Guard | None = None,
     ) -> bytes:
         """One request and its answer; waits and repeats after 429, and once after a 401."""
         limit = self._limits.get(lane)
@@ -187,12 +192,13 @@ class Transport:
                             body=body,
                             content_type=content_type,
                             accept=accept,
+                            guard=guard,
                         )
                         status, answer = found.status, found.body
                         retry_after = None if status < 300 else found.header(b"retry-after")
                     else:
                         opened = await self._open(
-                            lane, method, target, credential, body, content_type, accept
+                            lane, method, target, credential, body, content_type, accept, guard
                         )
                         status, answer = opened.status, await _read(opened)
                         retry_after = opened.header(b"retry-after")
@@ -278,6 +284,7 @@ class Transport:
         body: bytes | None = None,
         content_type: str = "",
         accept: str = "",
+        guard: Guard | None = None,
     ) -> _OpenAnswer:
         lanes = self._quick or self._proxied
         assert lanes is not None
@@ -291,6 +298,7 @@ class Transport:
             content_type=content_type,
             accept=accept or JSON,
             encoding="gzip" if self._wants_gzip and lane is Lane.READ else "identity",
+            guard=guard,
         )
 
     def _tls_context(self, credential: Credential) -> ssl.SSLContext:

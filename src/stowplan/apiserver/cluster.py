@@ -7,6 +7,7 @@ running event loop: they live from `start_controllers` to `stop_controllers`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from random import Random
 
 from stowplan.apiserver import admission
@@ -15,11 +16,12 @@ from stowplan.apiserver.history import Json
 from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.paths import parse_path
-from stowplan.apiserver.rest import Rest
+from stowplan.apiserver.rest import Request, Rest
 from stowplan.apiserver.statuses import no_such_path
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.volume_controller import VolumeController, VolumeControllerOptions
 from stowplan.clock import Clock
+from stowplan.errors import ApiError
 
 
 class Cluster:
@@ -59,6 +61,15 @@ class Cluster:
         self._controllers: list[asyncio.Task[None]] = []
         for kind, obj in admission.first_objects():
             self.create(kind.group, kind.version, kind.plural, obj)
+
+    def answer_later(self, request: Request, delay_s: float) -> None:
+        """Carry out a request of which the client has lost the connection."""
+
+        def arrive() -> None:
+            with suppress(ApiError):
+                self.rest.answer(request)
+
+        asyncio.get_running_loop().call_later(delay_s, arrive)
 
     @property
     def has_work(self) -> bool:

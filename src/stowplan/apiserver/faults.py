@@ -16,7 +16,7 @@ from stowplan.apiserver.statuses import Failure
 if TYPE_CHECKING:
     from aiohttp import web
 
-Action = Literal["answer", "drop", "hang", "delay", "lose-answer", "hang-answer"]
+Action = Literal["answer", "drop", "hang", "delay", "arrive-late", "lose-answer", "hang-answer"]
 
 _MESSAGES = {
     404: "the server could not find the requested resource",
@@ -36,6 +36,7 @@ class Fault:
     drop         close the connection without doing anything
     hang         neither do it nor answer, until the client gives up
     delay        wait `delay_s`, then do it as usual
+    arrive-late  close the connection, and do it `delay_s` later
     lose-answer  do it, then close the connection without an answer
     hang-answer  do it, then never answer
     """

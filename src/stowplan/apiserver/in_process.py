@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from stowplan.api.status_errors import error_from_response
-from stowplan.api.transport import Lane, Params
+from stowplan.api.transport import Guard, Lane, Params
 from stowplan.apiserver import faults
 from stowplan.apiserver.cluster import Cluster
 from stowplan.apiserver.paths import parse_path
@@ -46,6 +46,7 @@ class InProcess:
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
         retry_throttled: bool = True,
+        guard: Guard | None = None,
     ) -> bytes:
         """One request and its answer; ApiError where the server refuses."""
         fault = None
@@ -54,9 +55,13 @@ class InProcess:
         try:
             if fault is not None:
                 await _before(fault, timeout_s)
-            answer = self._cluster.rest.answer(
-                self._request(method, path, params, body, content_type, accept)
-            )
+            if guard is not None:
+                guard()
+            request = self._request(method, path, params, body, content_type, accept)
+            if fault is not None and fault.action == "arrive-late":
+                self._cluster.answer_later(request, fault.delay_s)
+                raise _closed()
+            answer = self._cluster.rest.answer(request)
             if fault is not None:
                 await _after(fault, timeout_s)
         except ApiError as refusal:
@@ -104,7 +109,7 @@ async def _before(fault: faults.Fault, timeout_s: float) -> None:
         case "answer":
             raise fault.failure()
         case "drop":
-            raise ApiUnavailable(f"{SERVER} the connection was closed")
+            raise _closed()
         case "hang":
             await _hang(timeout_s)
         case "delay":
@@ -114,11 +119,15 @@ async def _before(fault: faults.Fault, timeout_s: float) -> None:
 async def _after(fault: faults.Fault, timeout_s: float) -> None:
     match fault.action:
         case "lose-answer":
-            raise ApiUnavailable(f"{SERVER} the connection was closed")
+            raise _closed()
         case "hang-answer":
             await _hang(timeout_s)
 
 
+def _closed() -> ApiUnavailable:
+    return ApiUnavailable(f"{SERVER} the connection was closed", maybe_done=True)
+
+
 async def _hang(timeout_s: float) -> None:
     await asyncio.sleep(timeout_s)
-    raise ApiUnavailable(f"{SERVER} no answer within {timeout_s:g} s")
+    raise ApiUnavailable(f"{SERVER} no answer within {timeout_s:g} s", maybe_done=True)

@@ -23,7 +23,7 @@ from stowplan.apiserver.cluster import Cluster
 from stowplan.apiserver.discovery import discovery_document
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.openapi import openapi_document
-from stowplan.apiserver.paths import parse_path
+from stowplan.apiserver.paths import Target, parse_path
 from stowplan.apiserver.rest import Request
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
@@ -132,6 +132,9 @@ class ApiServer(Cluster):
             fault = faults.match(self.faults, request.method, request.path) if self.faults else None
             if fault is None:
                 return await self._answer(request)
+            if fault.action == "arrive-late" and (target := parse_path(request.path)) is not None:
+                self.answer_later(await _asked(request, target), fault.delay_s)
+                faults.cut(request)
             await faults.before(fault, request)
             response = await self._answer(request)
             await faults.after(fault, request)
@@ -159,16 +162,7 @@ class ApiServer(Cluster):
         target = parse_path(path)
         if target is None:
             return self._static(path.rstrip("/"), request)
-        headers = request.headers
-        asked = Request(
-            request.method,
-            target,
-            request.query,
-            b"" if request.method == "GET" else await request.read(),
-            headers.get("Content-Type", ""),
-            headers.get("Accept", ""),
-            headers.get("User-Agent", ""),
-        )
+        asked = await _asked(request, target)
         if asked.is_watch:
             return await self._stream(request, self.rest.watch(asked))
         answer = self.rest.answer(asked)
@@ -231,3 +225,16 @@ def _failure(error: ApiError) -> web.Response:
     if retry is not None:
         response.headers["Retry-After"] = str(retry)
     return response
+
+
+async def _asked(request: web.BaseRequest, target: Target) -> Request:
+    headers = request.headers
+    return Request(
+        request.method,
+        target,
+        request.query,
+        b"" if request.method == "GET" else await request.read(),
+        headers.get("Content-Type", ""),
+        headers.get("Accept", ""),
+        headers.get("User-Agent", ""),
+    )

@@ -105,6 +105,9 @@ class Plugin:
     patches: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Kinds of which objects are deleted because it says so.
     deletes: ClassVar[tuple[Resource[Any], ...]] = ()
+    #: Whether `bind` may be called again with the same arguments. After an unclear answer it then
+    #: is, until the answer is definite; otherwise the pod is looked up, which is less safe.
+    bind_is_idempotent: ClassVar[bool] = False
     #: Whether `filter_columns` understands an Overlay; if not, what-if rows use the per-node form.
     overlays: ClassVar[bool] = False
     #: What the verdict ids 1, 2, ... of `filter_columns` mean.

@@ -9,6 +9,7 @@ from stowplan.framework.plugin import Plugin
 
 class DefaultBinder(Plugin):
     name = "DefaultBinder"
+    bind_is_idempotent = True
 
     async def bind(self, cycle: Cycle, pod: Pod, node: str) -> None:
         """POST the binding; its UID keeps a namesake of the pod from being bound by mistake."""

@@ -1,14 +1,17 @@
 """The binding cycle: wait for Permit, PreBind, Bind, PostBind; one task a pod.
 
 What must stay true: every placement ends bound once or queued again, whatever the API server or a
-plugin does. A binding request without a clear answer may have taken effect, so the pod is looked
-up before anything else is done with it, for as long as that takes.
+plugin does. A binding request without a clear answer may have taken effect, or take effect later,
+so it is sent again until the answer is definite, and the pod keeps its place for as long as that
+takes. Where sending it again could do harm (extenders, plugins that do not declare otherwise) the
+pod is looked up instead. Only losing leadership leaves a placement as it is: the process ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -21,6 +24,7 @@ from stowplan.errors import (
     Conflict,
     ExtenderError,
     Forbidden,
+    LeadershipLost,
     PluginError,
     ServerError,
     StowplanError,
@@ -38,10 +42,10 @@ from stowplan.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
-#: After these nobody knows whether the binding took effect.
+#: After these it is not known whether the pod is bound.
 _UNCLEAR = (Conflict, ServerError, Throttled, ApiUnavailable, TimeoutError)
-#: Pauses between looking up a pod whose binding got no clear answer.
-_LOOK_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: Pauses before a binding without a clear answer is sent again, or its pod looked up again.
+_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Binder:
@@ -60,6 +64,10 @@ class Binder:
         self._reporter = reporter
         self._stillness = stillness or Stillness()
         self._extenders = extenders
+        #: Bindings that the API server refuses without a definite answer: each is the trouble of
+        #: its own pod, for which others need not wait.
+        self.refused = 0
+        self.on_refused: Callable[[], None] = lambda: None
 
     async def run(self, placement: Placement) -> None:
         """Take a placement to its end."""
@@ -68,6 +76,14 @@ class Binder:
         except asyncio.CancelledError:
             # Only a process that is going down cancels; what it leaves behind, a restart finds.
             raise
+        except LeadershipLost as problem:
+            # Going down, too. Another leader may have given the place away, so nothing is undone
+            # on the strength of what we know.
+            log.warning(
+                "Not binding pod: no longer leading",
+                extra=kv(pod=placement.pod.key, node=placement.node, err=str(problem)),
+            )
+            return
         except Exception as problem:
             log.exception("Binding cycle broke", extra=kv(pod=placement.pod.key))
             status = error(describe(problem))
@@ -160,6 +176,8 @@ class Binder:
         for plugin in plugins:
             try:
                 status = await _ask(plugin, "pre_bind", "PreBind", placement)
+            except LeadershipLost:
+                raise
             except Exception as problem:
                 return _broken(plugin, "PreBind", problem)
             if not status.is_success:
@@ -193,18 +211,19 @@ class Binder:
         for plugin in placement.profile.at("bind"):
             try:
                 status = await _ask(plugin, "bind", "Bind", placement)
+            except LeadershipLost:
+                raise
             except Exception as problem:
-                failure = _broken(plugin, "Bind", problem)
-                if isinstance(problem, _UNCLEAR):
-                    # A conflict says that this request did nothing: whose did?
-                    placement.is_bound_by_other = isinstance(problem, Conflict)
-                    return await self._look(placement, failure)
-                return failure
+                if not isinstance(problem, _UNCLEAR):
+                    return _broken(plugin, "Bind", problem)
+                if plugin.bind_is_idempotent:
+                    return await self._settle(plugin, placement, problem)
+                # A conflict says that this request did nothing: whose did?
+                placement.is_bound_by_other = isinstance(problem, Conflict)
+                return await self._look(placement, _broken(plugin, "Bind", problem))
             if status.is_skip:
                 continue
-            if not status.is_success:
-                return error(str(PluginError(plugin.name, "Bind", status.message)))
-            return SUCCESS
+            return _bound_by(plugin, status)
         return error("no Bind plugin took the pod")
 
     async def _post_bind(self, placement: Placement) -> None:
@@ -219,28 +238,81 @@ class Binder:
 
     # No clear answer
 
+    async def _settle(self, plugin: Any, placement: Placement, problem: Exception) -> Status:
+        """Send a binding again until the answer is definite.
+
+        That the pod is not bound now proves nothing: a request of which the connection broke may
+        arrive when its place was given away long ago.
+        """
+        node, may_arrive = placement.node, False
+        for attempt in count():
+            failure = _broken(plugin, "Bind", problem)
+            may_arrive |= _may_arrive(problem)
+            settled = await self._definite(placement, problem, failure, may_arrive=may_arrive)
+            if settled is not None:
+                return settled
+            if attempt == 0:
+                log.warning(
+                    "Binding got no definite answer, sending it again",
+                    extra=kv(pod=placement.pod.key, node=node, err=failure.message),
+                )
+            elif attempt == len(_AGAIN_S):
+                self._reporter.unanswered(placement, failure.message)
+            await self._pause(attempt, is_refused=isinstance(problem, ApiError))
+            if self._engine.cache.table.live_row(node) is None:
+                # The API server would bind the pod all the same. Its place is worth nothing now.
+                return await self._look(placement, failure)
+            try:
+                return _bound_by(plugin, await _ask(plugin, "bind", "Bind", placement))
+            except LeadershipLost:
+                raise
+            except Exception as again:
+                problem = again
+        raise AssertionError("unreachable")
+
+    async def _definite(
+        self, placement: Placement, problem: Exception, failure: Status, *, may_arrive: bool
+    ) -> Status | None:
+        """What the answer to a binding means; None if it must be sent again.
+
+        `may_arrive`: an earlier request, or this one, may have taken effect or may yet.
+        """
+        if isinstance(problem, Conflict) or (isinstance(problem, Forbidden) and may_arrive):
+            try:
+                found = await self._find(placement.pod)
+            except (ApiError, ApiUnavailable, TimeoutError):
+                return None
+            # A conflict may be with a request of our own that was never answered.
+            placement.is_bound_by_other = not may_arrive
+            settled = _seen(placement, found, failure)
+            if settled.is_success or placement.is_lost or not may_arrive:
+                return settled
+            # Not bound, but pods that are leaving cannot be any more; and what is forbidden now is
+            # forbidden to a request that arrives later.
+            is_over = isinstance(problem, Forbidden) or (found is not None and found.is_terminating)
+            return settled if is_over else None
+        if isinstance(problem, _UNCLEAR) or (isinstance(problem, Unauthorized) and may_arrive):
+            return None
+        return failure
+
+    async def _pause(self, attempt: int, *, is_refused: bool) -> None:
+        if is_refused:
+            self.refused += 1
+            self.on_refused()
+        try:
+            await asyncio.sleep(_AGAIN_S[min(attempt, len(_AGAIN_S) - 1)])
+        finally:
+            self.refused -= is_refused
+
     async def _look(self, placement: Placement, failure: Status) -> Status:
         """Find out whether a binding took effect that was not clearly answered."""
-        pod, node = placement.pod, placement.node
         for attempt in count():
             try:
-                current = await self._find(pod)
+                return _seen(placement, await self._find(placement.pod), failure)
             except (Unauthorized, Forbidden):
                 return failure
             except (ApiError, ApiUnavailable, TimeoutError):
-                await asyncio.sleep(_LOOK_AGAIN_S[min(attempt, len(_LOOK_AGAIN_S) - 1)])
-                continue
-            if current is None:
-                placement.is_lost = True
-                return failure
-            if current.uid == pod.uid and current.spec.node_name == node:
-                log.info(
-                    "Pod is bound to the node although the request was not answered so",
-                    extra=kv(pod=pod.key, node=node, answer=failure.message),
-                )
-                return SUCCESS
-            placement.is_lost = current.uid != pod.uid or bool(current.spec.node_name)
-            return failure
+                await self._pause(attempt, is_refused=False)
         raise AssertionError("unreachable")
 
     async def _find(self, pod: Pod) -> Pod | None:
@@ -279,6 +351,35 @@ class Binder:
             extra=kv(pod=placement.pod.key, node=placement.node, err=status.message),
         )
         self._reporter.failed(failure)
+
+
+def _may_arrive(problem: Exception) -> bool:
+    """Whether a binding that was answered so may have taken effect, or may later."""
+    if isinstance(problem, ApiUnavailable):
+        return problem.maybe_done
+    return isinstance(problem, ServerError | TimeoutError)
+
+
+def _bound_by(plugin: Any, status: Status) -> Status:
+    if status.is_success:
+        return SUCCESS
+    return error(str(PluginError(plugin.name, "Bind", status.message)))
+
+
+def _seen(placement: Placement, current: Pod | None, failure: Status) -> Status:
+    """What became of a placement, going by the pod of that name as it is now."""
+    pod, node = placement.pod, placement.node
+    if current is None or current.uid != pod.uid:
+        placement.is_lost = True
+        return failure
+    if current.spec.node_name == node:
+        log.info(
+            "Pod is bound to the node although the request was not answered so",
+            extra=kv(pod=pod.key, node=node, answer=failure.message),
+        )
+        return SUCCESS
+    placement.is_lost = bool(current.spec.node_name)
+    return failure
 
 
 async def _ask(plugin: Any, method: str, point: str, placement: Placement) -> Status:

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from stowplan.api.connections import NotConnected
 from stowplan.api.decoding import UNREADABLE
+from stowplan.api.guarded import WriteGuard
 from stowplan.api.http1 import BrokenOff, Disconnected, Garbled
 from stowplan.api.no_answer import NO_ANSWER
 from stowplan.api.objects import Pod
@@ -47,14 +48,23 @@ _MAX_ANSWER = 512 * 1024 * 1024
 
 
 class ExtenderClient:
-    """`table` finds nodes by name, `whole` what is sent of them and of pods."""
+    """`table` finds nodes by name, `whole` what is sent of them and of pods.
+
+    Of what is asked only a binding changes anything, so only that passes the `guard`.
+    """
 
     def __init__(
-        self, extenders: Sequence[ConfiguredExtender], table: NodeTable, whole: WholeObjects
+        self,
+        extenders: Sequence[ConfiguredExtender],
+        table: NodeTable,
+        whole: WholeObjects,
+        *,
+        guard: WriteGuard | None = None,
     ) -> None:
         self._lines = {extender: _Line(extender) for extender in extenders}
         self._table = table
         self._whole = whole
+        self._guard = guard
 
     def close(self) -> None:
         for line in self._lines.values():
@@ -140,6 +150,7 @@ class ExtenderClient:
             wire.about_binding(metadata.name, metadata.namespace, pod.uid, node),
             wire.read_binding_error,
             is_repeatable=False,
+            guard=self._guard,
         )
         if error:
             raise ExtenderError(error)
@@ -168,15 +179,23 @@ class _Line:
         self._lanes.close()
 
     async def ask(
-        self, verb: str, body: bytes, read: Callable[[bytes], T], *, is_repeatable: bool = True
+        self,
+        verb: str,
+        body: bytes,
+        read: Callable[[bytes], T],
+        *,
+        is_repeatable: bool = True,
+        guard: WriteGuard | None = None,
     ) -> T:
         """POST, and what the answer's body says; ExtenderError for everything else."""
         url = f"{self.extender.name.rstrip('/')}/{verb}"
         timeout_s = float(self.extender.settings.http_timeout)
+        if guard is not None:
+            timeout_s = min(timeout_s, guard.timeout_s)
         status, content = 0, b""
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await self._post(verb, body, is_repeatable)
+                answer = await self._post(verb, body, is_repeatable, guard)
                 status = answer.status
                 content = await _content(answer)
         except NO_ANSWER as problem:
@@ -191,16 +210,18 @@ class _Line:
         except UNREADABLE as problem:
             raise ExtenderError(f"{url}: the answer cannot be read: {problem}") from problem
 
-    async def _post(self, verb: str, body: bytes, is_repeatable: bool) -> LongAnswer:
+    async def _post(
+        self, verb: str, body: bytes, is_repeatable: bool, guard: WriteGuard | None
+    ) -> LongAnswer:
         try:
-            return await self._open(verb, body)
+            return await self._open(verb, body, guard)
         except Disconnected:
             if not is_repeatable:
                 raise
             # The extender may end an idle connection at the very moment when it is used.
-            return await self._open(verb, body)
+            return await self._open(verb, body, guard)
 
-    async def _open(self, verb: str, body: bytes) -> LongAnswer:
+    async def _open(self, verb: str, body: bytes, guard: WriteGuard | None) -> LongAnswer:
         return await self._lanes.open(
             "",
             "POST",
@@ -211,6 +232,7 @@ class _Line:
             content_type=JSON,
             accept=JSON,
             encoding="identity",
+            guard=guard.check if guard is not None else None,
         )
 
     def _why(self, problem: BaseException) -> str:

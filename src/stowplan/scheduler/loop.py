@@ -30,7 +30,7 @@ _SLICE_S = 0.002
 _LONG_S = 0.02
 _PAUSE = 0.1
 #: Binding cycles under way before decisions wait; those that wait for Permit or for volumes, which
-#: may take minutes, are not counted.
+#: may take minutes, are not counted, nor those that the API server refuses one by one.
 _MAX_BINDS = 512
 #: Queues are looked after at least this often, and at most that often.
 _TICK_S = 30.0
@@ -62,6 +62,7 @@ class SchedulingLoop:
         self._ready = asyncio.Event()
         self._parked = asyncio.Event()
         self._bind_ended = asyncio.Event()
+        binder.on_refused = self._bind_ended.set
         self._binds: set[asyncio.Task[None]] = set()
         #: What plugins wait on in the middle of a binding cycle.
         self.wakeups = Wakeups(on_wait=self._bind_ended.set)
@@ -198,7 +199,7 @@ class SchedulingLoop:
 
     def _busy_binds(self) -> int:
         held = sum(len(handle.waiting) for handle in self._engine.handles.values())
-        return len(self._binds) - held - self.wakeups.waiting
+        return len(self._binds) - held - self.wakeups.waiting - self._binder.refused
 
     async def _look_after_queue(self) -> None:
         """Free pods whose backoff is over, and those that waited too long for an event."""

@@ -4,7 +4,8 @@ Order of starting: the lease is asked for once; informers start; whoever leads w
 *barrier* until its caches have seen everything that happened before it won; then the loop runs.
 A check of the caller's goes beside the lists, or before the lease: who may not bind must not lead.
 Order of ending (`stop` set): no new attempts, binds under way finish, conditions and events are
-written, the lease is given up. Losing the lease ends everything at once with LeadershipLost.
+written, the lease is given up. Losing the lease ends everything at once with LeadershipLost; what
+would change the cluster meanwhile is refused, at the moment when it would be sent.
 """
 
 from __future__ import annotations
@@ -109,6 +110,23 @@ class SchedulerProcess:
         self._client = client
         self._clock: Clock = clock or SystemClock()
         self._means = means = means or Means()
+        self.elector: LeaderElector | None = None
+        #: For everything that changes the cluster by our decisions.
+        writer = client
+        if election is not None:
+            self.elector = LeaderElector(
+                client,
+                election.name,
+                election.namespace,
+                election.identity,
+                lease_duration_s=election.lease_duration_s,
+                renew_deadline_s=election.renew_deadline_s,
+                retry_period_s=election.retry_period_s,
+                clock=self._clock,
+            )
+            writer = client.guarded_by(self.elector.guard)
+        self._election = election
+        self._holding: asyncio.Task[Any] | None = None
         bridge = handlers(engine)
         stillness = Stillness()
         whole = WholeObjects(engine.extenders, engine.serves)
@@ -116,7 +134,12 @@ class SchedulerProcess:
         #: What changes the cluster waits while a decision waits for an extender.
         change = _as_it_is
         if engine.extenders:
-            self.extenders = ExtenderClient(engine.extenders, engine.cache.table, whole)
+            self.extenders = ExtenderClient(
+                engine.extenders,
+                engine.cache.table,
+                whole,
+                guard=self.elector.guard if self.elector is not None else None,
+            )
             change = stillness.guard
         self.pods: Informer[Pod] = Informer(
             client,
@@ -161,35 +184,22 @@ class SchedulerProcess:
             is_mute=not means.writes_events,
             on_refused=lambda _: means.on_refused("create events"),
         )
-        self.reporter = reporter(client, self.recorder, self._clock, self.pods.store.get)
+        self.reporter = reporter(writer, self.recorder, self._clock, self.pods.store.get)
         self.watch_check = WatchCheck(client, self.pods, self.informers.values(), self._clock)
         self.reporter.on_bound = self.watch_check.bound
         self.loop = SchedulingLoop(
             engine,
-            Binder(engine, client, self.reporter, stillness, self.extenders),
+            Binder(engine, writer, self.reporter, stillness, self.extenders),
             self.reporter,
-            Evictor(engine, client, self.recorder, self.pods.store.get),
+            Evictor(engine, writer, self.recorder, self.pods.store.get),
             stillness=stillness,
             extenders=self.extenders,
             on_outcome=on_outcome,
         )
-        self.elector: LeaderElector | None = None
-        if election is not None:
-            self.elector = LeaderElector(
-                client,
-                election.name,
-                election.namespace,
-                election.identity,
-                lease_duration_s=election.lease_duration_s,
-                renew_deadline_s=election.renew_deadline_s,
-                retry_period_s=election.retry_period_s,
-                clock=self._clock,
-            )
-        self._election = election
         #: Set once the loop runs: leader, caches caught up.
         self.scheduling = asyncio.Event()
         for handle in engine.handles.values():
-            handle.client = client
+            handle.client = writer
             handle.call_later = _call_later
             handle.wakeup = self.loop.wakeups.new
             handle.record = partial(self.recorder.event, reporting_controller=handle.profile)
@@ -263,7 +273,7 @@ class SchedulerProcess:
             if won_at is None:
                 await self.elector.acquire()
                 won_at = self._clock.monotonic()
-            start(self.elector.hold(), "lease")
+            start(self._hold(self.elector), "lease")
             self._tell_leading(1)
         assert won_at is not None
         await self._barrier(won_at)
@@ -278,6 +288,10 @@ class SchedulerProcess:
         )
         self.scheduling.set()
         await self.loop.run()
+
+    async def _hold(self, elector: LeaderElector) -> None:
+        self._holding = asyncio.current_task()
+        await elector.hold()
 
     async def _barrier(self, won_at: float) -> None:
         """No bind before the caches know all that happened before we won the lease.
@@ -343,13 +357,20 @@ class SchedulerProcess:
         log.info("Stopping", extra=kv(binds=self.loop.binds_in_flight))
         leading.cancel()
         await asyncio.wait([leading])
-        if not await self.loop.drain(_DRAIN_S):
+        is_complete = await self.loop.drain(_DRAIN_S)
+        if not is_complete:
             log.warning("Some binds did not end in time; a restart finds them")
         await self.reporter.drain(_LAST_WORDS_S)
         await self.recorder.drain(_LAST_WORDS_S)
+        if self._holding is not None:
+            self._holding.cancel()
+            await asyncio.wait([self._holding])
         if self.elector is not None:
             self._tell_leading(0)
-            await self.elector.release()
+            if is_complete:
+                await self.elector.release()
+            # Else it runs out: until then the binds that are left may arrive, and another leader
+            # would give their places away.
 
     def _hang_up(self) -> None:
         if self.extenders is not None:

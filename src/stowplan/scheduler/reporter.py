@@ -23,6 +23,7 @@ from stowplan.errors import (
     ApiError,
     ApiUnavailable,
     Conflict,
+    LeadershipLost,
     NotFound,
     ServerError,
     StowplanError,
@@ -103,6 +104,17 @@ class Reporter:
                 "Could not write where the pod is going", extra=kv(pod=pod.key, err=str(problem))
             )
 
+    def unanswered(self, placement: Placement, message: str) -> None:
+        """Say why a pod is not bound that keeps its place: an event alone, for it may be yet."""
+        self._recorder.event(
+            placement.pod,
+            type="Warning",
+            reason="FailedScheduling",
+            action="Scheduling",
+            note=message,
+            reporting_controller=placement.profile.name,
+        )
+
     def failed(self, failure: Failure) -> None:
         if not failure.message:
             return
@@ -168,7 +180,7 @@ class Reporter:
                         "Could not write the PodScheduled condition; the next attempt will",
                         extra=kv(pod=failure.pod.key, err=str(problem)),
                     )
-            except ApiError as problem:
+            except (ApiError, LeadershipLost) as problem:
                 log.warning(
                     "Could not write the PodScheduled condition",
                     extra=kv(pod=failure.pod.key, err=str(problem)),

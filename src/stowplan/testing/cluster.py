@@ -72,6 +72,9 @@ class ClusterClock:
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
+    def boottime(self) -> float:
+        return self._clock.boottime()
+
     def time(self) -> float:
         return self._clock.time()
 

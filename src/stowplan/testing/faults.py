@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
-from stowplan.api.transport import Lane, Params, Requests
+from stowplan.api.transport import Guard, Lane, Params, Requests
 from stowplan.apiserver.faults import Action, Fault
 from stowplan.framework.plugin import Plugin
 
@@ -111,6 +111,12 @@ class Faults:
     def lost_answer(self, path: str = _BINDING, *, times: int | None = 1) -> Fault:
         """It was done, but the connection broke before the answer came."""
         return self.api(path=path, action="lose-answer", times=times)
+
+    def late_arrival(self, path: str = _BINDING, *, delay_s: float) -> Fault:
+        """The connection broke, and the request is carried out all the same, so much later."""
+        fault = self.api(path=path, action="arrive-late")
+        fault.delay_s = delay_s
+        return fault
 
     # The cluster
 
@@ -225,6 +231,7 @@ class AmbushedTransport:
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
         retry_throttled: bool = True,
+        guard: Guard | None = None,
     ) -> bytes:
         self._faults.ambush(method, path)
         return await self._inner.request(
@@ -237,6 +244,7 @@ class AmbushedTransport:
             lane=lane,
             timeout_s=timeout_s,
             retry_throttled=retry_throttled,
+            guard=guard,
         )
 
     def stream(

@@ -72,9 +72,9 @@ async def test_the_server_works_on_the_next_page_while_one_is_decoded(
     order: list[str] = []
     writes = streams._Connection.ask
 
-    async def noting(self: Any, request: bytes) -> tuple[int, bytes]:
+    async def noting(self: Any, request: bytes, guard: Any) -> tuple[int, bytes]:
         order.append("asked")
-        return await writes(self, request)
+        return await writes(self, request, guard)
 
     class Noting(ApiClient):
         def decoder(self, resource: Any) -> Any:

@@ -148,7 +148,7 @@ async def test_renewing_moves_only_the_renew_time_and_needs_one_request(stage: S
     before = stage.leases.spec
     stage.server.seen.clear()
     clock.advance(2)
-    assert await elector.try_acquire()
+    assert await elector.try_renew()
     assert [seen.method for seen in stage.server.seen] == ["PUT"]
     assert stage.leases.spec == {**before, "renewTime": rfc3339_micro(clock.time())}
 
@@ -220,15 +220,21 @@ async def test_an_own_lease_found_after_a_restart_goes_on(stage: Stage) -> None:
 
 
 async def test_leadership_ends_by_our_own_clock_even_if_nobody_tells(stage: Stage) -> None:
+    """At the renew deadline: for the rest of the lease what is under way has time to end."""
     clock = VirtualClock()
     elector = stage.elector("one", clock)
     await elector.try_acquire()
-    clock.advance(14.9)
+    clock.advance(9.9)
     leads = [elector.is_leader]
-    assert elector.overdue_s() == 0
-    clock.advance(5.1)
+    elector.guard.check()
+    clock.advance(0.2)
     leads.append(elector.is_leader)
     assert leads == [True, False]
+    with pytest.raises(LeadershipLost, match="could not be renewed within 10 s"):
+        elector.guard.check()
+    assert elector.guard.timeout_s == 5.0
+    assert elector.overdue_s() == 0
+    clock.advance(9.9)
     assert elector.overdue_s() == pytest.approx(5.0)
 
 
@@ -240,13 +246,13 @@ async def test_our_own_time_runs_from_before_the_write(stage: Stage) -> None:
     async def slow(request: web.Request) -> web.StreamResponse:
         answer = await inner(request)
         if request.method != "GET":
-            clock.advance(10)
+            clock.advance(9)
         return answer
 
     stage.server.handler = slow
     elector = stage.elector("one", clock)
     assert await elector.try_acquire()
-    clock.advance(4.9)
+    clock.advance(0.9)
     leads = [elector.is_leader]
     clock.advance(0.2)
     leads.append(elector.is_leader)
@@ -259,7 +265,7 @@ async def test_a_conflict_falls_back_to_reading(stage: Stage) -> None:
     assert stage.leases.lease is not None
     stage.leases.lease["metadata"]["labels"] = {"by": "somebody"}
     stage.leases.put(stage.leases.lease)
-    assert await elector.try_acquire()
+    assert await elector.try_renew()
     assert stage.leases.lease["metadata"]["labels"] == {"by": "somebody"}
     assert elector.is_leader
 
@@ -268,17 +274,119 @@ async def test_a_lease_taken_away_is_noticed(stage: Stage) -> None:
     elector = stage.elector("one", VirtualClock())
     await elector.try_acquire()
     stage.leases.held_by("two")
-    assert not await elector.try_acquire()
+    with pytest.raises(LeadershipLost, match="two holds it now"):
+        await elector.try_renew()
     assert not elector.is_leader
     assert elector.leader == "two"
 
 
-async def test_a_deleted_lease_is_created_anew(stage: Stage) -> None:
+async def test_a_deleted_lease_is_created_anew_by_the_next_who_tries(stage: Stage) -> None:
     elector = stage.elector("one", VirtualClock())
     await elector.try_acquire()
     stage.leases.lease = None
-    assert await elector.try_acquire()
+    with pytest.raises(LeadershipLost, match="nobody holds it now"):
+        await elector.try_renew()
+    assert not elector.is_leader, "another may have led in between"
+    assert await stage.elector("two", VirtualClock()).try_acquire()
     assert stage.leases.spec["leaseTransitions"] == 0
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+async def test_holding_never_acquires_a_lease_that_another_had(
+    stage: Stage, is_frozen: bool
+) -> None:
+    """One freezes, two wins, fills the nodes and gives the lease up: one knows nothing of that."""
+    clock = VirtualClock()
+    elector = stage.elector("one", clock)
+    await elector.acquire()
+    if is_frozen:
+        clock.advance(100)
+    stage.leases.held_by("two")
+    stage.leases.held_by("")
+    writes = stage.leases.writes
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(elector.hold(), 20)
+    assert not elector.is_leader
+    assert stage.leases.writes == writes, "left to whoever asks for it first"
+
+
+async def test_holding_never_goes_on_after_a_lapse(stage: Stage) -> None:
+    """Even where nobody else was there: whether anybody was is for the next start to find out."""
+    clock = VirtualClock()
+    elector = stage.elector("one", clock)
+    await elector.acquire()
+    clock.advance(10.1)
+    with pytest.raises(LeadershipLost, match="could not be renewed within 10 s"):
+        await asyncio.wait_for(elector.hold(), 20)
+
+
+async def test_an_answer_that_comes_after_the_deadline_is_too_late(stage: Stage) -> None:
+    """A process that is frozen while it renews; others may have led since."""
+    clock = VirtualClock()
+    inner = stage.server.handler
+    elector = stage.elector("one", clock)
+    await elector.acquire()
+
+    async def frozen(request: web.Request) -> web.StreamResponse:
+        answer = await inner(request)
+        clock.advance(60)
+        return answer
+
+    stage.server.handler = frozen
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(elector.hold(), 20)
+
+
+async def test_a_renewal_whose_answer_was_lost_counts_from_the_one_before(stage: Stage) -> None:
+    """Reading our own record tells that it was written, not when."""
+    clock = VirtualClock()
+    elector = stage.elector("one", clock)
+    await elector.acquire()
+    clock.advance(6)
+    inner = stage.server.handler
+
+    async def lossy(request: web.Request) -> web.StreamResponse:
+        answer = await inner(request)
+        return answer if request.method == "GET" else reply(b"", status=500)
+
+    stage.server.handler = lossy
+    assert not await elector.try_renew()
+    assert stage.leases.spec["renewTime"] == rfc3339_micro(clock.time())
+    clock.advance(3.9)
+    leads = [elector.is_leader]
+    clock.advance(0.2)
+    leads.append(elector.is_leader)
+    assert leads == [True, False]
+
+
+async def test_a_refused_write_ends_holding_at_once(stage: Stage) -> None:
+    clock = VirtualClock()
+    elector = stage.elector("one", clock, retry_period_s=8)
+    await elector.acquire()
+    holding = asyncio.create_task(elector.hold())
+    await until(lambda: stage.leases.writes == 2)
+    clock.advance(20)
+    with pytest.raises(LeadershipLost):
+        elector.guard.check()
+    done, _ = await asyncio.wait({holding}, timeout=5)
+    assert done, "it does not sleep out the retry period"
+    with pytest.raises(LeadershipLost):
+        await holding
+
+
+async def test_nothing_passes_the_guard_after_release(stage: Stage) -> None:
+    elector = stage.elector("one", VirtualClock())
+    await elector.acquire()
+    await elector.release()
+    with pytest.raises(LeadershipLost, match="nobody holds it now"):
+        elector.guard.check()
+
+
+async def test_a_broken_number_of_seconds_is_rounded_up(stage: Stage) -> None:
+    """Others begin when what the record says is over, and not before we have ended."""
+    elector = stage.elector("one", lease_duration_s=2.5, renew_deadline_s=2.2, retry_period_s=1)
+    await elector.try_acquire()
+    assert stage.leases.spec["leaseDurationSeconds"] == 3
 
 
 @pytest.mark.parametrize(
@@ -403,7 +511,7 @@ async def test_rights_that_are_missing_end_the_first_try_only(stage: Stage) -> N
     stage.leases.fails_with = 0
     assert await elector.try_acquire()
     stage.leases.fails_with = 403
-    assert not await elector.try_acquire()
+    assert not await elector.try_renew()
 
 
 async def test_an_api_server_that_is_away_is_told_once(

@@ -198,15 +198,20 @@ def test_a_plugin_may_use_the_client_at_its_binding_points() -> None:
         assert (cluster.pod("web").metadata.annotations or {})["goes-to"] == "n1"
 
 
-@pytest.mark.parametrize("fault", ["not_found", "conflict", "server_error", "timeout"])
-def test_a_request_that_fails_costs_one_attempt(fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "attempts"),
+    [("not_found", 2), ("conflict", 2), ("server_error", 1), ("timeout", 1)],
+)
+def test_a_request_that_fails_costs_one_attempt_if_it_was_clearly_refused(
+    fault: str, attempts: int
+) -> None:
     with MemoryCluster() as cluster:
         cluster.add_node("n1")
         getattr(cluster.faults, fault)(times=1)
         cluster.add_pod("web")
         cluster.clock.advance(60.0)
         assert cluster.node_of("web") == "n1"
-        assert len(cluster.attempts) == 2
+        assert len(cluster.attempts) == attempts
 
 
 def test_a_plugin_that_uses_the_client_meets_faults_too() -> None:
@@ -222,7 +227,7 @@ def test_a_plugin_that_uses_the_client_meets_faults_too() -> None:
         assert cluster.node_of("web") == "n1"
 
 
-def test_a_binding_whose_answer_is_lost_is_looked_up_and_not_repeated() -> None:
+def test_a_binding_whose_answer_is_lost_costs_no_second_attempt() -> None:
     with MemoryCluster() as cluster:
         cluster.add_node("n1")
         cluster.faults.lost_answer()
@@ -230,6 +235,20 @@ def test_a_binding_whose_answer_is_lost_is_looked_up_and_not_repeated() -> None:
         cluster.clock.advance(10.0)
         assert cluster.node_of("web") == "n1"
         assert len(cluster.attempts) == 1
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 1.5, 60.0])
+def test_a_binding_that_arrives_late_finds_its_place(delay_s: float) -> None:
+    """Two pods of 700m each and one CPU: whatever arrives when, the second never gets the place."""
+    with MemoryCluster() as cluster:
+        cluster.add_node("n1", cpu=1)
+        cluster.faults.late_arrival(delay_s=delay_s)
+        cluster.add_pod("web", cpu="700m")
+        cluster.add_pod("other", cpu="700m")
+        for _ in range(100):
+            cluster.clock.advance(1.0)
+            assert cluster.node_of("other") == ""
+        assert cluster.node_of("web") == "n1"
 
 
 def test_a_plugin_that_raises_fails_its_pod_only() -> None:

@@ -1,0 +1,72 @@
+"""Writes that pass a guard at the moment when their bytes are sent.
+
+`scheduler.process` gives the guarded client to everything that changes the cluster by its
+decisions: binds, evictions, status patches, the writes of plugins. The guard is the leader's lease.
+What must stay true: the check runs after every wait (rate limits, turns, the pause after 429,
+connecting) and again for each retry, with nothing between it and the write; and a request that
+passed ends, one way or another, within `timeout_s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from stowplan.api.quick import JSON
+from stowplan.api.transport import Guard, Lane, Params, Requests
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGuard:
+    """Who may write, and for how long."""
+
+    #: Raises where the write must not be sent.
+    check: Guard
+    #: The longest that a request may take once it was allowed.
+    timeout_s: float
+
+
+class GuardedRequests:
+    """A transport of which every request but GET passes a guard."""
+
+    def __init__(self, transport: Requests, guard: WriteGuard) -> None:
+        self._transport = transport
+        self._guard = guard
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = "",
+        lane: Lane = Lane.READ,
+        timeout_s: float = 30.0,
+        retry_throttled: bool = True,
+        guard: Guard | None = None,
+    ) -> bytes:
+        if method != "GET":
+            guard, timeout_s = self._guard.check, min(timeout_s, self._guard.timeout_s)
+        return await self._transport.request(
+            method,
+            path,
+            params=params,
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            lane=lane,
+            timeout_s=timeout_s,
+            retry_throttled=retry_throttled,
+            guard=guard,
+        )
+
+    def stream(
+        self, path: str, *, params: Params, inactivity_s: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transport.stream(path, params=params, inactivity_s=inactivity_s)
+
+    async def close(self) -> None:
+        await self._transport.close()
