@@ -77,6 +77,7 @@ class Diary(Recorder):
         reporting_controller: str,
         related: Pod | None = None,
         once: bool = False,
+        occurred_at: float | None = None,
     ) -> None:
         if reason == "Scheduled":
             self.scheduled.append(regarding.uid)

@@ -7,6 +7,7 @@ it into a series with count 2; later ones only count, until the series is refres
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from dataclasses import dataclass
@@ -121,6 +122,13 @@ def event_name(object_name: str, nanos: int) -> str:
     name = f"{object_name}.{nanos:x}"
     is_valid = len(name) <= _MAX_NAME and _SUBDOMAIN.fullmatch(name) is not None
     return name if is_valid else str(uuid.uuid4())
+
+
+def only_event_name(object_name: str, uid: str, reason: str) -> str:
+    """The name of an event that an object has at most once: always the same, so that the API
+    server refuses to store it twice. It has the form of all others."""
+    digest = hashlib.blake2b(f"{uid}/{reason}".encode(), digest_size=8).digest()
+    return event_name(object_name, int.from_bytes(digest))
 
 
 def truncate_note(note: str) -> str:

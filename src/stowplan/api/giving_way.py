@@ -1,9 +1,10 @@
 """How many events may be written at a time while more urgent requests are under way.
 
 Asked by the event recorder before each write. An API server takes longer to store an event than to
-bind a pod, and nobody's pod should wait for that: in a rush events are kept back, for some seconds,
-and then as many are written as it takes to keep up. So however long the rush is no event waits here
-for longer than that, and binds have the API server to themselves in one that is shorter.
+bind a pod, and no pod should wait for that: while the API server is the bottleneck events are kept
+back, for some seconds, and then as many are written as it takes to keep up. So no event waits here
+for longer than that, however long the rush is, and binds have the API server to themselves in a
+shorter one. What a killed scheduler kept back is written by the next (`scheduler.missed_events`).
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from stowplan.api.event_series import (
     RecordedEvent,
     Reference,
     event_name,
+    only_event_name,
     truncate_note,
 )
 from stowplan.api.giving_way import allowed_at_a_time
@@ -115,24 +116,19 @@ class EventRecorder:
         reporting_controller: str,
         related: Pod | None = None,
         once: bool = False,
+        occurred_at: float | None = None,
     ) -> None:
         """Report something; returns at once.
 
         `once`: neither this nor what was said of the object before can happen to it again, so
-        nothing need be remembered of it.
+        nothing need be remembered of it. Its name follows from the object's UID and the reason: a
+        second report, even by another process, changes nothing. `occurred_at` (seconds since the
+        epoch) is for what happened in the past: it waits for nothing that is more urgent.
         """
         if self._is_mute:
             return
         now = self._clock.time()
-        key = EventKey(
-            type=type,
-            action=action,
-            reason=reason,
-            reporting_controller=reporting_controller,
-            reporting_instance=self._instance or f"{reporting_controller}-{self._host}",
-            regarding=Reference.to_pod(regarding),
-            related=None if related is None else Reference.to_pod(related),
-        )
+        key = self._key(regarding, type, reason, action, reporting_controller, related)
         subject = _subject(key)
         known = self._events.get(subject)
         if known is not None and (once or known.key != key):
@@ -151,18 +147,79 @@ class EventRecorder:
             if not was_series:
                 self._enqueue(known)
             return
-        # Never the same twice, whatever the clock does: it is the object's name.
-        self._last_nanos = max(int(now * 1e9), self._last_nanos + 1)
+        name = regarding.metadata.name
         new = RecordedEvent(
             key=key,
-            name=event_name(regarding.metadata.name, self._last_nanos),
+            name=only_event_name(name, regarding.uid, reason)
+            if once and regarding.uid
+            else self._new_name(name),
             note=truncate_note(note),
-            event_time=now,
+            event_time=now if occurred_at is None else occurred_at,
         )
-        if self._enqueue(new) and not once:
+        is_late = occurred_at is not None
+        if self._enqueue(new, float("-inf") if is_late else None) and not once:
             self._events[subject] = new
             if len(self._events) > self._remembered:
                 self._forget(next(iter(self._events)))
+
+    async def exists(
+        self,
+        regarding: Pod,
+        *,
+        type: str,  # noqa: A002 - the API's name
+        reason: str,
+        action: str,
+        note: str,
+        reporting_controller: str,
+        once: bool = True,
+    ) -> bool:
+        """Whether an event that is reported `once` was written, by this process or another."""
+        assert once
+        event = RecordedEvent(
+            key=self._key(regarding, type, reason, action, reporting_controller, None),
+            name=only_event_name(regarding.metadata.name, regarding.uid, reason),
+            note=truncate_note(note),
+            event_time=self._clock.time(),
+        )
+        try:
+            await self._client.request(
+                "POST",
+                _collection(event),
+                params={"dryRun": "All"},
+                body=_encode(event.wire()),
+                lane=Lane.EVENTS,
+            )
+        except AlreadyExists:
+            return True
+        except ApiError as error:
+            if _is_namespace_ending(error):
+                return True  # nobody will miss it
+            raise
+        return False
+
+    def _key(
+        self,
+        regarding: Pod,
+        type: str,  # noqa: A002 - the API's name
+        reason: str,
+        action: str,
+        reporting_controller: str,
+        related: Pod | None,
+    ) -> EventKey:
+        return EventKey(
+            type=type,
+            action=action,
+            reason=reason,
+            reporting_controller=reporting_controller,
+            reporting_instance=self._instance or f"{reporting_controller}-{self._host}",
+            regarding=Reference.to_pod(regarding),
+            related=None if related is None else Reference.to_pod(related),
+        )
+
+    def _new_name(self, object_name: str) -> str:
+        """Never the same twice, whatever the clock does."""
+        self._last_nanos = max(int(self._clock.time() * 1e9), self._last_nanos + 1)
+        return event_name(object_name, self._last_nanos)
 
     async def run(self) -> None:
         """For ever, until cancelled."""
@@ -197,10 +254,12 @@ class EventRecorder:
         if event.is_series:
             self._enqueue(event)  # its final count
 
-    def _enqueue(self, event: RecordedEvent) -> bool:
+    def _enqueue(self, event: RecordedEvent, queued_at: float | None = None) -> bool:
         if not event.is_queued:
+            if queued_at is None:
+                queued_at = self._clock.monotonic()
             try:
-                self._queue.put_nowait((self._clock.monotonic(), event))
+                self._queue.put_nowait((queued_at, event))
             except asyncio.QueueFull:
                 self._drop("the queue is full")
                 return False
@@ -266,7 +325,7 @@ class EventRecorder:
 
     async def _send(self, event: RecordedEvent) -> bool:
         """Create or patch; False where it has to be sent once more."""
-        collection = f"/apis/events.k8s.io/v1/namespaces/{event.namespace}/events"
+        collection = _collection(event)
         if event.is_created:
             try:
                 await self._client.request(
@@ -308,6 +367,10 @@ class EventRecorder:
             log.warning("Events were lost", extra=kv(events=self._dropped_since, err=str(why)))
             self._complained_at = now
             self._dropped_since = 0
+
+
+def _collection(event: RecordedEvent) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{event.namespace}/events"
 
 
 def _subject(key: EventKey) -> str:

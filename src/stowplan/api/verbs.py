@@ -172,4 +172,5 @@ class Recorder(Protocol):
         reporting_controller: str,
         related: Pod | None = ...,
         once: bool = ...,
+        occurred_at: float | None = ...,
     ) -> None: ...

@@ -35,6 +35,7 @@ from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.missed_events import write_missed_events
 from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.watch_check import WatchCheck
@@ -48,6 +49,8 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _CATCH_UP_S = 0.25
 _DRAIN_S = 20.0
 _LAST_WORDS_S = 5.0
+#: More than these on their way wait for the API server (`ApiClient.bind_concurrency`).
+_BINDS_AT_A_TIME = 64
 #: A lease that is held but ran out this long ago means that the process hangs.
 _WATCHDOG_S = 20.0
 
@@ -179,7 +182,7 @@ class SchedulerProcess:
             client,
             reporting_instance=identity,
             clock=self._clock,
-            is_busy=self._is_binding,
+            is_busy=self._is_rushing,
             creates_only=means.creates_events_only,
             is_mute=not means.writes_events,
             on_refused=lambda _: means.on_refused("create events"),
@@ -286,6 +289,10 @@ class SchedulerProcess:
                 pods=len(self.pods.store),
             ),
         )
+        if self._means.writes_events:
+            await write_missed_events(
+                self.pods.store.values(), self.recorder, serves=self.engine.serves
+            )
         self.scheduling.set()
         await self.loop.run()
 
@@ -387,8 +394,11 @@ class SchedulerProcess:
             "on_watch_refused": lambda _: self._means.on_refused(right),
         }
 
-    def _is_binding(self) -> bool:
-        return self.loop.binds_in_flight > 0
+    def _is_rushing(self) -> bool:
+        """There are more binds to send than are sent at a time: the API server is the limit."""
+        waiting = sum(len(handle.waiting) for handle in self.engine.handles.values())
+        unready = waiting + len(self.engine.pre_binding)
+        return self.loop.binds_in_flight - unready > _BINDS_AT_A_TIME
 
     def is_synced(self) -> bool:
         """All informers have listed."""

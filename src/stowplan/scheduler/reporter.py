@@ -81,15 +81,7 @@ class Reporter:
         self._patches.pop(pod.uid, None)
         self._expected.pop(pod.uid, None)
         self.on_bound(pod)
-        self._recorder.event(
-            pod,
-            type="Normal",
-            reason="Scheduled",
-            action="Binding",
-            note=f"Successfully assigned {pod.key} to {placement.node}",
-            reporting_controller=placement.profile.name,
-            once=True,
-        )
+        self._recorder.event(pod, **scheduled(pod, placement.node))
 
     async def expected(self, placement: Placement) -> None:
         """Say where a pod is going that is not bound at once; not worth failing for."""
@@ -221,6 +213,18 @@ class Reporter:
             kind=PatchKind.STRATEGIC,
             lane=Lane.STATUS,
         )
+
+
+def scheduled(pod: Pod, node: str) -> dict[str, Any]:
+    """What the event about a bind says, as arguments of `Recorder.event`."""
+    return {
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": f"Successfully assigned {pod.key} to {node}",
+        "reporting_controller": pod.spec.scheduler_name,
+        "once": True,
+    }
 
 
 def status_patch(

@@ -1,0 +1,73 @@
+"""Every bound pod has one `Scheduled` event: soon, and also when its scheduler was killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.integration.fault_proxy import Spoiler
+from tests.integration.target import NAMESPACE, Target
+from tests.waiting import wait_for
+
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+
+
+def scheduled(target: Target) -> Counter[str]:
+    """How many events each pod has."""
+    found = target.api.get(EVENTS)["items"]
+    return Counter(e["regarding"]["name"] for e in found if e["reason"] == "Scheduled")
+
+
+def event_writes(target: Target) -> int:
+    """Events that a scheduler sent, questions left out."""
+    return sum(
+        method == "POST" and path == EVENTS for method, path in target.proxy.requests
+    )  # a question has a query
+
+
+def test_events_lost_by_kill_9_are_written_by_the_next(target: Target) -> None:
+    target.create_nodes("n1", "n2")
+    first = [f"first{number}" for number in range(20)]
+    second = [f"second{number}" for number in range(20)]
+    # No event of the first scheduler arrives, and few of the second.
+    target.proxy.spoil(Spoiler("POST", r"/events$", times=10_000, refuse=True))
+    killed = target.start()
+    target.create_pods(*first)
+    target.wait_bound(*first)
+    killed.kill()
+    target.proxy.clear()
+    killed = target.start()
+    target.create_pods(*second)
+    target.wait_bound(*second)
+    killed.kill()
+
+    target.start().wait_until_scheduling()
+    names = {*first, *second}
+    wait_for("all events", lambda: scheduled(target).keys() >= names)
+    assert {scheduled(target)[name] for name in names} == {1}
+
+
+def test_an_orderly_restart_writes_no_event_again(target: Target) -> None:
+    target.create_nodes("n1")
+    target.create_pods("a", "b", "c")
+    scheduler = target.start()
+    for name in ("a", "b", "c"):
+        target.wait_event(name, "Scheduled")
+    scheduler.kill()
+    written = event_writes(target)
+
+    target.start()
+    target.create_pods("d")
+    target.wait_event("d", "Scheduled")
+    assert event_writes(target) == written + 1
+
+
+def test_a_bind_under_way_holds_up_no_event_of_others(target: Target) -> None:
+    target.create_nodes("n1")
+    target.start().wait_until_scheduling()
+    slow = target.proxy.spoil(Spoiler("POST", r"/slow/binding$", delay_s=4.0))
+    target.create_pods("slow")
+    wait_for("the slow bind", lambda: slow.seen == 1)
+    target.create_pods("a")
+    target.wait_event("a", "Scheduled")
+    assert slow.answered == 0
+    target.wait_event("slow", "Scheduled")
