@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from stowplan.api.objects import Pod
 from stowplan.api.recorder import EventRecorder
-from stowplan.clock import parse_rfc3339
+from stowplan.clock import parse_rfc3339, rfc3339
 from stowplan.errors import StowplanError
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.reporter import scheduled
@@ -65,15 +65,19 @@ async def write_missed_events(
 
 def last_bound(pods: Iterable[Pod], *, serves: Callable[[Pod], bool]) -> list[Bound]:
     """Our pods that were bound last, oldest first. Only times of the API server are compared."""
-    bound: list[Bound] = []
+    bound: list[tuple[str, Pod]] = []
     for pod in pods:
         if pod.spec.node_name and serves(pod) and not _is_mirror(pod):
             for condition in pod.status.conditions or ():
                 if condition.type == "PodScheduled" and condition.status == "True":
-                    bound.append(Bound(_moment(condition.last_transition_time), pod))
+                    bound.append((condition.last_transition_time or "", pod))
                     break
-    bound.sort(key=lambda one: (one.at, one.pod.uid))
-    return [one for one in bound if one.at >= bound[-1].at - _AT_MOST_S]
+    last_at = _moment(max((at for at, _ in bound), default=""))
+    # Times in UTC of one form, as the API server writes them, compare as texts do; all pods of a
+    # large cluster are looked at, and few of them were bound lately.
+    first = rfc3339(max(last_at - _AT_MOST_S, 0.0))
+    last = [Bound(_moment(at), pod) for at, pod in bound if at >= first]
+    return sorted(last, key=lambda one: (one.at, one.pod.uid))
 
 
 async def _first_missing(bound: list[Bound], recorder: EventRecorder) -> int | None:
