@@ -24,7 +24,9 @@ CASES = 12
 _REGISTRY = in_tree_registry()
 #: Every plugin of the default profile at every point that it has.
 PLACES = [
-    (ref.name, point) for ref in DEFAULT_MULTI_POINT for point in points_of(_REGISTRY.get(ref.name))
+    (ref.name, point)
+    for ref in DEFAULT_MULTI_POINT
+    for point in sorted(points_of(_REGISTRY.get(ref.name)))
 ]
 
 
