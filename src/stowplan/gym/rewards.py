@@ -82,5 +82,6 @@ def _requested_shares(table: NodeTable, *, weighted: bool) -> NDArray[np.float64
         return np.zeros(0)
     requested, offered = table.requested[:2, rows], table.allocatable[:2, rows]
     if weighted:
-        requested, offered = requested.sum(axis=1), offered.sum(axis=1)
+        # As floats: amounts may be as large as an int64 holds, and their sum larger.
+        requested, offered = (each.sum(axis=1, dtype=np.float64) for each in (requested, offered))
     return requested / np.maximum(offered, 1)

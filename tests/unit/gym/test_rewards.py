@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from stowplan.cluster.pod_info import compile_pod
+from stowplan.cluster.table import NodeTable
 from stowplan.gym import REWARDS, ClusterEnv
+from stowplan.gym.rewards import Step, fragmentation, utilisation
+from stowplan.testing import node, pod
 from tests.unit.gym.clusters import some_node, some_pod, trace_of
 
 
@@ -42,3 +46,14 @@ def test_the_default_is_all_of_them() -> None:
     parts = [after(name, 0, 1) for name in ("utilisation", "fragmentation", "wait_time")]
     assert after("balance", 0, 1) == pytest.approx([sum(each) for each in zip(*parts, strict=True)])
     assert set(REWARDS) == {"balance", "utilisation", "fragmentation", "wait_time"}
+
+
+def test_amounts_that_an_int64_cannot_add_up() -> None:
+    table = NodeTable()
+    for name in "ab":
+        table.set_node(node(name, cpu=f"{2**63 - 1}m", memory=str(2**63 - 1)))
+        filling = pod(cpu=f"{2**63 - 1}m", memory=str(2**63 - 1), uid=name)
+        table.add_pod(name, compile_pod(filling))
+    step = Step(table, pod(), "a", elapsed_s=0, waited_s=0, waiting=0)
+    assert utilisation(step) == 1
+    assert fragmentation(step) == 0
