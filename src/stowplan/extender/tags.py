@@ -21,6 +21,7 @@ from yaml.constructor import ConstructorError
 from stowplan.errors import ConfigError
 from stowplan.extender.arguments import MisfitError, fitted, hints_of, shown
 from stowplan.logs import get_logger, kv
+from stowplan.redaction import redact
 
 log = get_logger(__name__)
 
@@ -213,7 +214,7 @@ class _Construction:
             # An object is shown by its tag, and what an environment variable holds is not shown.
             is_plain = value.tag.startswith("tag:yaml.org,2002:")
             text = f"{value.tag} {value.value}" if value.tag == ENV else value.tag
-            self._shown[name] = shown(values[name]) if is_plain else text
+            self._shown[name] = shown(redact(values[name], name)) if is_plain else text
         return values
 
     def _fitted(self, name: str, value: Any, annotation: Any) -> Any:

@@ -172,3 +172,10 @@ def test_a_value_that_no_class_takes_is_warned_about(
 def test_what_is_annotated_any_may_be_anything(load_text: Load) -> None:
     value: Any = everything(load_text, "{whatever: 2020-01-01}").whatever
     assert str(value) == "2020-01-01"
+
+
+def test_arguments_in_messages_are_redacted(load_text: Load) -> None:
+    fields = "{text: 'http://u:s3cret@h/x', token: s3cret, whatever: {password: s3cret}}"
+    problem = problem_of(load_text, f"{OWN}algorithm: !Everything {fields}\n")
+    assert "s3cret" not in problem
+    assert "'text': 'http://u:xxxxx@h/x', 'token': 'REDACTED'" in problem
