@@ -41,6 +41,8 @@ MUST: dict[str, list[str]] = {
         "no feasible node",
         "PreFilter leaves nodes out",
         "PreFilter rejects the pod",
+        "evicting pods would make room",
+        "evicting pods would violate budgets",
     ],
     "NodeUnschedulable": [f"{UAU}: node(s) were unschedulable"],
     "NodeName": [f"{UAU}: node(s) didn't match the requested node name"],
@@ -215,6 +217,11 @@ def observe(config: Json, pod: Json, answer: Json) -> Iterator[Hit]:
         shown.update(_scored(profile, scores))
     elif answer["nodes"]:
         yield CYCLE, "no feasible node"
+        room = answer.get("choice", {}).get("room", {}).get("candidates", {})
+        if room:
+            yield CYCLE, "evicting pods would make room"
+        if any(cost.get("violations") for cost in room.values()):
+            yield CYCLE, "evicting pods would violate budgets"
     yield from shown
     yield from _features(profile, pod, shown)
 

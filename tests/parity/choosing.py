@@ -12,13 +12,18 @@ from __future__ import annotations
 import msgspec
 
 from stowplan.api.objects import Pod
+from stowplan.api.resources import POD_DISRUPTION_BUDGETS
+from stowplan.clock import SystemClock
 from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.framework.candidates import Victims
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code
 from stowplan.judge import Stream
 from stowplan.judge.configuration import Configuration
 from stowplan.judge.objects import Thing
 from stowplan.judge.world import World
+from stowplan.plugins.default_preemption.dry_run import DryRun
+from stowplan.plugins.default_preemption.victims import read_budgets
 from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
 from tests.parity.generate.dice import Json, copied
@@ -45,6 +50,8 @@ def follow_up(step: Json, node: str | None) -> list[Json]:
     for name in ("name", "uid"):
         placed["metadata"][name] += f"-{step['id']}-{times}"
     placed["spec"]["nodeName"] = node
+    # No other pod began then: ties go by the order of a list that upstream rearranges.
+    placed["status"]["startTime"] = f"2026-01-02T00:{step['id']:02}:{times:02}Z"
     again = {"id": step["id"], "apply": [placed], "pod": step["pod"]}
     return [{**again, "assumed": True, "place": times - 1}]
 
@@ -114,17 +121,20 @@ class Chooser(Stream):
             nominated = world.nominees(config.serves)
             return decide(table, asked, profile, cursor=start, nominated=nominated)
 
+        def told(decision: Decision) -> Json:
+            return _told(decision) | _room(decision, world)
+
         first = choose(info)
         self._cursor = first.cursor
-        choices = [_told(first), _told(choose(info))]
+        choices = [told(first), told(choose(info))]
         twin = None if pod.key in world.things else _twin(info.pod)
         if self._is_tried and first.node and world.cache.node_of(info.uid) is None:
             world.cache.assume(info.pod, first.node, info)
             choose(twin or info)
             world.cache.forget(info.uid)
-            choices.append(_told(choose(info)))
+            choices.append(told(choose(info)))
         if twin is not None:
-            choices.append(_told(choose(twin)))
+            choices.append(told(choose(twin)))
         return {"choices": choices}
 
 
@@ -136,6 +146,25 @@ def _twin(pod: Pod) -> PodInfo | None:
         pod.metadata, name=f"{pod.metadata.name}-twin", uid=f"{pod.uid}-twin"
     )
     return compile_pod(msgspec.structs.replace(pod, metadata=metadata))
+
+
+def _room(decision: Decision, world: World) -> Json:
+    """What it would cost to clear nodes for a pod that fits nowhere, by node."""
+    if decision.node is not None or decision.diagnosis is None:
+        return {}
+    budgets = read_budgets(world.cache.catalog[POD_DISRUPTION_BUDGETS])
+    search = DryRun(decision.cycle, budgets, SystemClock().time())
+    rows = decision.diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
+    names = world.cache.table.names
+    candidates = {
+        names[row]: {
+            "victims": [info.pod.key for info in outcome.pods],
+            "violations": outcome.violations,
+        }
+        for row, outcome in search.try_rows(rows).items()
+        if isinstance(outcome, Victims)
+    }
+    return {"room": candidates}
 
 
 def _told(decision: Decision) -> Json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from stowplan.clock import rfc3339
 from tests.parity.generate.configurations import (
     SECOND_SCHEDULER,
     configuration,
@@ -58,6 +59,8 @@ class Scene:
         self.dice = Dice(seed)
         self.themes = some_themes(self.dice)
         self.serial = 0
+        #: When its last pod began, in seconds; pods of other scenes began at other times.
+        self.began = Dice(f"{seed} began").randrange(10**9)
         self.names = NODES
 
     def case(self, *, plain: bool) -> Json:
@@ -129,7 +132,15 @@ class Scene:
         return made
 
     def standing(self, where: str) -> Json:
-        return standing(self.dice, self.pod(easy=True), where)
+        made = standing(self.dice, self.pod(easy=True), where)
+        self.begin(made)
+        return made
+
+    def begin(self, pod: Json) -> None:
+        """No two pods begin at the same time: upstream's order of such pods depends on history."""
+        if "startTime" not in pod["status"]:
+            self.began += 1
+            pod["status"]["startTime"] = rfc3339(self.began)
 
     def promised(self, where: str) -> Json:
         return promised(self.dice, self.pod(easy=True), where)

@@ -35,7 +35,7 @@ def crowded_case(seed: int | str) -> Json:
         "nominated": [],
         "pod": scene.pod(easy=easy, dressed=0.5),
         "config": configuration(arguments={"DefaultPreemption": share} if share else {}),
-        "objects": [*scene.objects(names), *_budgets(dice, by_name=not replicas)],
+        "objects": [*scene.objects(names), *budgets(dice, by_name=not replicas)],
     }
     case["pod"]["spec"]["priority"] = dice.choice([5, 50, 1000])
     if dice.often(0.05):
@@ -117,6 +117,7 @@ def _crowded(dice: Dice, scene: Scene, where: str) -> Json:
     made = scene.standing(where)
     made["spec"]["priority"] = dice.choice(_PRIORITIES)
     made["status"]["phase"] = "Running"
+    del made["status"]["startTime"]
     if "deletionTimestamp" in made["metadata"] and dice.often(0.5):
         made["status"]["conditions"] = [_disruption(dice)]
     return made
@@ -151,7 +152,7 @@ def _disruption(dice: Dice) -> Json:
     }
 
 
-def _budgets(dice: Dice, *, by_name: bool) -> list[Json]:
+def budgets(dice: Dice, *, by_name: bool) -> list[Json]:
     """Several a namespace, of which some cover the same pods and some are exhausted.
 
     `by_name`: some have counted the eviction of a pod already.

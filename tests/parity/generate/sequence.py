@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tests.parity.generate.case import Key, Scene, key_of
 from tests.parity.generate.configurations import SECOND_SCHEDULER, random_configuration
+from tests.parity.generate.crowds import budgets
 from tests.parity.generate.dice import NODES, Dice, Json, copied
 from tests.parity.generate.pods import ANOTHER_SCHEDULER, promised, requests, standing
 
@@ -70,6 +71,9 @@ class _Stream(Scene):
         self.templates = [
             self.pod(easy=self.easy or dice.often(0.5), dressed=0.8) for _ in range(4)
         ]
+        # So that there are pods to evict for it.
+        for template in self.templates[:2]:
+            template["spec"]["priority"] = 1000
         if len(config["profiles"]) > 1:
             self.templates[0]["spec"]["schedulerName"] = SECOND_SCHEDULER
         self.line = {"id": 0, "apply": [], "delete": []}
@@ -96,6 +100,8 @@ class _Stream(Scene):
         if not self.is_touched(key):
             if thing["kind"] == "Pod":
                 self.leave_taken_ports(thing)
+                if thing["spec"].get("nodeName"):
+                    self.begin(thing)
             self.there[key] = thing
             self.line["apply"].append(copied(thing))
 
@@ -107,6 +113,9 @@ class _Stream(Scene):
     def is_touched(self, key: Key) -> bool:
         """One line says one thing about an object."""
         return reference(key) in self.line["delete"] or key in map(key_of, self.line["apply"])
+
+    def objects(self, names: list[str]) -> list[Json]:
+        return [*super().objects(names), *budgets(self.dice, by_name=True)]
 
     def leave_taken_ports(self, pod: Json) -> None:
         """No two pods on a node ask for one port.

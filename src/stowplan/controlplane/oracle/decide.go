@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -142,11 +143,19 @@ func alone(asked *line) (*decision, error) {
 // answer judges the pod of a line, and chooses if that is asked for.
 func (c *cluster) answer(ctx context.Context, asked *line) (*decision, error) {
 	judged, err := c.judge(ctx, asked.Pod)
-	if err == nil && asked.Choose {
-		chosen, _, _ := c.choose(ctx, c.scheduler.Profiles[asked.Pod.Spec.SchedulerName], asked.Pod)
-		judged.Choice = &chosen
+	if err != nil || !asked.Choose {
+		return judged, err
 	}
-	return judged, err
+	profile := c.scheduler.Profiles[asked.Pod.Spec.SchedulerName]
+	chosen, state, failure := c.choose(ctx, profile, asked.Pod)
+	var unfit *framework.FitError
+	if errors.As(failure, &unfit) && profile == c.framework {
+		if chosen.Room, err = c.roomFor(ctx, state, asked.Pod, unfit.Diagnosis.NodeToStatus); err != nil {
+			return nil, err
+		}
+	}
+	judged.Choice = &chosen
+	return judged, nil
 }
 
 // judge runs the cycle's steps as the framework does, but on every node and to the end.

@@ -32,6 +32,22 @@ type room struct {
 	Picks []string `json:"picks,omitempty"`
 }
 
+// roomFor is what it would cost to clear nodes for a pod of the first profile, nil if it must not be
+// done. Unlike PostFilter it evicts nobody.
+func (c *cluster) roomFor(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader,
+) (*room, error) {
+	plugin, err := c.preemption(ctx)
+	if err != nil {
+		return nil, nil //nolint:nilerr // The profile does without preemption.
+	}
+	status := statuses.Get(pod.Status.NominatedNodeName)
+	if eligible, _ := plugin.PodEligibleToPreemptOthers(ctx, pod, status); !eligible {
+		return nil, nil
+	}
+	return c.makeRoom(ctx, state, pod, statuses)
+}
+
 // makeRoom asks a DefaultPreemption of our own: the framework's does not say whom it would spare.
 func (c *cluster) makeRoom(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader,
@@ -48,11 +64,9 @@ func (c *cluster) makeRoom(
 	if err != nil {
 		return nil, err
 	}
-	candidates, _, err := plugin.Evaluator.DryRunPreemption(
+	// A node on which a filter breaks is no candidate; the others are, as PostFilter has it.
+	candidates, _, _ := plugin.Evaluator.DryRunPreemption(
 		ctx, state, pod, nodes, budgets, 0, int32(len(nodes)))
-	if err != nil {
-		return nil, err
-	}
 	found := &room{Candidates: map[string]eviction{}}
 	for _, candidate := range candidates {
 		cost := eviction{Violations: candidate.Victims().NumPDBViolations}
@@ -60,6 +74,9 @@ func (c *cluster) makeRoom(
 			cost.Victims = append(cost.Victims, victim.Namespace+"/"+victim.Name)
 		}
 		found.Candidates[candidate.Name()] = cost
+	}
+	if len(candidates) == 0 {
+		return found, nil
 	}
 	picks := sets.New[string]()
 	for range draws {
