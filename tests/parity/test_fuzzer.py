@@ -48,7 +48,7 @@ def test_a_score_that_is_off_is_found_and_made_small(
 
 
 def test_a_verdict_that_is_wrong_is_found(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taint_toleration, "_HARD", ("NoSchedule",))
+    monkeypatch.setattr(taint_toleration, "HARD_EFFECTS", frozenset({"NoSchedule"}))
     found = first_finding(oracle, "case", 200, "nodes: TaintToleration")
     small = Examiner(oracle).shrink(found)
     (node,) = small.question["objects"]

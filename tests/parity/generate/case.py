@@ -52,6 +52,27 @@ def key_of(thing: Json) -> Key:
     return thing["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
+def containers_of(pod: Json) -> list[Json]:
+    return [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
+
+
+def part_ports(pods: list[Json]) -> None:
+    """Leave a host port of a node to the first of the pods that want it.
+
+    Upstream keeps a set of a node's ports: when one of two pods with the same port is evicted, it
+    believes the port to be free, although the other still has it. We count.
+    """
+    taken: set[tuple[str, int]] = set()
+    for made in pods:
+        for container in containers_of(made):
+            for port in container.get("ports", ()):
+                place = (made["spec"]["nodeName"], port.get("hostPort", 0))
+                if place in taken:
+                    port.pop("hostPort", None)
+                elif port.get("hostPort"):
+                    taken.add(place)
+
+
 class Scene:
     """Draws the parts of one case; `serial` numbers the pods."""
 
@@ -91,6 +112,7 @@ class Scene:
             case["pod"]["spec"]["schedulerName"] = SECOND_SCHEDULER
         if dice.often(0.03):
             near(dice, case)
+        part_ports(case["pods"])
         return case
 
     def large_case(self) -> Json:

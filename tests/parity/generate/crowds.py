@@ -2,13 +2,12 @@
 
 Budgets overlap, and pods tie: several began in the same second, or have not begun. Upstream sorts
 up to twelve pods with a stable sort, beyond that with an unstable one; so pods that tie on a node
-with more than that are replicas, of which it does not matter which goes (see `kind_of`). No two
-pods of a node have the same host port: upstream forgets it with the first of them that leaves.
+with more than that are replicas, of which it does not matter which goes (see `kind_of`).
 """
 
 from __future__ import annotations
 
-from tests.parity.generate.case import Scene
+from tests.parity.generate.case import Scene, containers_of, part_ports
 from tests.parity.generate.configurations import configuration
 from tests.parity.generate.dice import NAMESPACES, NODES, POD_LABELS, Dice, Json, copied
 
@@ -61,7 +60,7 @@ def crowded_case(seed: int | str) -> Json:
         for made in case["pods"]:
             made["metadata"]["namespace"] = NAMESPACES[0]
             made["metadata"].setdefault("labels", dice.pod_labels() if not replicas else {})
-    _part_ports(case["pods"])
+    part_ports(case["pods"])
     return case
 
 
@@ -130,7 +129,7 @@ def _replicas(dice: Dice, scene: Scene, names: list[str]) -> list[Json]:
     for number, priority in enumerate(dice.sample(sorted(set(_PRIORITIES)), dice.randint(1, 3))):
         template = _crowded(dice, scene, where)
         template["spec"]["priority"] = priority
-        for container in _containers(template):
+        for container in containers_of(template):
             # Ports would be taken from all but one, and make a difference between them.
             container.pop("ports", None)
         if dice.often(0.5):
@@ -189,20 +188,3 @@ def _selector(dice: Dice) -> Json | None:
         # An API server does not take it; it matches nothing, as one that is empty or missing.
         return {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
     return None if dice.often(0.1) else dice.label_selector()
-
-
-def _containers(pod: Json) -> list[Json]:
-    return [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
-
-
-def _part_ports(pods: list[Json]) -> None:
-    taken: set[tuple[str, int]] = set()
-    for made in pods:
-        spec = made["spec"]
-        for container in _containers(made):
-            for port in container.get("ports", ()):
-                place = (spec["nodeName"], port.get("hostPort", 0))
-                if place in taken:
-                    port.pop("hostPort", None)
-                elif port.get("hostPort"):
-                    taken.add(place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.parity.generate.case import Key, Scene, key_of
+from tests.parity.generate.case import Key, Scene, containers_of, key_of
 from tests.parity.generate.configurations import SECOND_SCHEDULER, random_configuration
 from tests.parity.generate.crowds import budgets
 from tests.parity.generate.dice import NODES, Dice, Json, copied
@@ -38,10 +38,6 @@ def reference(key: Key) -> Json:
     """What a line's `delete` names an object by."""
     kind, namespace, name = key
     return {"kind": kind, "name": name, **({"namespace": namespace} if namespace else {})}
-
-
-def _containers(pod: Json) -> list[Json]:
-    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
 
 
 def _port(port: Json) -> tuple[str, int] | None:
@@ -132,12 +128,12 @@ class _Stream(Scene):
         taken = {
             _port(port)
             for other in neighbours
-            for container in _containers(other)
+            for container in containers_of(other)
             for port in container.get("ports", ())
         } - {None}
         if not where:
             return
-        for container in _containers(pod):
+        for container in containers_of(pod):
             for port in container.get("ports", ()):
                 if _port(port) in taken:
                     del port["hostPort"]
