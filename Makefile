@@ -111,6 +111,10 @@ bench-extender: $(READY) ## The extender service beside Flask + gunicorn, 7 minu
 soak: controlplane ## Half an hour of churn on 2,000 nodes: memory flat, cache true; SOAK_ARGS="--minutes 5 --nodes 500"
 	@$(BIN)/python -m stowplan.bench.soak $(SOAK_ARGS)
 
+.PHONY: freeze
+freeze: controlplane ## Leaders stopped past their lease and woken, audited from etcd's history; FREEZE_ARGS="--freezes 5"
+	@$(BIN)/python -m tools.freeze $(FREEZE_ARGS)
+
 .PHONY: perf-integration
 perf-integration: controlplane ## Kubernetes' own small scheduler_perf workloads on the real control plane, 10 minutes
 	@$(BIN)/python -m pytest --no-cov tests/e2e/perf_integration.py $(PYTEST_ARGS)

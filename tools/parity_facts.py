@@ -187,6 +187,8 @@ SCHEDULER: Final[tuple[Fact, ...]] = (
     differs("backoff windows", "of the monotonic clock", "queue/backoff.py"),
     differs("memory of repeated events", "bounded", "api/recorder.py"),
     differs("losing the lease", "at once when another holds it", "api/lease.py"),
+    differs("a leader that was frozen", "writes nothing, and ends", "api/lease.py"),
+    differs("a binding without an answer", "sent again, its place kept", "scheduler/binding.py"),
     missing("opportunistic batching", "inert upstream in the default profile"),
     missing("pod groups and gangs", "alpha upstream"),
 )

@@ -121,6 +121,11 @@ class ControlPlane:
         return f"https://{HOST}:{self._ports[0]}"
 
     @property
+    def etcd_url(self) -> str:
+        """The address of etcd, which serves its gRPC API as JSON there, too."""
+        return f"http://{HOST}:{self._ports[1]}"
+
+    @property
     def kubeconfig(self) -> Path:
         """The admin's kubeconfig file."""
         return self.directory / "admin.kubeconfig"
@@ -293,10 +298,9 @@ class ControlPlane:
         self._write_secret("tokens.csv", credentials.token_file(users))
 
         self._ports = (free_port(), free_port())
-        etcd_url = f"http://{HOST}:{self._ports[1]}"
         data = self._directory / "etcd"
-        etcd = self._run("etcd", components.etcd(data, self._ports[1], free_port()), etcd_url)
-        self._when_healthy(etcd, unverified_access(etcd_url), "/readyz")
+        etcd = self._run("etcd", components.etcd(data, self._ports[1], free_port()), self.etcd_url)
+        self._when_healthy(etcd, unverified_access(self.etcd_url), "/readyz")
         self.start_apiserver()
         self.write_kubeconfig("admin", self.admin_token)
 

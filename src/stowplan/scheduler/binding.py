@@ -243,6 +243,8 @@ class Binder:
 
         That the pod is not bound now proves nothing: a request of which the connection broke may
         arrive when its place was given away long ago.
+
+        DIVERGES: kube-scheduler gives the place away after any error.
         """
         node, may_arrive = placement.node, False
         for attempt in count():

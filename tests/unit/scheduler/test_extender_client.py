@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from stowplan.api.guarded import WriteGuard
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.durations import Duration
 from stowplan.config.types import Extender, ExtenderTLSConfig
-from stowplan.errors import ExtenderError
+from stowplan.errors import ExtenderError, LeadershipLost
 from stowplan.framework.candidates import Victims
 from stowplan.scheduler import extender_wire as wire
 from stowplan.scheduler.configured_extender import ConfiguredExtender, configured_extenders
@@ -69,7 +70,7 @@ def answering(body: Any, seen: list[tuple[str, Any]] | None = None, status: int 
 class Asking:
     """A client with one extender, and two nodes."""
 
-    def __init__(self, url: str, **settings: Any) -> None:
+    def __init__(self, url: str, *, guard: WriteGuard | None = None, **settings: Any) -> None:
         verbs = {
             "filter_verb": "filter",
             "prioritize_verb": "prioritize",
@@ -86,7 +87,7 @@ class Asking:
         for name in ("a", "b"):
             cache.set_node(node(name))
         whole = WholeObjects([self.extender], lambda _: True)
-        self.client = ExtenderClient([self.extender], cache.table, whole)
+        self.client = ExtenderClient([self.extender], cache.table, whole, guard=guard)
 
     async def filter(self) -> object:
         return await self.client.answer(FilterRequest(self.extender, POD, ["a", "b"]))
@@ -120,6 +121,22 @@ async def test_every_verb_by_name() -> None:
         "a": {"Pods": [{"UID": "vu"}], "NumPDBViolations": 1}
     }
     assert seen[2][1] == {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "b"}
+
+
+async def test_only_binding_needs_the_lease() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def refuse() -> None:
+        raise LeadershipLost("the lease ran out")
+
+    async with serving(answering({"nodenames": ["a"]}, seen)) as url:
+        asking = Asking(url, guard=WriteGuard(refuse, 5.0))
+        answer = await asking.client.answer(FilterRequest(asking.extender, POD, ["a", "b"]))
+        assert isinstance(answer, FilterAnswer)
+        with pytest.raises(LeadershipLost):
+            await asking.client.bind(asking.extender, POD, "a")
+        asking.client.close()
+    assert [path for path, _ in seen] == ["/prefix/filter"]
 
 
 async def test_whole_objects() -> None:
