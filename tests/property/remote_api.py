@@ -56,6 +56,9 @@ class Request:
     key: str
     carry_out: Callable[[], object]
     answer: asyncio.Future[Any]
+    #: Of a binding: its node, and whether the scheduler that sent it still keeps the place there.
+    node: str = ""
+    is_kept: bool = True
 
 
 class RemoteApi(SchedulerApi):
@@ -67,6 +70,8 @@ class RemoteApi(SchedulerApi):
         self.pod_news: list[News] = []
         self.node_news: list[News] = []
         self.requests: list[Request] = []
+        #: Bindings whose connection broke and which have not arrived yet.
+        self.late: list[Request] = []
         #: UIDs of pods that a finalizer keeps when they are deleted.
         self.kept: set[str] = set()
         #: UIDs of pods that the scheduler deleted.
@@ -111,7 +116,7 @@ class RemoteApi(SchedulerApi):
         timeout_s: float = 30.0,
     ) -> None:
         key = f"{pod_namespace}/{pod_name}"
-        await self._ask("bind", key, lambda: self.bind_now(key, pod_uid, node))
+        await self._ask("bind", key, lambda: self.bind_now(key, pod_uid, node), node)
 
     async def list_all(
         self,
@@ -162,8 +167,12 @@ class RemoteApi(SchedulerApi):
         await self._ask("delete", key, lambda: self._evict(key, uid))
 
     def reply(self, request: Request, how: str) -> None:
-        """`done`; `lost` (done, but nobody hears of it); `failed` or `refused` (not done)."""
+        """`done`; `lost` (done, but without an answer); `failed` or `refused` (not done); `late`
+        (without an answer, and a binding may be done by `arrive` at any time).
+        """
         self.requests.remove(request)
+        if how == "late" and request.verb == "bind":
+            self.late.append(request)
         answer: object = None
         problem: Exception | None = None
         if how in ("done", "lost"):
@@ -171,7 +180,7 @@ class RemoteApi(SchedulerApi):
                 answer = request.carry_out()
             except (NotFound, Conflict) as no:
                 problem = no
-        if how in ("lost", "refused"):
+        if how in ("lost", "refused", "late"):
             problem = ApiUnavailable("connection reset", maybe_done=True)
         elif how == "failed":
             problem = ServerError("out of order")
@@ -182,9 +191,26 @@ class RemoteApi(SchedulerApi):
         else:
             request.answer.set_result(answer)
 
-    async def _ask(self, verb: str, key: str, carry_out: Callable[[], object]) -> object:
+    def arrive(self, request: Request) -> bool:
+        """Carry out a late binding; True if it took effect."""
+        self.late.remove(request)
+        try:
+            request.carry_out()
+        except (NotFound, Conflict):
+            return False
+        return True
+
+    def forget_places(self, node: str = "") -> None:
+        """The scheduler has ended, or knows that a node is gone: it keeps no place there."""
+        for request in (*self.requests, *self.late):
+            if not node or request.node == node:
+                request.is_kept = False
+
+    async def _ask(
+        self, verb: str, key: str, carry_out: Callable[[], object], node: str = ""
+    ) -> object:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.requests.append(Request(verb, key, carry_out, answer))
+        self.requests.append(Request(verb, key, carry_out, answer, node))
         return await answer
 
     def _find(self, key: str, uid: str = "") -> Pod:
@@ -239,6 +265,7 @@ class Inbox:
         api.pod_news.clear()
         api.node_news.clear()
         for name in self.nodes.keys() - api.nodes.keys():
+            api.forget_places(name)
             told.delete_node(self.nodes.pop(name))
         for node in api.nodes.values():
             self._put_node(node)
@@ -265,6 +292,7 @@ class Inbox:
         if is_there:
             self._put_node(node)
         elif name in self.nodes:
+            self._api.forget_places(name)
             del self.nodes[name]
             self._handlers.delete_node(node)
 

@@ -35,7 +35,7 @@ PLANS = st.tuples(
     st.sampled_from(["", "", "", *NODES]),
 )
 #: Mostly well.
-ANSWERS = st.sampled_from(["done", "done", "done", "lost", "failed", "refused"])
+ANSWERS = st.sampled_from(["done", "done", "done", "lost", "failed", "refused", "late"])
 TAINTS = st.sampled_from([(), (), (), ("t=x:NoSchedule",)])
 
 
@@ -177,6 +177,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.api.reply(requests[place % len(requests)], how)
         self.loop.settle()
 
+    @precondition(lambda self: self.api.late)
+    @rule(place=PLACES)
+    def arrive(self, place: int) -> None:
+        """A binding takes effect long after its connection broke: its place must be kept."""
+        late = self.api.late[place % len(self.api.late)]
+        if not self.api.arrive(late):
+            return
+        if late.is_kept:
+            uid = self.api.pods[late.key].uid
+            assert self.scheduler.engine.cache.node_of(uid) == late.node, (late.key, late.node)
+
     # The scheduler
 
     @rule(count=st.integers(1, 4), has_heard=st.booleans())
@@ -222,6 +233,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def restart(self, is_heard: bool) -> None:
         """Killed in the middle; what it asked for last may have been heard or not."""
         self.scheduler.kill()
+        self.api.forget_places()
         for request in list(self.api.requests):
             self.api.reply(request, "lost" if is_heard else "refused")
         self.scheduler = Scheduler(self.api, self.clock, self.loop)
@@ -302,6 +314,8 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def calm_down(self) -> None:
         """All is answered, told and let go: events alone must bring every pod back that fits."""
+        while self.api.late:
+            self.arrive(0)
         for _ in range(30):
             self.clock.advance(1.0)
             self.scheduler.queue.flush_backoff()

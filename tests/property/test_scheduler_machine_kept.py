@@ -45,21 +45,34 @@ def a_pod_is_held_again_at_the_end_of_the_day(state: SchedulerMachine) -> None:
     state.end_hold(is_allowed=False)
 
 
-def a_lookup_knows_before_the_news_that_a_pod_is_gone(state: SchedulerMachine) -> None:
+def a_lookup_knows_before_the_news_that_a_pod_is_bound_elsewhere(state: SchedulerMachine) -> None:
     state.start(sizes=[4], standing=[])
     state.create(plans=[(0, 0, set(), "")])
     state.attempt(count=1, has_heard=True)
-    state.delete(place=0)
-    state.answer(place=0, how="lost")
+    state.bind_elsewhere(place=0, name="n2")
+    state.answer(place=0, how="done")
     state.answer(place=0, how="done")
     state.every_pod_is_in_one_place()
+
+
+def a_binding_arrives_after_its_connection_broke(state: SchedulerMachine) -> None:
+    """Two pods and one place: it must not be given to `b` while the binding of `a` may arrive."""
+    state.start(sizes=[1], standing=[])
+    state.create(plans=[(1, 0, set(), ""), (1, 0, set(), "")])
+    state.attempt(count=2, has_heard=True)
+    state.answer(place=0, how="late")
+    for _ in range(3):
+        state.time_goes_on(seconds=0.3)
+        state.attempt(count=2, has_heard=True)
+    state.arrive(place=0)
 
 
 DAYS: list[Day] = [
     a_reserved_place_becomes_free_when_another_scheduler_binds_the_pod_elsewhere,
     a_nomination_ends_where_its_pod_does_not_go,
     a_pod_is_held_again_at_the_end_of_the_day,
-    a_lookup_knows_before_the_news_that_a_pod_is_gone,
+    a_lookup_knows_before_the_news_that_a_pod_is_bound_elsewhere,
+    a_binding_arrives_after_its_connection_broke,
 ]
 
 
