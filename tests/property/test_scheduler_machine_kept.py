@@ -63,7 +63,7 @@ def a_binding_arrives_after_its_connection_broke(state: SchedulerMachine) -> Non
     state.answer(place=0, how="late")
     for _ in range(3):
         state.time_goes_on(seconds=0.3)
-        state.attempt(count=2, has_heard=True)
+        state.a_quiet_moment()
     state.arrive(place=0)
 
 
