@@ -10,16 +10,18 @@ them to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.views import Overlay
+from stowplan.cluster.work import DECISION_WORK, STEP
 from stowplan.errors import StowplanError
 from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.row_answers import Crowd
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.victims import (
@@ -33,11 +35,26 @@ NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
 
 Outcome: TypeAlias = Victims | Status
 
+#: What it costs to ask one row whether the pod fits once a pod has come back, and what each pod of
+#: the row adds to it: among many rows at once, where only resources are in doubt and where more is;
+#: and by itself.
+_COLUMN_WORK = 7 * STEP, 0
+_MORE_COLUMNS_WORK = 7 * STEP, STEP // 2
+_ROW_WORK = 60 * STEP, 5 * STEP // 2
+_PIECE_WORK = DECISION_WORK // 4
+
 
 class DryRun:
     """One pod's search for room."""
 
-    def __init__(self, cycle: Cycle, budgets: Budgets, now: float) -> None:
+    def __init__(
+        self,
+        cycle: Cycle,
+        budgets: Budgets,
+        now: float,
+        said: dict[int, Outcome] | None = None,
+    ) -> None:
+        """`said` are outcomes from before the decision was deferred, which still hold."""
         assert cycle.what_if is not None
         self._cycle = cycle
         self._priority = cycle.pod.priority
@@ -45,6 +62,8 @@ class DryRun:
         self._what_if: WhatIf = cycle.what_if
         self._budgets = budgets
         self._now = now
+        #: Outcomes so far, by row.
+        self.said: dict[int, Outcome] = {} if said is None else said
         self._doubtful = self._what_if.doubtful(cycle)
         self._in_columns = self._what_if.asks_in_columns(cycle)
         #: What a budget allows changes without the row: where there are any, nothing is kept.
@@ -55,20 +74,38 @@ class DryRun:
         )
 
     def try_rows(self, rows: Sequence[int]) -> dict[int, Outcome]:
-        """Every row's outcome."""
-        if self._kept is None:
-            return self._outcomes(rows)
-        found = self._what_if.crowds(self._cycle, rows)
-        crowds = {row: found.get(row) for row in rows}
-        outcomes: dict[int, Outcome] = self._kept.known(crowds)
-        asked = [row for row in rows if row not in outcomes]
-        if asked:
-            said = self._outcomes(asked)
-            outcomes |= said
-            self._kept.learn(
-                crowds, {row: outcome for row, outcome in said.items() if self._will_last(row)}
-            )
-        return outcomes
+        """Every row's outcome. The decision may be deferred after each piece; see `said`."""
+        crowds: dict[int, Crowd] = {}
+        if self._kept is not None:
+            found = self._what_if.crowds(self._cycle, rows)
+            crowds = {row: found.get(row) for row in rows}
+            self.said |= self._kept.known(crowds)
+        for piece, work in self._pieces([row for row in rows if row not in self.said]):
+            said = self._outcomes(piece)
+            self.said |= said
+            if self._kept is not None:
+                self._kept.learn(
+                    crowds, {row: outcome for row, outcome in said.items() if self._will_last(row)}
+                )
+            self._cycle.spend(work)
+        return {row: self.said[row] for row in rows}
+
+    def _pieces(self, rows: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+        """The rows in parts that take well under 50 ms, and what each costs."""
+        each, more = _ROW_WORK
+        if self._in_columns:
+            each, more = _COLUMN_WORK if len(self._doubtful) == 1 else _MORE_COLUMNS_WORK
+        piece: list[int] = []
+        work = 0
+        for row in rows:
+            pods = len(self._table.pods[row])
+            piece.append(row)
+            work += (1 + pods) * (each + pods * more)
+            if work >= _PIECE_WORK:
+                yield piece, work
+                piece, work = [], 0
+        if piece:
+            yield piece, work
 
     def _will_last(self, row: int) -> bool:
         """Whether time alone changes nothing: pods that have not begun to run are the last to do

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS, PODS
+from stowplan.cluster.work import DecisionDeferred
 from stowplan.config.plugin_args import DefaultPreemptionArgs
-from stowplan.framework.candidates import Candidates, PostFilterSteps, Victims, unopposed
+from stowplan.framework.candidates import PostFilterSteps, Victims, unopposed
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin, PostFilterResult, Rejections
@@ -27,7 +28,8 @@ from stowplan.framework.status import (
     unschedulable,
 )
 from stowplan.plugins.default_preemption.choice import best_node
-from stowplan.plugins.default_preemption.dry_run import DryRun
+from stowplan.plugins.default_preemption.dry_run import DryRun, Outcome
+from stowplan.plugins.default_preemption.unfinished import Unfinished
 from stowplan.plugins.default_preemption.victims import read_budgets
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
@@ -35,6 +37,8 @@ _NEVER = "not eligible due to preemptionPolicy=Never."
 _TERMINATING = "not eligible due to a terminating pod on the nominated node."
 _NONE_LEFT = "no candidate node for preemption"
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
+#: Deferred searches that are remembered; a pod that is gone leaves its own behind.
+_UNFINISHED_PODS = 16
 _HELD = unresolvable("waiting for the preemption for this pod to be finished")
 
 
@@ -50,6 +54,8 @@ class DefaultPreemption(Plugin):
         self.args: DefaultPreemptionArgs
         self.handle: Handle
         super().__init__(args or DefaultPreemptionArgs(), handle or Handle())
+        #: Searches that were deferred, by the UID of the pod.
+        self._unfinished: dict[str, Unfinished] = {}
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         return _HELD if self.handle.preempting.holds(pod) else None
@@ -62,19 +68,24 @@ class DefaultPreemption(Plugin):
         return unopposed(self.post_filter_steps(cycle, diagnosis))
 
     def post_filter_steps(self, cycle: Cycle, diagnosis: Rejections) -> PostFilterSteps:
-        self.handle.preempting.attempts += 1
+        before = self._unfinished.pop(cycle.pod.uid, None)
+        if before is None:
+            self.handle.preempting.attempts += 1
         reason = self._not_eligible(cycle, diagnosis)
         if reason:
             return PostFilterResult(_said(unschedulable(reason)))
-        candidates, statuses = self._candidates(cycle, diagnosis)
+        candidates, statuses = self._candidates(cycle, diagnosis, before)
         if not candidates:
             return self._in_vain(diagnosis, statuses)
         left = yield candidates
         if isinstance(left, Status):
             return PostFilterResult(_said(left))
-        if not left:
+        if before is not None and left is candidates:
+            best = self._still_best(cycle, candidates)
+        else:
+            best = best_node(left, self.handle.clock.time()) if left else ""
+        if not best:
             return PostFilterResult(_said(unschedulable(_NONE_LEFT)))
-        best = best_node(left, self.handle.clock.time())
         eviction = Eviction(best, tuple(info.pod for info in left[best].pods))
         return PostFilterResult(SUCCESS, nominated_node=best, eviction=eviction)
 
@@ -92,7 +103,9 @@ class DefaultPreemption(Plugin):
         )
         return _TERMINATING if leaving else ""
 
-    def _candidates(self, cycle: Cycle, diagnosis: Rejections) -> tuple[Candidates, list[Status]]:
+    def _candidates(
+        self, cycle: Cycle, diagnosis: Rejections, before: Unfinished | None
+    ) -> tuple[dict[str, Victims], list[Status]]:
         """Nodes that could be cleared, and what the others said.
 
         Stops at `wanted` nodes, one of them at least without a violated budget. Of nodes with
@@ -102,18 +115,29 @@ class DefaultPreemption(Plugin):
         rows: list[int] = diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
         if not rows:
             return {}, []
-        start = self.handle.rng.randrange(len(rows))
+        draw = self.handle.rng.randrange(len(rows)) if before is None else before.draw
+        start = draw % len(rows)
         rows = rows[start:] + rows[:start]
+        dry_run = self._dry_run(cycle, {} if before is None else before.said(cycle, rows))
+        try:
+            return self._search(dry_run, rows, cycle.table.names)
+        except DecisionDeferred:
+            while len(self._unfinished) >= _UNFINISHED_PODS:
+                del self._unfinished[next(iter(self._unfinished))]
+            self._unfinished[cycle.pod.uid] = Unfinished(cycle, draw, dry_run.said)
+            raise
+
+    def _dry_run(self, cycle: Cycle, said: dict[int, Outcome]) -> DryRun:
+        budgets = read_budgets(self.handle.catalog[POD_DISRUPTION_BUDGETS])
+        return DryRun(cycle, budgets, self.handle.clock.time(), said)
+
+    def _search(
+        self, dry_run: DryRun, rows: Sequence[int], names: Sequence[str]
+    ) -> tuple[dict[str, Victims], list[Status]]:
         wanted = self._wanted(len(rows))
-        dry_run = DryRun(
-            cycle,
-            read_budgets(self.handle.catalog[POD_DISRUPTION_BUDGETS]),
-            self.handle.clock.time(),
-        )
         found: dict[str, Victims] = {}
         statuses: list[Status] = []
         kept = {True: 0, False: 0}
-        names = cycle.table.names
         begin, size = 0, max(wanted, 1)
         while begin < len(rows):
             some = rows[begin : begin + size]
@@ -132,6 +156,24 @@ class DefaultPreemption(Plugin):
                 if kept[False] and len(found) >= wanted:
                     return found, statuses
         return found, statuses
+
+    def _still_best(self, cycle: Cycle, candidates: dict[str, Victims]) -> str:
+        """The best node, whose victims are as the cluster is now; "" if there is none any more.
+
+        The search was deferred on the way, so what happened elsewhere may have changed an outcome.
+        """
+        asked: set[str] = set()
+        while candidates:
+            best = best_node(candidates, self.handle.clock.time())
+            if best in asked:
+                return best
+            asked.add(best)
+            outcome = self._dry_run(cycle, {}).try_row(cycle.table.row_of[best])
+            if isinstance(outcome, Victims):
+                candidates[best] = outcome
+            else:
+                del candidates[best]
+        return ""
 
     def _wanted(self, nodes: int) -> int:
         share = nodes * self.args.min_candidate_nodes_percentage // 100

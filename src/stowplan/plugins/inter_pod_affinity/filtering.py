@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from stowplan.cluster.counters import CounterKey
 from stowplan.cluster.domain_sums import add_domain_sums
 from stowplan.cluster.interning import ABSENT
 from stowplan.cluster.pod_affinity import AffinityTerm, PodTerms, pod_terms
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.framework.forms import RowSet
@@ -46,7 +47,7 @@ Changes: TypeAlias = Counter[tuple[int, str]]
 
 @dataclass(slots=True)
 class FilterNotes:
-    """What PreFilter found out for one pod; nothing changes it afterwards."""
+    """What PreFilter found out for one pod; nothing changes it but `counted_for`."""
 
     pod: Pod
     namespace_labels: Mapping[str, str]
@@ -61,6 +62,9 @@ class FilterNotes:
     around: dict[int, Around]
     #: The affinity's count over all nodes and keys.
     affinity_total: int = 0
+    #: What each pod counts for that comes or goes in what-if questions. Preemption asks about the
+    #: same victims again and again.
+    counted_for: dict[PodInfo, list[tuple[int, str]]] = field(default_factory=dict)
 
     @property
     def is_needed(self) -> bool:
@@ -182,14 +186,24 @@ def _changes(notes: FilterNotes, node: NodeView) -> Changes:
     changes: Changes = Counter()
     labels = node.labels
     for info, sign in node.changes:
-        if notes.affinity_keys and notes.affinity_counted.matches(info.pod):
-            for key in notes.affinity_keys:
-                if key in labels:
-                    changes[AFFINITY, key] += sign
-        for key, counted in notes.anti_counted:
-            if key in labels and counted.matches(info.pod):
-                changes[ANTI, key] += sign
-        for term in pod_terms(info.pod).required_anti:
-            if term.topology_key in labels and term.matches(notes.pod, notes.namespace_labels):
-                changes[EXISTING_ANTI, term.topology_key] += sign
+        places = notes.counted_for.get(info)
+        if places is None:
+            places = notes.counted_for[info] = _counted_for(notes, info.pod)
+        for place in places:
+            if place[1] in labels:
+                changes[place] += sign
     return changes
+
+
+def _counted_for(notes: FilterNotes, pod: Pod) -> list[tuple[int, str]]:
+    """The verdicts and topology keys for which another pod counts, once for each time."""
+    places: list[tuple[int, str]] = []
+    if notes.affinity_keys and notes.affinity_counted.matches(pod):
+        places += [(AFFINITY, key) for key in notes.affinity_keys]
+    places += [(ANTI, key) for key, counted in notes.anti_counted if counted.matches(pod)]
+    places += [
+        (EXISTING_ANTI, term.topology_key)
+        for term in pod_terms(pod).required_anti
+        if term.matches(notes.pod, notes.namespace_labels)
+    ]
+    return places

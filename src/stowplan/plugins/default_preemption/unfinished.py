@@ -1,0 +1,39 @@
+"""What a search for victims found before its decision was deferred.
+
+`DefaultPreemption` keeps it until the next try of the pod, which goes on from there. An outcome
+holds as long as its row and the pods nominated to it are the same. What happens on other rows may
+change it too (affinity, spreading), so the plugin asks the chosen row once more.
+"""
+
+from __future__ import annotations
+
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.row_answers import Crowd, RowAnswers
+from stowplan.plugins.default_preemption.dry_run import Outcome
+
+
+class Unfinished:
+    """Outcomes by row, and where the search began."""
+
+    def __init__(self, cycle: Cycle, draw: int, said: dict[int, Outcome]) -> None:
+        #: The random place of the first row.
+        self.draw = draw
+        self._pod = cycle.pod
+        self._answers = RowAnswers(cycle.table)
+        self._answers.learn(_crowds(cycle, list(said)), said)
+
+    def said(self, cycle: Cycle, rows: list[int]) -> dict[int, Outcome]:
+        """The outcomes that still hold."""
+        is_same = (
+            cycle.pod.spec == self._pod.spec
+            and cycle.pod.metadata.labels == self._pod.metadata.labels
+        )
+        if not is_same or not self._answers.follow(cycle.table):
+            return {}
+        return self._answers.known(_crowds(cycle, rows))
+
+
+def _crowds(cycle: Cycle, rows: list[int]) -> dict[int, Crowd]:
+    assert cycle.what_if is not None
+    found = cycle.what_if.crowds(cycle, rows)
+    return {row: found.get(row) for row in rows}
