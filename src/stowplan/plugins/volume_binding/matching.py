@@ -24,6 +24,7 @@ from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_volumes import class_of_claim
 from stowplan.cluster.table import BoolArray, NodeTable
+from stowplan.cluster.work import STEP
 from stowplan.plugins.volume_binding.reach import affinity_mask
 from stowplan.plugins.volume_binding.volume_index import (
     FILESYSTEM,
@@ -133,8 +134,12 @@ class Choices:
     def __init__(self, table: NodeTable, rows: Rows) -> None:
         self._table = table
         self._rows = rows
-        #: For each claim so far the number of the volume it gets, by row; -1: none.
+        #: Volumes that are given away on every row.
+        self._gone: set[int] = set()
+        #: For each claim that gets other volumes on other rows, their numbers by row; -1: none.
         self._taken: list[Places] = []
+        #: All numbers in `_taken`.
+        self._partly: set[int] = set()
         #: Numbers for volumes: those of a class in a row, from a start of its own.
         self._starts: dict[int, int] = {}
         self._end = 0
@@ -154,9 +159,17 @@ class Choices:
             best = self._smallest(found, start)
             got = undecided & (best < len(found.free))
             chosen[got] = start + best[got]
-        self._taken.append(chosen)
+        self._take(chosen)
         is_chosen: BoolArray = chosen != -1
         return is_chosen
+
+    def _take(self, chosen: Places) -> None:
+        numbers = np.unique(chosen).tolist()
+        if len(numbers) > 1:
+            self._taken.append(chosen)
+            self._partly.update(numbers)
+        elif numbers != [-1]:
+            self._gone.update(numbers)
 
     def _start(self, free: FreeVolumes) -> int:
         if id(free) not in self._starts:
@@ -173,6 +186,8 @@ class Choices:
             best = np.minimum(best, self._first_by_value(column, places, values, free, start))
         masks: dict[object, BoolArray] = {}
         for place in free.others(found.places).tolist():
+            if start + place in self._gone:
+                continue
             late = best > place
             if not late.any():
                 break
@@ -207,6 +222,15 @@ class Choices:
         """Whether a volume, one for each row or one for all, is not given to an earlier claim
         on that row."""
         free = np.ones(len(self._rows), np.bool_)
+        if isinstance(numbers, int):
+            if numbers in self._gone:
+                return ~free
+            if numbers not in self._partly:
+                return free
+        elif self._gone:
+            free = np.isin(numbers, list(self._gone), invert=True)
+        # Claims times volumes times claims, where rows differ in what they have left.
+        self._table.work.spend(len(self._taken) * (len(self._rows) + STEP))
         for taken in self._taken:
             free &= taken != numbers
         return free
