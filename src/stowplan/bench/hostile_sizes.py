@@ -71,6 +71,8 @@ POD_SIZES = {
     "empty volumes": "volumes that scheduling does not read",
     "image volumes": "image volumes",
 }
+#: Claims that get a volume when the pod gets a node. Each looks at every volume there is.
+OPEN_CLAIMS = "open claims"
 #: Of nodes.
 NODE_SIZES = {
     "node labels": "labels of every node",
@@ -166,9 +168,12 @@ def sized_node(name: str, zone: str, sizes: Sizes, serial: int = 0) -> Json:
     }
 
 
-def claim_names(sizes: Sizes, serial: int) -> list[str]:
-    """The claims that a pod of these sizes names; the cluster must have them."""
-    return keys(sizes.get("claims", 0), serial, "claim")
+def claim_names(sizes: Sizes, serial: int) -> tuple[list[str], list[str]]:
+    """The bound and the open claims that a pod of these sizes names; the cluster must have them."""
+    return (
+        keys(sizes.get("claims", 0), serial, "claim"),
+        keys(sizes.get(OPEN_CLAIMS, 0), serial, "open"),
+    )
 
 
 # Parts; `made` gives as many names as a size wants
@@ -320,6 +325,7 @@ def _volumes(made: _Made) -> list[Json]:
             for name in made("shared disks", "sd")
         ),
         *({"persistentVolumeClaim": {"claimName": name}} for name in made("claims", "claim")),
+        *({"persistentVolumeClaim": {"claimName": name}} for name in made(OPEN_CLAIMS, "open")),
         *({"emptyDir": {}} for _ in made("empty volumes", "e")),
         *({"image": {"reference": f"{name}:1"}} for name in made("image volumes", "c")),
     ]
