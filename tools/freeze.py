@@ -65,12 +65,17 @@ class Scheduler:
     def count_binds(self) -> int:
         return self.log.count('"Successfully bound pod to node"')
 
+    def count_refused(self) -> int:
+        return self.log.count('"Not binding pod: no longer leading"')
+
 
 @dataclass
 class Report:
     freezes: int = 0
     binds: dict[int, int] = field(default_factory=dict)
     binds_after_waking: int = 0
+    #: By the lease guard.
+    refused: int = 0
     ended: int = 0
     went_on: int = 0
     lost_by_themselves: int = 0
@@ -154,13 +159,18 @@ class Game:
             time.sleep(0.05)
         self.report.freezes += 1
         self.report.binds_after_waking += leader.count_binds() - before
+        self.report.refused += leader.count_refused()
         if leader.process.running:
             self.report.went_on += 1
         else:
             self.report.ended += 1
         self._end(leader)
-        done = self.report.freezes
-        print(f"{done}/{self._settings.freezes} freezes, {self.report}", flush=True)
+        report = self.report
+        print(
+            f"{report.freezes}/{self._settings.freezes} freezes:"
+            f" {report.binds_after_waking} binds after waking, {report.refused} refused",
+            flush=True,
+        )
 
     def _in_order(self, leader: Scheduler, standby: Scheduler) -> tuple[Scheduler, Scheduler]:
         """A leader that leads and a standby that waits, whatever a slow machine did to them."""
@@ -277,7 +287,7 @@ def main() -> int:
         f"{report.freezes} freezes, {len(history)} revisions of pods, {len(found)} overcommits;"
         f" {sum(report.binds.values())} binds by {len(report.binds)} processes"
         f" ({', '.join(str(count) for _, count in sorted(report.binds.items()))}),"
-        f" {report.binds_after_waking} by leaders after waking;"
+        f" {report.binds_after_waking} by leaders after waking, {report.refused} refused;"
         f" {report.ended} of them ended, {report.went_on} went on,"
         f" {report.lost_by_themselves} processes ended without having been frozen"
     )
