@@ -11,10 +11,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from stowplan.cluster import domain_sums, domains, pod_info
+from stowplan.cluster import (
+    affinity_terms,
+    bytes_lru,
+    counters,
+    domain_sums,
+    domains,
+    pod_classes,
+    row_counts,
+)
+from stowplan.cluster.affinity_terms import TermFamily
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.domains import Domains
-from stowplan.cluster.journal import Journal
+from stowplan.cluster.journal import ChangeLog
+from stowplan.cluster.label_columns import LabelColumns
+from stowplan.cluster.pod_classes import PodClasses
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import NodeTable
 from stowplan.framework import forms, recent, what_if
@@ -24,19 +35,31 @@ from stowplan.plugins.node_resources_fit import plugin as fit
 #: What a constructor takes for granted, and how little to take instead.
 _DEFAULTS: list[tuple[Any, tuple[int, ...]]] = [
     (NodeTable.__init__, (2,)),
-    (Journal.__init__, (3,)),
+    (ChangeLog.__init__, (3,)),
     (ColumnCache.__init__, (2000,)),
 ]
-_LIMITS: list[tuple[Any, int]] = [(PodCounters.__init__, 2), (Domains.__init__, 2)]
+#: Budgets in bytes.
+_LIMITS: list[tuple[Any, int]] = [
+    (PodCounters.__init__, 1000),
+    (Domains.__init__, 2000),
+    (LabelColumns.__init__, 1000),
+    (PodClasses.__init__, 1000),
+    (TermFamily.__init__, 1000),
+]
 _CONSTANTS: list[tuple[Any, str, int]] = [
     (RowCounts, "_LOG_LIMIT", 2),
     (domains, "_MANY_CHANGES", 1),
+    (counters, "_MANY_CHANGES", 2),
+    (affinity_terms, "_MANY_CHANGES", 2),
+    (row_counts, "_MANY_CHANGES", 1),
+    (pod_classes, "_FEW_CLASSES", 1),
+    (pod_classes, "_FEW_PLACES", 1),
+    (bytes_lru, "IDLE_TICKS", 3),
     (domain_sums, "FEW_ROWS", 1),
     (forms, "FEW_ROWS", 1),
     (what_if, "_FEW_ROWS", 0),
     (recent, "_SEEN_LIMIT", 3),
     (recent, "_IDLE_USES", 20),
-    (pod_info, "_COMPILED_LIMIT", 2),
     (fit, "_KNOWN_WANTS", 2),
 ]
 
@@ -49,8 +72,8 @@ def tight() -> Iterator[None]:
             assert len(constructor.__defaults__) == len(values)
             stack.enter_context(patch.object(constructor, "__defaults__", values))
         for constructor, limit in _LIMITS:
-            assert "limit" in constructor.__kwdefaults__
-            stack.enter_context(patch.dict(constructor.__kwdefaults__, limit=limit))
+            assert "limit_bytes" in constructor.__kwdefaults__
+            stack.enter_context(patch.dict(constructor.__kwdefaults__, limit_bytes=limit))
         for holder, name, value in _CONSTANTS:
             stack.enter_context(patch.object(holder, name, value))
         yield

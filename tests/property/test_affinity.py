@@ -86,13 +86,36 @@ def _recount(table: NodeTable, kind: str) -> dict[tuple[AffinityTerm, int], dict
     for row, standing in enumerate(table.pods):
         for info in standing.values():
             for carried in getattr(pod_terms(info.pod), kind):
-                weight, term = carried if kind == "preferred" else (0, carried)
+                weight, term = carried if kind == "preferred" else (1, carried)
                 found.setdefault((term, weight), Counter())[row] += 1
     return {key: dict(counts) for key, counts in found.items()}
 
 
 def _speaking_of(family: TermFamily, pod: Pod, labels: dict[str, str] | None) -> list[TermGroup]:
     return [group for group in family if group.term.matches(pod, labels)]
+
+
+def _weights(table: NodeTable, groups: list[TermGroup]) -> dict[str, dict[str, int]]:
+    """Topology key -> label value -> weights, by walking over nodes and groups."""
+    sums: dict[str, Counter[str]] = {}
+    for group in groups:
+        key = group.term.topology_key
+        for row, count in group.counts.items():
+            node = table.nodes[row]
+            labels = (node.metadata.labels if node is not None else None) or {}
+            if key in labels:
+                sums.setdefault(key, Counter())[labels[key]] += group.weight * count
+    return {key: {v: w for v, w in by_value.items() if w} for key, by_value in sums.items()}
+
+
+def _by_value(table: NodeTable, weights: dict[str, Int64Array]) -> dict[str, dict[str, int]]:
+    found = {}
+    for key, sums in weights.items():
+        values = table.labels.values(key).values
+        *by_id, absent = sums.tolist()
+        assert absent == 0
+        found[key] = {v: w for v, w in zip(values, by_id, strict=True) if w}
+    return found
 
 
 @settings(max_examples=150)
@@ -113,9 +136,10 @@ def test_index_equals_a_recount(
             expected = _recount(cache.table, kind)
             assert {(group.term, group.weight): group.counts for group in family} == expected
             assert all(group.total == sum(group.counts.values()) for group in family)
-            found = family.speaking_of(asker, namespace_labels)
-            assert len(found) == len(set(found))
-            assert set(found) == set(_speaking_of(family, asker, namespace_labels))
+            found = family.about(asker, namespace_labels)
+            expected_groups = _speaking_of(family, asker, namespace_labels)
+            assert set(found.groups) == set(expected_groups)
+            assert _by_value(cache.table, found.weights) == _weights(cache.table, expected_groups)
     for uid in list(cache.placements()):
         cache.remove_pod(uid)
     for family in (index.required, index.required_anti, index.preferred):

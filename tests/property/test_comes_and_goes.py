@@ -84,7 +84,7 @@ def test_nothing_stays_of_pods_that_came_and_went(monkeypatch: pytest.MonkeyPatc
     # What is kept for some thousand pods need not be waited for here.
     monkeypatch.setattr("stowplan.framework.recent._IDLE_USES", 1_000)
     monkeypatch.setattr("stowplan.framework.recent._SEEN_LIMIT", 200)
-    monkeypatch.setattr("stowplan.cluster.pod_info._COMPILED_LIMIT", 100)
+    monkeypatch.setattr("stowplan.cluster.bytes_lru.IDLE_TICKS", 1_000)
     cluster = Cluster()
     cluster.most_blocks(2 * ARRIVALS)
     before = cluster.most_blocks(ARRIVALS)

@@ -28,8 +28,8 @@ from stowplan.api.resources import SERVICES
 from stowplan.api.selectors import compile_label_selector
 from stowplan.api.workload_objects import SelectingSpec, Service
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.counters import CounterKey
 from stowplan.cluster.domains import Domains, Inclusion
+from stowplan.cluster.pod_classes import CounterKey
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
@@ -277,7 +277,7 @@ def test_both_forms_say_what_a_plain_reading_says(seed: int) -> None:
 def test_kept_sums_equal_a_recount(limit: int, seed: int) -> None:
     draw, world = Draw(seed), World()
     table = world.table
-    kept = Domains(table, limit=limit)
+    kept = Domains(table, limit_bytes=limit)
     inclusion = Inclusion(labels=(ZONE,), tolerations=())
     selectors = [compile_label_selector(draw.selector()) for _ in range(3)]
     for _ in range(30):

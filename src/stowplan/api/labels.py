@@ -9,6 +9,7 @@ the same and can key caches. Error texts are the API server's own: its clients k
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -37,6 +38,8 @@ _NAME_RE = re.compile(_NAME)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
 _INTEGER_RE = re.compile("[+-]?[0-9]+")
 _MAX_NAME = 63
+#: Up to so many values are compared one by one.
+_FEW_VALUES = 16
 _MAX_SUBDOMAIN = 253
 
 
@@ -96,10 +99,10 @@ def all_match(requirements: Iterable[Requirement], labels: Mapping[str, str]) ->
     for key, operator, values in requirements:
         value = labels.get(key)
         if operator == "In":
-            if value not in values:
+            if value is None or not _is_one_of(value, values):
                 return False
         elif operator == "NotIn":
-            if value in values:
+            if value is not None and _is_one_of(value, values):
                 return False
         elif operator == "Exists":
             if value is None:
@@ -110,6 +113,14 @@ def all_match(requirements: Iterable[Requirement], labels: Mapping[str, str]) ->
         elif value is None or not _compares(value, operator, values[0]):
             return False
     return True
+
+
+def _is_one_of(value: str, values: tuple[str, ...]) -> bool:
+    """Whether a value is among sorted ones, of which there may be very many."""
+    if len(values) <= _FEW_VALUES:
+        return value in values
+    place = bisect_left(values, value)
+    return place < len(values) and values[place] == value
 
 
 def canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:

@@ -2,46 +2,168 @@
 
 `NodeTable` keeps the index as pods come and go; pods without such terms cost nothing. Pods that
 carry the same term form one `TermGroup`, which knows how many stand on which row. A group is filed
-under a label that its term requires (the one with the fewest other groups) and the namespaces that
-it names, so that finding the terms that speak of a pod looks up the pod's own labels, whatever the
-number of pods and terms. What must stay true: the groups equal a recount over `table.pods`, and
-none is empty.
+under a label that its term requires (the one with the fewest other groups), so that finding the
+terms that speak of a pod looks up the pod's own labels. What was found is kept for pods that no
+term can tell apart, and follows a log of changes (`TermsAbout`): the next such pod pays for the
+changes alone, however many terms speak of it. What must stay true: the groups equal a recount over
+`table.pods`, none is empty, and what is kept equals what would be found again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from itertools import product
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
 
 from stowplan.api.objects import Pod
+from stowplan.cluster.bytes_lru import BytesLru
+from stowplan.cluster.journal import ChangeLog
 from stowplan.cluster.pod_affinity import AffinityTerm, PodTerms, pod_terms
 from stowplan.cluster.row_counts import RowCounts
+from stowplan.cluster.work import STEP
 
-_Label: TypeAlias = tuple[str, str]
-#: Where terms are filed that require no label to have a certain value.
-_ANY: tuple[_Label, ...] = (("", ""),)
+if TYPE_CHECKING:
+    from stowplan.cluster.table import Int64Array, NodeTable
+
+#: A label key and a value, or None for any value.
+_Label: TypeAlias = tuple[str, str | None]
+#: Where a group is filed: under a label, in a namespace or (None) in all of them.
+_File: TypeAlias = tuple[_Label, str | None]
+#: Where terms are filed that require no label.
+_ANY: Final[_Label] = ("", None)
+#: A group is filed under each of its namespaces and values only if there are few of both together.
+_FEW_FILES: Final = 64
+#: More changes than this are not replayed one by one.
+_MANY_CHANGES: Final = 256
+_NO_LABELS: Final[dict[str, str]] = {}
 
 
 class TermGroup(RowCounts):
     """How often a term is carried by the pods of each row."""
 
-    __slots__ = ("filed_under", "term", "weight")
+    __slots__ = ("files", "term", "weight")
 
     def __init__(self, term: AffinityTerm, weight: int) -> None:
         super().__init__()
         self.term = term
-        #: Of a preferred term; below zero for anti-affinity.
+        #: Of a preferred term, below zero for anti-affinity; 1 of a required one.
         self.weight = weight
-        self.filed_under: tuple[_Label, ...] = ()
+        self.files: tuple[_File, ...] = ()
+
+
+class TermsAbout:
+    """The groups that speak of one kind of pod, and their weights added up by domain."""
+
+    __slots__ = ("_keys_version", "_labels", "_matches", "_namespace", "_namespace_labels",
+                 "_position", "_versions", "groups", "weights")  # fmt: skip
+
+    def __init__(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> None:
+        self._namespace = namespace
+        self._labels = labels
+        self._namespace_labels = namespace_labels
+        self._position = -1
+        #: The groups, in the order of their coming.
+        self.groups: dict[TermGroup, None] = {}
+        #: Topology key -> the sum of weight times pods, by value id of the label. Read only. The
+        #: last entry, where `ABSENT` (-1) looks, is 0. Keys without a pod in a domain are absent.
+        self.weights: dict[str, Int64Array] = {}
+        #: Topology key -> how many terms of pods are in the sums.
+        self._matches: dict[str, int] = {}
+        #: The versions of those topology keys that some node has a label for.
+        self._versions: dict[str, int] = {}
+        self._keys_version = -1
+
+    @property
+    def nbytes(self) -> int:
+        arrays = sum(weights.nbytes for weights in self.weights.values())
+        return arrays + 100 * (5 + len(self.groups) + len(self._labels))
+
+    def is_about(self, term: AffinityTerm) -> bool:
+        return term.accepts(self._namespace, self._labels, self._namespace_labels)
+
+    def build(self, table: NodeTable, groups: Iterable[TermGroup], position: int) -> None:
+        """Add up the groups that speak of the pod."""
+        self._position = position
+        self._keys_version = table.labels.keys_version
+        self.groups = dict.fromkeys(groups)
+        by_key: dict[str, list[TermGroup]] = {}
+        for group in self.groups:
+            by_key.setdefault(group.term.topology_key, []).append(group)
+        self.weights, self._matches, self._versions = {}, {}, {}
+        for key, speaking in by_key.items():
+            if table.labels.carriers(key):
+                self._add_up(table, key, speaking)
+
+    def _add_up(self, table: NodeTable, key: str, groups: list[TermGroup]) -> None:
+        self._versions[key] = table.labels.version(key)
+        arrays = [group.arrays() for group in groups]
+        values = table.labels.column(key)[np.concatenate([rows for rows, _ in arrays])]
+        amounts = np.concatenate([amounts for _, amounts in arrays])
+        weights = np.repeat([group.weight for group in groups], [len(rows) for rows, _ in arrays])
+        inside = values >= 0
+        sums = np.zeros(len(table.labels.values(key)) + 1, np.int64)
+        np.add.at(sums, values[inside], (amounts * weights)[inside])
+        self._matches[key] = int(amounts[inside].sum())
+        if self._matches[key]:
+            self.weights[key] = sums
+
+    def follow(self, table: NodeTable, log: ChangeLog[tuple[TermGroup, int, int]]) -> int | None:
+        """Catch up with the pods; returns how many changes there were, None: build it again."""
+        labels = table.labels
+        if self._keys_version != labels.keys_version:
+            return None
+        for key, version in self._versions.items():
+            if labels.version(key) != version:
+                return None
+        count = log.count_since(self._position)
+        if not count:
+            return count
+        if count > _MANY_CHANGES:
+            return None
+        for group, row, delta in log.entries_since(self._position) or ():
+            if group not in self.groups and not self.is_about(group.term):
+                continue
+            if group.total:
+                self.groups[group] = None
+            else:
+                self.groups.pop(group, None)
+            key = group.term.topology_key
+            if key not in self._versions:
+                if not labels.carriers(key):
+                    continue
+                self._versions[key] = labels.version(key)
+            value = labels.column(key)[row]
+            if value < 0:
+                continue
+            sums = self.weights.get(key)
+            if sums is None:
+                sums = self.weights[key] = np.zeros(len(labels.values(key)) + 1, np.int64)
+            sums[value] += group.weight * delta
+            self._matches[key] = self._matches.get(key, 0) + delta
+            if not self._matches[key]:
+                del self.weights[key]
+        self._position = log.end
+        return count
 
 
 class TermFamily:
     """Terms of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: NodeTable, *, limit_bytes: int = 4 << 20) -> None:
+        self._table = table
         self._groups: dict[tuple[AffinityTerm, int], TermGroup] = {}
-        #: Label -> namespace, or None for any -> groups, in the order of their coming.
-        self._files: dict[_Label, dict[str | None, dict[TermGroup, None]]] = {}
+        #: Groups in the order of their coming.
+        self._files: dict[_File, dict[TermGroup, None]] = {}
+        #: Label key -> the number of requirements of all groups that read it.
+        self._keys: dict[str, int] = {}
+        #: How many groups select namespaces by their labels.
+        self._by_namespace_labels = 0
+        self._log: ChangeLog[tuple[TermGroup, int, int]] = ChangeLog(limit=_MANY_CHANGES)
+        self._about: BytesLru[tuple[object, ...], TermsAbout] = BytesLru(limit_bytes)
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -49,21 +171,52 @@ class TermFamily:
     def __iter__(self) -> Iterator[TermGroup]:
         return iter(self._groups.values())
 
-    def speaking_of(self, pod: Pod, namespace_labels: Mapping[str, str] | None) -> list[TermGroup]:
-        """The groups whose term matches a pod, given the labels of its namespace."""
-        files = self._files
+    @property
+    def nbytes(self) -> int:
+        """What is kept besides the groups."""
+        return self._about.nbytes
+
+    def about(self, pod: Pod, namespace_labels: Mapping[str, str] | None) -> TermsAbout:
+        """The groups whose term matches a pod, given the labels of its namespace.
+
+        Read only, and good for one decision.
+        """
+        keys = self._keys
         namespace = pod.metadata.namespace
-        found: list[TermGroup] = []
-        for label in (*_ANY, *(pod.metadata.labels or {}).items()):
-            by_namespace = files.get(label)
-            if by_namespace is not None:
-                for scope in (namespace, None):
-                    found += [
-                        group
-                        for group in by_namespace.get(scope, ())
-                        if group.term.matches(pod, namespace_labels)
-                    ]
+        # Only labels that some term reads can make a difference.
+        labels = {k: v for k, v in (pod.metadata.labels or _NO_LABELS).items() if k in keys}
+        spaces = (namespace_labels or _NO_LABELS) if self._by_namespace_labels else _NO_LABELS
+        kind = (namespace, frozenset(labels.items()), frozenset(spaces.items()) if spaces else None)
+        found = self._about.get(kind)
+        changes = None if found is None else found.follow(self._table, self._log)
+        if found is None or changes is None:
+            found = TermsAbout(namespace, labels, spaces)
+            asked, groups = self._find(found, namespace, labels)
+            found.build(self._table, groups, self._log.end)
+            self._about.put(kind, found, found.nbytes)
+            self._table.work.spend(STEP * (20 + asked + 2 * len(groups)))
+        elif changes:
+            self._about.resize(kind, found.nbytes)
+            self._table.work.spend(STEP * changes)
         return found
+
+    def _find(
+        self, about: TermsAbout, namespace: str, labels: Mapping[str, str]
+    ) -> tuple[int, list[TermGroup]]:
+        """How many groups were looked at, and those that match."""
+        asked = 0
+        found: list[TermGroup] = []
+        for key, value in labels.items():
+            for label in ((key, value), (key, None)):
+                for scope in (namespace, None):
+                    groups = self._files.get((label, scope), ())
+                    asked += len(groups)
+                    found += [group for group in groups if about.is_about(group.term)]
+        for scope in (namespace, None):
+            groups = self._files.get((_ANY, scope), ())
+            asked += len(groups)
+            found += [group for group in groups if about.is_about(group.term)]
+        return asked, found
 
     def change(self, row: int, terms: Iterable[tuple[int, AffinityTerm]], delta: int) -> None:
         for weight, term in terms:
@@ -72,45 +225,76 @@ class TermFamily:
                 group = self._groups[term, weight] = TermGroup(term, weight)
                 self._file(group)
             group.change(row, delta)
-            if not group.counts:
+            self._log.append((group, row, delta))
+            if not group.total:
                 del self._groups[term, weight]
                 self._unfile(group)
 
+    def advance(self, ticks: int) -> None:
+        """Let time pass, so that what is no longer asked for is evicted."""
+        self._about.advance(ticks)
+
     def _file(self, group: TermGroup) -> None:
-        choices = [
-            tuple((requirement.key, value) for value in requirement.values)
-            for requirement in group.term.selector.requirements
-            if requirement.operator == "In"
-        ]
-        group.filed_under = min(choices, key=self._crowd, default=_ANY)
-        for label in group.filed_under:
-            by_namespace = self._files.setdefault(label, {})
-            for scope in _scopes(group.term):
-                by_namespace.setdefault(scope, {})[group] = None
+        group.files = min(self._choices(group.term), key=self._crowd)
+        for file in group.files:
+            self._files.setdefault(file, {})[group] = None
+        self._count_keys(group.term, 1)
 
     def _unfile(self, group: TermGroup) -> None:
-        for label in group.filed_under:
-            by_namespace = self._files[label]
-            for scope in _scopes(group.term):
-                del by_namespace[scope][group]
-                if not by_namespace[scope]:
-                    del by_namespace[scope]
-            if not by_namespace:
-                del self._files[label]
+        for file in group.files:
+            groups = self._files[file]
+            del groups[group]
+            if not groups:
+                del self._files[file]
+        self._count_keys(group.term, -1)
 
-    def _crowd(self, labels: tuple[_Label, ...]) -> int:
-        return sum(
-            len(groups) for label in labels for groups in self._files.get(label, {}).values()
-        )
+    def _choices(self, term: AffinityTerm) -> Iterator[tuple[_File, ...]]:
+        """Where a group may be filed so that every pod that its term matches finds it."""
+        if term.selector.nothing:
+            yield ()
+            return
+        scopes: tuple[str | None, ...] = (None,)
+        if term.namespace_selector.nothing and len(term.namespaces) <= _FEW_FILES:
+            scopes = tuple(term.namespaces)
+        is_filed = False
+        for key, operator, values in term.selector.requirements:
+            labels: tuple[_Label, ...]
+            if operator == "In":
+                labels = tuple((key, value) for value in values)
+            elif operator == "Exists":
+                labels = ((key, None),)
+            else:
+                continue
+            is_filed = True
+            few = len(labels) * len(scopes) <= _FEW_FILES
+            yield tuple(product(labels, scopes if few else (None,)))
+        if not is_filed:
+            yield tuple(product((_ANY,), scopes))
+
+    def _crowd(self, files: tuple[_File, ...]) -> int:
+        return sum(len(self._files.get(file, ())) for file in files)
+
+    def _count_keys(self, term: AffinityTerm, delta: int) -> None:
+        self._by_namespace_labels += 0 if term.namespace_selector.nothing else delta
+        for requirement in term.selector.requirements:
+            left = self._keys.get(requirement.key, 0) + delta
+            if left:
+                self._keys[requirement.key] = left
+            else:
+                del self._keys[requirement.key]
 
 
 class AffinityTermIndex:
     """All terms of the pods of one table."""
 
-    def __init__(self) -> None:
-        self.required = TermFamily()
-        self.required_anti = TermFamily()
-        self.preferred = TermFamily()
+    def __init__(self, table: NodeTable) -> None:
+        self.required = TermFamily(table)
+        self.required_anti = TermFamily(table)
+        self.preferred = TermFamily(table)
+
+    @property
+    def nbytes(self) -> int:
+        return self.required.nbytes + self.required_anti.nbytes + self.preferred.nbytes
 
     # What the table says, after it has changed itself
 
@@ -125,12 +309,12 @@ class AffinityTermIndex:
             self._change(row, before, -1)
             self._change(row, after, 1)
 
+    def advance(self, ticks: int) -> None:
+        """Let time pass, so that what is no longer asked for is evicted."""
+        for family in (self.required, self.required_anti, self.preferred):
+            family.advance(ticks)
+
     def _change(self, row: int, terms: PodTerms, delta: int) -> None:
-        self.required.change(row, ((0, term) for term in terms.required), delta)
-        self.required_anti.change(row, ((0, term) for term in terms.required_anti), delta)
+        self.required.change(row, ((1, term) for term in terms.required), delta)
+        self.required_anti.change(row, ((1, term) for term in terms.required_anti), delta)
         self.preferred.change(row, terms.preferred, delta)
-
-
-def _scopes(term: AffinityTerm) -> Iterable[str | None]:
-    """A term with a selector of namespaces may speak of any; one without, of those it names."""
-    return term.namespaces if term.namespace_selector.nothing else (None,)

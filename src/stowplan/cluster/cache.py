@@ -145,7 +145,8 @@ class ClusterCache:
 
     def _update(self, placed: _Placed, pod: Pod) -> None:
         old = placed.info.pod
-        if placed.node != pod.spec.node_name:
+        if (placed.node, old.metadata.namespace) != (pod.spec.node_name, pod.metadata.namespace):
+            # A UID never moves; if a server says so all the same, nothing of the old pod stays.
             moved = compile_pod(pod)
             self._remove(pod.uid)
             self._place(moved, pod.spec.node_name, assumed=False)

@@ -1,8 +1,8 @@
 """Counts by row added up by topology domain: all rows with the same value of a node label.
 
-Affinity asks for the sums of a counter, or of a group of terms, over one topology key. A few rows
-are added up when asked; of many, the sums are kept beside the counts and follow their log. A ghost
-row belongs to no domain. What must stay true: sums equal a recount over the label column.
+Affinity asks for the sums of a counter over one topology key. A few rows are added up when asked;
+of many, the sums are kept beside the counts and follow their log. A ghost row belongs to no domain.
+What must stay true: sums equal a recount over the label column.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import Int64Array, NodeTable
+from stowplan.cluster.work import STEP
 
 #: Up to so many rows, adding up anew is quicker than keeping sums (and needs no memory).
 FEW_ROWS = 48
@@ -47,29 +48,19 @@ def add_domain_sums(
 
 
 def _sums(table: NodeTable, source: RowCounts, key: str) -> Int64Array | None:
-    counts = source.counts
-    if not counts:
+    if not source.total or not table.labels.carriers(key):
         return None
-    if len(counts) > FEW_ROWS:
+    if source.size > FEW_ROWS:
         kept = _kept_sums(table, source, key)
         return kept.sums if kept.total else None
-    column = table.labels.column(key)
-    if len(counts) == 1:
-        # By far the commonest: a term of one pod.
-        ((row, count),) = counts.items()
-        value = column[row]
-        if value < 0:
-            return None
-        sums = _blank_sums(table, key)
-        sums[value] = count
-        return sums
-    values = column[list(counts)]
+    rows, amounts = source.arrays()
+    values = table.labels.column(key)[rows]
     if values.max() < 0:
         return None
     sums = _blank_sums(table, key)
-    np.add.at(sums, values, np.array(list(counts.values()), np.int64))
+    np.add.at(sums, values, amounts)
     sums[-1] = 0
-    return sums
+    return sums if sums.any() else None
 
 
 def _blank_sums(table: NodeTable, key: str) -> Int64Array:
@@ -77,20 +68,21 @@ def _blank_sums(table: NodeTable, key: str) -> Int64Array:
 
 
 def _kept_sums(table: NodeTable, source: RowCounts, key: str) -> DomainSums:
-    column = table.labels.column(key)
-    label_version = table.labels.version(key)
+    label = table.labels.find(key)
+    column, label_version = label.value_ids, label.version
     kept = source.domain_sums.get(key)
     changes = None
     if kept is not None and kept.label_version == label_version:
         changes = source.since(kept.position)
     if kept is None or changes is None:
         sums = _blank_sums(table, key)
-        rows = np.fromiter(source.counts, np.intp, len(source.counts))
-        counts = np.fromiter(source.counts.values(), np.int64, len(source.counts))
-        np.add.at(sums, column[rows], counts)
+        rows, amounts = source.arrays()
+        np.add.at(sums, column[rows], amounts)
         sums[-1] = 0
         kept = DomainSums(sums, int(sums.sum()), source.position, label_version)
         source.domain_sums[key] = kept
+        source.has_grown = True
+        table.work.spend(20 * STEP + 10 * len(rows) + len(sums))
         return kept
     for row, delta in changes:
         value = column[row]

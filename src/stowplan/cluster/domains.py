@@ -10,55 +10,65 @@ the rows that take part; when nodes come or go, or their labels or taints change
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
+from stowplan.api.labels import NOTHING, Requirement
 from stowplan.api.objects import Toleration
-from stowplan.cluster.counters import CounterKey, PodCounter
+from stowplan.cluster.bytes_lru import BytesLru
+from stowplan.cluster.counters import PodCounter
 from stowplan.cluster.node_masks import RequiredNodes, required_mask, tolerated_mask
+from stowplan.cluster.pod_classes import CounterKey
+from stowplan.cluster.work import STEP
 
 if TYPE_CHECKING:
     from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
 #: More changes than this are not replayed one by one: counting anew is quicker.
 _MANY_CHANGES = 64
+#: What a key takes, about; the rest of it is shared with the pod and the counter.
+_KEY_BYTES = 500
+#: What is counted where no node takes part.
+_NO_PODS = CounterKey(frozenset(), NOTHING)
+_NO_DOMAINS = np.zeros(1, np.bool_)
 
 
-class Inclusion(NamedTuple):
+class Inclusion(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """Which nodes take part in the spreading of a pod."""
 
-    #: Labels that a node must carry, whatever their values.
     labels: tuple[str, ...] = ()
-    #: The pod's node selector and affinity; None: they do not matter.
+    """Labels that a node must carry, whatever their values."""
     required: RequiredNodes | None = None
-    #: Hard taints must be tolerated by these; None: taints do not matter.
+    """The pod's node selector and affinity; None: they do not matter."""
     tolerations: tuple[Toleration, ...] | None = None
+    """Hard taints must be tolerated by these; None: taints do not matter."""
 
 
 class _Participants:
     """The rows that take part, and the domains that they form; good for one layout of nodes."""
 
-    __slots__ = ("_are_domains", "_table", "capacity", "layout_version", "mask")
+    __slots__ = ("_are_domains", "_table", "capacity", "is_empty", "layout_version", "mask")
 
     def __init__(self, table: NodeTable, inclusion: Inclusion) -> None:
         self._table = table
         self.layout_version = table.layout_version
         self.capacity = table.capacity
         mask: BoolArray = table.valid.copy()
-        for label in inclusion.labels:
-            mask &= table.labels.column(label) >= 0
+        table.labels.narrow(mask, tuple(Requirement(key, "Exists") for key in inclusion.labels))
         if inclusion.required is not None:
             mask &= required_mask(table, inclusion.required, slice(None))
         if inclusion.tolerations is not None:
             mask &= tolerated_mask(table, inclusion.tolerations, slice(None))
         self.mask = mask
-        self._are_domains: dict[str, BoolArray] = {}
+        self.is_empty = not mask.any()
+        #: Label -> its version, and by value id whether some participant has the value.
+        self._are_domains: dict[str, tuple[int, BoolArray]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return self.mask.nbytes + sum(found.nbytes for _, found in self._are_domains.values())
 
     @property
     def is_stale(self) -> bool:
@@ -68,43 +78,55 @@ class _Participants:
 
     def are_domains(self, label: str) -> BoolArray:
         """By value id: whether some participant has the value; the last entry is False."""
-        found = self._are_domains.get(label)
-        if found is None:
-            found = np.zeros(len(self._table.labels.values(label)) + 1, np.bool_)
-            found[self._table.labels.column(label)[self.mask]] = True
+        labels = self._table.labels
+        version, found = self._are_domains.get(label, (-1, _NO_DOMAINS))
+        if version != labels.version(label):
+            found = np.zeros(len(labels.values(label)) + 1, np.bool_)
+            found[labels.column(label)[self.mask]] = True
             found[-1] = False
-            self._are_domains[label] = found
+            if labels.carriers(label):
+                self._are_domains[label] = (labels.version(label), found)
         return found
 
 
 class DomainCounts:
     """One counter's pods by value id of a label. Read only, and good for one decision."""
 
-    __slots__ = ("_position", "are_domains", "counter", "counts", "domain_count", "participants")
+    __slots__ = (
+        "_position", "are_domains", "counter", "counts", "domain_count", "label_version",
+        "participants",
+    )  # fmt: skip
 
     def __init__(
         self, table: NodeTable, counter: PodCounter, label: str, participants: _Participants
     ) -> None:
         self.counter = counter
         self.participants = participants
+        self.label_version = table.labels.version(label)
         #: Values that a participant has. Others have no pods here, and are no domains.
         self.are_domains = participants.are_domains(label)
         self.domain_count = int(np.count_nonzero(self.are_domains))
         #: The last entry is for participants that lack the label, where `ABSENT` (-1) finds it.
         self.counts: Int64Array = np.zeros(len(self.are_domains), np.int64)
-        rows = np.fromiter(counter.counts, np.intp, len(counter.counts))
-        amounts = np.fromiter(counter.counts.values(), np.int64, len(counter.counts))
+        rows, amounts = counter.arrays()
         inside = participants.mask[rows]
         np.add.at(self.counts, table.labels.column(label)[rows[inside]], amounts[inside])
         self._position = counter.position
 
+    @property
+    def nbytes(self) -> int:
+        return self.counts.nbytes + self.are_domains.nbytes
+
     def follow(self, table: NodeTable, label: str) -> bool:
         """Catch up with the counter; False when too much happened since."""
+        found = table.labels.find(label)
+        if self.label_version != found.version:
+            return False
         changes = self.counter.since(self._position)
         if changes is None or len(changes) > _MANY_CHANGES:
             return False
         if changes:
-            column, mask = table.labels.column(label), self.participants.mask
+            column, mask = found.value_ids, self.participants.mask
             for row, delta in changes:
                 if mask[row]:
                     self.counts[column[row]] += delta
@@ -134,20 +156,33 @@ class _RowColumn:
 
 
 class Domains:
-    """All sums of one table; the least recently asked for are dropped when there are too many."""
+    """All sums of one table, kept within a budget of bytes."""
 
-    def __init__(self, table: NodeTable, *, limit: int = 1024) -> None:
+    def __init__(self, table: NodeTable, *, limit_bytes: int = 32 << 20) -> None:
         self._table = table
-        self._limit = limit
-        self._participants: OrderedDict[Inclusion, _Participants] = OrderedDict()
-        self._sums: OrderedDict[tuple[CounterKey, str, Inclusion], DomainCounts] = OrderedDict()
-        self._columns: OrderedDict[CounterKey, _RowColumn] = OrderedDict()
+        self._participants: BytesLru[Inclusion, _Participants] = BytesLru(limit_bytes // 4)
+        self._sums: BytesLru[tuple[CounterKey, str, Inclusion], DomainCounts]
+        self._sums = BytesLru(limit_bytes // 4)
+        self._columns: BytesLru[CounterKey, _RowColumn] = BytesLru(limit_bytes // 2)
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept."""
+        return self._participants.nbytes + self._sums.nbytes + self._columns.nbytes
+
+    def advance(self, ticks: int) -> None:
+        """Let time pass, so that what is no longer asked for is evicted."""
+        self._participants.advance(ticks)
+        self._sums.advance(ticks)
+        self._columns.advance(ticks)
 
     def counts(self, counted: CounterKey, label: str, inclusion: Inclusion) -> DomainCounts:
         """The pods of a key by domain of a label, up to date."""
         table = self._table
-        counter = table.counters.get(counted)
         participants = self.participants(inclusion)
+        if participants.is_empty:
+            counted = _NO_PODS
+        counter = table.counters.get(counted)
         key = (counted, label, inclusion)
         sums = self._sums.get(key)
         if (
@@ -157,7 +192,9 @@ class Domains:
             or not sums.follow(table, label)
         ):
             sums = DomainCounts(table, counter, label, participants)
-        self._keep(self._sums, key, sums)
+            self._sums.put(key, sums, sums.nbytes + _KEY_BYTES)
+            self._participants.resize(inclusion, participants.nbytes + _KEY_BYTES)
+            table.work.spend(20 * STEP + 5 * counter.size + 2 * len(sums.counts))
         return sums
 
     def by_row(self, counted: CounterKey) -> Int64Array:
@@ -171,7 +208,8 @@ class Domains:
             or not column.follow()
         ):
             column = _RowColumn(counter, self._table.capacity)
-        self._keep(self._columns, counted, column)
+            self._columns.put(counted, column, column.counts.nbytes + _KEY_BYTES)
+            self._table.work.spend(10 * STEP + 2 * self._table.capacity)
         return column.counts
 
     def participants(self, inclusion: Inclusion) -> _Participants:
@@ -179,14 +217,8 @@ class Domains:
         found = self._participants.get(inclusion)
         if found is None or found.is_stale:
             found = _Participants(self._table, inclusion)
-        self._keep(self._participants, inclusion, found)
+            self._participants.put(inclusion, found, found.nbytes + _KEY_BYTES)
         return found
-
-    def _keep(self, recent: OrderedDict[K, V], key: K, value: V) -> None:
-        recent[key] = value
-        recent.move_to_end(key)
-        if len(recent) > self._limit:
-            recent.popitem(last=False)
 
 
 def lowest_of(counts: Int64Array, are_domains: BoolArray) -> int | None:

@@ -1,36 +1,66 @@
-"""A bounded log of the rows that changed, so that a cached column can be refreshed, not rebuilt."""
+"""Bounded logs of changes, so that a derived value can be refreshed instead of rebuilt.
+
+A reader remembers the position it has read up to and asks what came since. A position is a
+generation number: two equal positions mean that nothing changed.
+"""
 
 from __future__ import annotations
+
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.intp]
+T = TypeVar("T")
 
 
-class Journal:
-    """Append-only numbers of changed rows; a reader remembers `end` and asks what came since."""
+class ChangeLog(Generic[T]):
+    """Append-only entries, the oldest of which are dropped."""
 
-    __slots__ = ("_limit", "_rows", "_start")
+    __slots__ = ("_entries", "_limit", "_start", "end")
 
     def __init__(self, limit: int = 8192) -> None:
-        self._rows: list[int] = []
+        self._entries: list[T] = []
         self._start = 0
         self._limit = limit
+        #: The position after the newest entry: what a reader that is up to date remembers.
+        self.end = 0
 
-    @property
-    def end(self) -> int:
-        """The position after the newest entry: what a reader that is up to date remembers."""
-        return self._start + len(self._rows)
+    def __len__(self) -> int:
+        return len(self._entries)
 
-    def mark(self, row: int) -> None:
-        """Record that a row changed."""
-        rows = self._rows
-        rows.append(row)
-        if len(rows) > 2 * self._limit:
-            drop = len(rows) - self._limit
-            del rows[:drop]
+    def append(self, entry: T) -> None:
+        entries = self._entries
+        entries.append(entry)
+        self.end += 1
+        if len(entries) > 2 * self._limit:
+            self.keep_newest(self._limit)
+
+    def entries_since(self, position: int) -> list[T] | None:
+        """Every entry since `position`; None when it was dropped already."""
+        first = position - self._start
+        return self._entries[first:] if first >= 0 else None
+
+    def count_since(self, position: int) -> int | None:
+        """The number of entries since `position`; None when some were dropped already."""
+        return self.end - position if position >= self._start else None
+
+    def keep_newest(self, count: int) -> None:
+        """Drop the oldest entries."""
+        drop = len(self._entries) - count
+        if drop > 0:
+            del self._entries[:drop]
             self._start += drop
+
+
+class Journal(ChangeLog[int]):
+    """The numbers of rows that changed."""
+
+    __slots__ = ()
+
+    #: Record that a row changed.
+    mark = ChangeLog.append
 
     def since(self, position: int) -> Rows | None:
         """The distinct rows marked since `position`; None when that is too long ago to tell."""
@@ -39,8 +69,7 @@ class Journal:
 
     def rows_since(self, position: int) -> list[int] | None:
         """`since` as a list, which is quicker for the one or two rows that it mostly is."""
-        first = position - self._start
-        if first < 0:
-            return None
-        changed = self._rows[first:]
-        return changed if len(changed) <= 1 else sorted(set(changed))
+        changed = self.entries_since(position)
+        if changed is None or len(changed) <= 1:
+            return changed
+        return sorted(set(changed))

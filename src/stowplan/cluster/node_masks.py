@@ -9,15 +9,14 @@ every row that holds a node, a mask says what `matches` says of that node.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from stowplan.api.labels import parse_int64
 from stowplan.api.objects import NodeSelector, Pod, Toleration
 from stowplan.api.selectors import (
+    EVERYTHING,
     CompiledNodeSelector,
     CompiledNodeSelectorTerm,
     CompiledSelector,
@@ -26,6 +25,7 @@ from stowplan.api.selectors import (
     compile_node_selector,
 )
 from stowplan.api.tolerations import HARD_EFFECTS, Tolerations
+from stowplan.cluster.compiled import compile_once, spell
 from stowplan.cluster.journal import Rows
 
 if TYPE_CHECKING:
@@ -46,20 +46,22 @@ class RequiredNodes(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         )
 
 
+_ANY_NODE = RequiredNodes(EVERYTHING)
+
+
 def required_nodes(pod: Pod) -> RequiredNodes:
     """What a pod demands of its node; compiled once for all pods that demand the same."""
+    labels = pod.spec.node_selector
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    return _required_nodes(
-        tuple((pod.spec.node_selector or {}).items()), affinity.required if affinity else None
-    )
+    required = affinity.required if affinity else None
+    if not labels and required is None:
+        return _ANY_NODE
+    return compile_once("nodes", spell((labels, required)), lambda: _compile(labels, required))
 
 
-@lru_cache(maxsize=512)
-def _required_nodes(
-    labels: tuple[tuple[str, str], ...], required: NodeSelector | None
-) -> RequiredNodes:
+def _compile(labels: Mapping[str, str] | None, required: NodeSelector | None) -> RequiredNodes:
     terms = compile_node_selector(required) if required is not None else None
-    return RequiredNodes(compile_label_set(dict(labels)), terms)
+    return RequiredNodes(compile_label_set(labels), terms)
 
 
 def required_mask(table: NodeTable, required: RequiredNodes, rows: Rows | slice) -> BoolArray:
@@ -94,11 +96,7 @@ def labels_mask(
     table: NodeTable, requirements: tuple[Requirement, ...], rows: Rows | slice
 ) -> BoolArray:
     """Which of `rows` carry labels that meet all requirements."""
-    mask = np.ones(_count(table, rows), np.bool_)
-    for requirement in requirements:
-        column = table.labels.column(requirement.key)[rows]
-        mask &= _by_value(table, requirement)[column]
-    return mask
+    return table.labels.narrow(np.ones(_count(table, rows), np.bool_), requirements, rows)
 
 
 def tolerated_mask(
@@ -114,26 +112,6 @@ def tolerated_mask(
     )
     mask: BoolArray = by_class[table.taint_class[rows]]
     return mask
-
-
-def _by_value(table: NodeTable, requirement: Requirement) -> BoolArray:
-    """Whether the requirement holds, by value id; the last entry is for nodes without the label,
-    where `ABSENT` (-1) finds it."""
-    key, operator, wanted = requirement
-    values = table.labels.values(key)
-    holds = np.zeros(len(values) + 1, np.bool_)
-    if operator in ("In", "NotIn"):
-        holds[[number for value in wanted if (number := values.get(value)) is not None]] = True
-        return holds if operator == "In" else ~holds
-    if operator in ("Exists", "DoesNotExist"):
-        holds[-1] = True
-        return holds if operator == "DoesNotExist" else ~holds
-    limit = parse_int64(wanted[0])
-    assert limit is not None, "a compiled requirement compares with an integer"
-    numbers, is_number = table.labels.numbers(key)
-    compared = numbers > limit if operator == "Gt" else numbers < limit
-    holds[:-1] = compared & is_number
-    return holds
 
 
 def _field_mask(table: NodeTable, requirement: Requirement, rows: Rows | slice) -> BoolArray:

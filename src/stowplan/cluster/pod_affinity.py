@@ -9,12 +9,12 @@ merged them into the label selector.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 import msgspec
 
 from stowplan.api.objects import Affinity, Pod, PodAffinity, PodAffinityTerm
 from stowplan.api.selectors import NOTHING, CompiledSelector, compile_label_selector
+from stowplan.cluster.compiled import compile_once, spell
 
 #: How the errors of these kinds begin.
 REQUIRED, REQUIRED_ANTI = "requiredAffinityTerms", "requiredAntiAffinityTerms"
@@ -30,10 +30,18 @@ class AffinityTerm(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
     def matches(self, pod: Pod, namespace_labels: Mapping[str, str] | None) -> bool:
         """Whether the term speaks of a pod whose namespace has these labels."""
-        meta = pod.metadata
+        return self.accepts(pod.metadata.namespace, pod.metadata.labels, namespace_labels)
+
+    def accepts(
+        self,
+        namespace: str,
+        labels: Mapping[str, str] | None,
+        namespace_labels: Mapping[str, str] | None,
+    ) -> bool:
+        """`matches`, of any pod with these labels in the namespace."""
         return (
-            meta.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
-        ) and self.selector.matches(meta.labels)
+            namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+        ) and self.selector.matches(labels)
 
 
 class PodTerms(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
@@ -55,8 +63,11 @@ def pod_terms(pod: Pod) -> PodTerms:
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
-    spelled = _encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity))
-    return _compile(spelled, pod.metadata.namespace)
+    near, far = affinity.pod_affinity, affinity.pod_anti_affinity
+    namespace = pod.metadata.namespace
+    return compile_once(
+        "affinity", spell((namespace, near, far)), lambda: _compile(near, far, namespace)
+    )
 
 
 def prefers(affinity: Affinity | None) -> bool:
@@ -67,13 +78,10 @@ def prefers(affinity: Affinity | None) -> bool:
     )
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[PodAffinity | None, PodAffinity | None])
-
-
-@lru_cache(maxsize=8192)
-def _compile(spelled: bytes, namespace: str) -> PodTerms:
-    near, far = (wishes or PodAffinity() for wishes in _decoder.decode(spelled))
+def _compile(
+    affinity: PodAffinity | None, anti_affinity: PodAffinity | None, namespace: str
+) -> PodTerms:
+    near, far = affinity or PodAffinity(), anti_affinity or PodAffinity()
     errors: list[str] = []
 
     def compiled(kind: str, terms: Iterable[PodAffinityTerm]) -> tuple[AffinityTerm, ...]:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 
-import msgspec
-
 from stowplan.api.objects import Pod, Volume
+from stowplan.cluster.compiled import compile_once, spell
 from stowplan.cluster.pod_volumes import placing_volumes
 from stowplan.cluster.ports import HostPort, host_ports
 from stowplan.cluster.requests import (
@@ -84,7 +83,7 @@ def compile_pod(pod: Pod) -> PodInfo:
     spec, status = pod.spec, pod.status
     # Pods of one template share one answer, which also saves the memory of all the others. What a
     # resized container holds is in the status; most pods' statuses say nothing of it.
-    spelled = _encode(
+    spelled = spell(
         (
             spec.containers,
             spec.init_containers,
@@ -98,18 +97,10 @@ def compile_pod(pod: Pod) -> PodInfo:
             resize_infeasible(pod),
         )
     )
-    numbers = _compiled.get(spelled)
-    if numbers is None:
-        if len(_compiled) >= _COMPILED_LIMIT:
-            _compiled.clear()
-        numbers = _compiled[spelled] = _compile(pod)
+    numbers = compile_once("pod", spelled, lambda: _compile(pod))
     return PodInfo(pod, *numbers, pod.priority)
 
 
-_encode = msgspec.msgpack.Encoder().encode
-#: By the parts of a pod that requests, ports and volumes are read from.
-_compiled: dict[bytes, _Numbers] = {}
-_COMPILED_LIMIT = 1024
 _kinds = count()
 
 

@@ -9,21 +9,24 @@ is marked in one of the journals before the next decision reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.api.objects import Node, Pod, Quantities, Taint
 from stowplan.cluster.affinity_terms import AffinityTermIndex
+from stowplan.cluster.bytes_lru import BytesLru
 from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.domains import Domains
 from stowplan.cluster.exact_sums import ExactSums
 from stowplan.cluster.images import ImageIndex
-from stowplan.cluster.interning import Interner, LabelColumns
+from stowplan.cluster.interning import Interner
 from stowplan.cluster.journal import Journal, Rows
+from stowplan.cluster.label_columns import LabelColumns
 from stowplan.cluster.node_tree import NodeTree
+from stowplan.cluster.pod_classes import PodClasses
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.requests import PODS, Amounts, canonical, parse_amounts, whole_units
@@ -31,12 +34,17 @@ from stowplan.cluster.resource_columns import ResourceColumns
 from stowplan.cluster.used_volumes import UsedVolumes
 from stowplan.cluster.work import Work
 
+if TYPE_CHECKING:
+    from stowplan.cluster.class_weights import ClassWeights
+
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
 #: Rows 0 and 1 of `allocatable` and `requested`, and of `non_zero`.
 CPU_ROW, MEMORY_ROW = 0, 1
+#: How many pod events pass between two looks for derived values that are no longer used.
+_EVICT_EVERY = 256
 
 
 class _Offer(NamedTuple):
@@ -73,7 +81,8 @@ class NodeTable:
         #: Index into `feature_classes`: nodes that declare the same features share one class.
         self.feature_class: Int32Array = np.zeros(capacity, np.int32)
         self.feature_classes: Interner[tuple[str, ...]] = Interner([()])
-        self.labels = LabelColumns(self)
+        #: Labels of the nodes that exist; a ghost row has none.
+        self.labels = LabelColumns(self._labels_of, capacity, self.work, keeps_ids=True)
 
         self.nodes: list[Node | None] = []
         self.names: list[str] = []
@@ -81,12 +90,16 @@ class NodeTable:
         self.row_of: dict[str, int] = {}
         self._free: list[int] = []
 
+        #: Pods by namespace and labels, for selectors.
+        self.pod_classes = PodClasses(self.work)
         #: Pods by selector and row, for affinity and spreading.
-        self.counters = PodCounters(self)
+        self.counters = PodCounters(self.pod_classes, self.work)
+        #: Pods by the many terms of one pod, left here by `class_weights`.
+        self.class_weights: BytesLru[Hashable, ClassWeights] = BytesLru(8 << 20)
         #: The same, added up by topology domain, for spreading.
         self.domains = Domains(self)
         #: Terms of affinity that pods carry, by what they speak of.
-        self.affinity_terms = AffinityTermIndex()
+        self.affinity_terms = AffinityTermIndex(self)
         #: Host ports that are taken, by row.
         self.used_ports = UsedPorts()
         #: Claims and disks that are in use, by row.
@@ -177,6 +190,10 @@ class NodeTable:
         sums = self._non_zero
         return sums.exact(index, row) if sums.large else int(sums.values[index, row])
 
+    def _labels_of(self, row: int) -> Mapping[str, str]:
+        node = self.nodes[row]
+        return (node.metadata.labels or {}) if node is not None else {}
+
     # Nodes
 
     def set_node(self, node: Node) -> int:
@@ -206,11 +223,11 @@ class NodeTable:
         if row is None:
             return
         self.valid[row] = False
+        # A ghost belongs to no topology domain, whatever labels its node had.
+        self.labels.write(row, self._labels_of(row), {})
         self.nodes[row] = None
         self._tree.remove(name)
         self._nodeset_changed()
-        # A ghost belongs to no topology domain, whatever labels its node had.
-        self.labels.write(row, {})
         self.resources.set_offers(row, {})
         self.images.set(row, ())
         self._drop_if_empty(row)
@@ -224,7 +241,7 @@ class NodeTable:
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_class[row] = self.taint_classes.id(node.spec.taints or ())
         self.feature_class[row] = self.feature_classes.id(node.status.declared_features or ())
-        self.labels.write(row, node.metadata.labels or {})
+        self.labels.write(row, self._labels_of(row), node.metadata.labels or {})
         self.node_journal.mark(row)
 
     def _facts_differ(self, row: int, node: Node) -> bool:
@@ -248,8 +265,7 @@ class NodeTable:
             row = self._new_row(name)
         self.pods[row][info.uid] = info
         self._account(row, info, 1)
-        if self.counters.is_active:
-            self.counters.add(row, info)
+        self.pod_classes.add(row, info.pod)
         if info.pod.spec.affinity is not None:
             self.affinity_terms.change(row, info.pod, 1)
         return row
@@ -257,8 +273,7 @@ class NodeTable:
     def remove_pod(self, row: int, uid: str) -> None:
         info = self.pods[row].pop(uid)
         self._account(row, info, -1)
-        if self.counters.is_active:
-            self.counters.remove(row, info)
+        self.pod_classes.remove(row, info.pod)
         if info.pod.spec.affinity is not None:
             self.affinity_terms.change(row, info.pod, -1)
         self._drop_if_empty(row)
@@ -269,12 +284,11 @@ class NodeTable:
         self.pods[row][info.uid] = info
         if old.kind == info.kind and not info.volumes:
             # It takes as much, as when the API server gives a bound pod the labels of its zone.
-            self.pod_journal.mark(row)
+            self._mark_pods(row)
         else:
             self._account(row, old, -1)
             self._account(row, info, 1)
-        if self.counters.is_active:
-            self.counters.replace(row, old, info)
+        self.pod_classes.replace(row, old.pod, info.pod)
         if old.pod.spec.affinity != info.pod.spec.affinity:
             self.affinity_terms.replace(row, old.pod, info.pod)
 
@@ -292,7 +306,21 @@ class NodeTable:
             self.used_ports.change(row, info.host_ports, sign)
         if info.volumes:
             self.used_volumes.change(row, info, sign)
+        self._mark_pods(row)
+
+    def _mark_pods(self, row: int) -> None:
+        """The pods of a row changed."""
         self.pod_journal.mark(row)
+        if not self.pod_journal.end % _EVICT_EVERY:
+            for kept in (
+                self.labels,
+                self.pod_classes,
+                self.counters,
+                self.class_weights,
+                self.domains,
+            ):
+                kept.advance(_EVICT_EVERY)
+            self.affinity_terms.advance(_EVICT_EVERY)
 
     # Slots
 

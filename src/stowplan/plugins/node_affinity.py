@@ -8,7 +8,6 @@ from the table's label values (`cluster.node_masks`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -23,6 +22,7 @@ from stowplan.api.selectors import (
     compile_node_selector,
     compile_node_selector_term,
 )
+from stowplan.cluster.compiled import compile_once, spell
 from stowplan.cluster.node_masks import (
     NODE_NAME_FIELD,
     node_selector_mask,
@@ -59,6 +59,7 @@ class Preferences(msgspec.Struct, frozen=True, gc=False):
         return sum(weight for weight, term in self.terms if term.matches(node.labels, node.name))
 
 
+_NO_PREFERENCES = Preferences()
 _PreferredTerms: TypeAlias = tuple[PreferredSchedulingTerm, ...]
 
 
@@ -118,7 +119,7 @@ class NodeAffinity(Plugin):
         affinity = _affinity(cycle.pod)
         if affinity is None or affinity.preferred is None:
             return None if self._adds_preferences else SKIP
-        errors = _compile_preferred(affinity.preferred).errors
+        errors = _preferences(affinity.preferred).errors
         return error(join_errors(errors)) if errors else None
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
@@ -136,7 +137,7 @@ class NodeAffinity(Plugin):
 
     def _preferences(self, pod: Pod) -> Preferences:
         affinity = _affinity(pod)
-        preferences = _compile_preferred((affinity.preferred if affinity else None) or ())
+        preferences = _preferences((affinity.preferred if affinity else None) or ())
         if preferences.errors:
             # Only where PreScore is disabled, as it refuses such a pod.
             raise PluginError(self.name, "Score", join_errors(preferences.errors))
@@ -185,7 +186,13 @@ def _named_nodes(required: objects.NodeSelector) -> frozenset[str] | None:
     return nodes if required.node_selector_terms else None
 
 
-@lru_cache(maxsize=256)
+def _preferences(preferred: _PreferredTerms) -> Preferences:
+    """Preferred terms, compiled once for all pods that spell them the same."""
+    if not preferred:
+        return _NO_PREFERENCES
+    return compile_once("preferred", spell(preferred), lambda: _compile_preferred(preferred))
+
+
 def _compile_preferred(preferred: _PreferredTerms) -> Preferences:
     """Terms without weight are not even parsed; empty ones match nothing."""
     terms = [

@@ -23,7 +23,7 @@ from stowplan.api.resources import (
 from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
-from stowplan.cluster.interning import ABSENT
+from stowplan.cluster.label_columns import ABSENT
 from stowplan.cluster.pod_volumes import class_of_claim, named_claims, names_claim, not_found
 from stowplan.cluster.table import BoolArray, Int32Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay

@@ -215,6 +215,7 @@ class Engine:
         spent = work.spent
         try:
             info = compile_pod(queued.pod)
+            self.cache.table.labels.trim()
             work.limit(self._share(queued) if queued.deferrals else self.decision_work)
             decision = yield from self._decide(info, profile)
             if queued.deferrals:

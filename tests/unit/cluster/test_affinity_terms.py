@@ -37,7 +37,7 @@ def counts(cache: ClusterCache, family: TermFamily, about: Pod) -> list[dict[str
     """Of each group that speaks of a pod, how many carry its term on which node."""
     return [
         {cache.table.names[row]: count for row, count in group.counts.items()}
-        for group in family.speaking_of(about, {})
+        for group in family.about(about, {}).groups
     ]
 
 
@@ -98,19 +98,41 @@ def test_kinds_are_kept_apart() -> None:
 
 
 def test_terms_are_filed_under_the_label_that_tells_most() -> None:
-    family = TermFamily()
     cache = cluster()
-    cache.table.affinity_terms.required_anti = family
+    family = cache.table.affinity_terms.required_anti
     for number in range(5):
         selector = {"matchLabels": {"env": "prod", "app": f"a{number}"}}
         cache.add_pod(pod(node="n0", affinity=hating(term(selector))))
-    filed = [group.filed_under for group in family]
+    files = [group.files for group in family]
     # The first has no choice to learn from.
-    assert filed[1:] == [(("app", f"a{number}"),) for number in range(1, 5)]
+    assert files[1:] == [((("app", f"a{number}"), "default"),) for number in range(1, 5)]
     several = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x", "y"]}]}
     cache.add_pod(pod(node="n0", affinity=hating(term(several))))
     for value in ("x", "y"):
         assert counts(cache, family, pod(labels={"app": value})) == [{"n0": 1}]
+
+
+def test_namespaces_and_values_are_not_filed_as_a_product() -> None:
+    values = {"key": "app", "operator": "In", "values": [f"v{n}" for n in range(300)]}
+    names = [f"ns-{n}" for n in range(200)]
+    cache = cluster(
+        pod(node="n0", affinity=hating(term({"matchExpressions": [values]}, namespaces=names)))
+    )
+    family = cache.table.affinity_terms.required_anti
+    (group,) = family
+    assert len(group.files) == 300
+    assert counts(cache, family, pod(namespace="ns-7", labels={"app": "v9"})) == [{"n0": 1}]
+    assert counts(cache, family, pod(namespace="other", labels={"app": "v9"})) == []
+
+
+def test_pods_that_no_term_can_tell_apart_share_what_was_found() -> None:
+    cache = cluster(pod(node="n0", affinity=hating(term(app("web"), "zone"))))
+    family = cache.table.affinity_terms.required_anti
+    found = family.about(pod(labels={"app": "web", "unread": "1"}), {})
+    assert family.about(pod(labels={"app": "web", "unread": "2"}), {"team": "a"}) is found
+    assert family.about(pod(labels={"app": "db"}), {}) is not found
+    cache.add_pod(pod("q", uid="q", node="n1", affinity=hating(term(app("web"), "zone"))))
+    assert family.about(pod(labels={"app": "web"}), {}) is found, "it followed the change"
 
 
 def test_terms_that_require_no_value_are_always_looked_at() -> None:
@@ -120,8 +142,8 @@ def test_terms_that_require_no_value_are_always_looked_at() -> None:
     )
     family = cache.table.affinity_terms.required_anti
     assert len(family) == 3
-    assert len(family.speaking_of(pod(labels={"app": "web"}), {})) == 2
-    assert len(family.speaking_of(pod(), {})) == 1
+    assert len(family.about(pod(labels={"app": "web"}), {}).groups) == 2
+    assert len(family.about(pod(), {}).groups) == 1
 
 
 def test_namespaces() -> None:
@@ -139,7 +161,7 @@ def test_namespaces() -> None:
         about = pod(namespace=namespace, labels={"app": "web"})
         return {
             cache.table.names[row]
-            for group in family.speaking_of(about, labels)
+            for group in family.about(about, labels).groups
             for row in group.counts
         }
 

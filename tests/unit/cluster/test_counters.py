@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from stowplan.api.labels import EVERYTHING, NOTHING, CompiledSelector, Requirement
-from stowplan.api.objects import Pod
+from stowplan.cluster.bytes_lru import IDLE_TICKS
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.counters import CounterKey, PodCounter, PodCounters
+from stowplan.cluster.counters import PodCounter, PodCounters
+from stowplan.cluster.pod_classes import CounterKey, PodClasses
 from stowplan.testing import node, pod
 
 WEB = CompiledSelector((Requirement("app", "In", ("web",)),))
@@ -42,14 +43,6 @@ def by_name(cache: ClusterCache, counter: PodCounter) -> dict[str, int]:
     return {cache.table.names[row]: count for row, count in counter.counts.items()}
 
 
-def test_nothing_is_kept_before_somebody_asks() -> None:
-    cache = cluster()
-    put(cache, "n0", "a", labels={"app": "web"})
-    assert not cache.table.counters.is_active
-    assert by_name(cache, ask(cache, WEB)) == {"n0": 1}
-    assert cache.table.counters.is_active
-
-
 def test_counts_follow_pods() -> None:
     cache = cluster()
     counter = ask(cache, WEB)
@@ -59,34 +52,40 @@ def test_counts_follow_pods() -> None:
     put(cache, "n1", "d", labels={"app": "db"})
     put(cache, "n2", "e")
     put(cache, "n0", "f", labels={"app": "web"}, namespace="other")
+    assert ask(cache, WEB) is counter
     assert (by_name(cache, counter), counter.total) == ({"n0": 2, "n1": 1}, 3)
     put(cache, "n1", "d", labels={"app": "web"})
     put(cache, "n0", "a", labels={})
-    assert by_name(cache, counter) == {"n0": 1, "n1": 2}
+    assert by_name(cache, ask(cache, WEB)) == {"n0": 1, "n1": 2}
     for uid in "bcd":
         cache.remove_pod(uid)
+    assert ask(cache, WEB) is counter
     assert (counter.counts, counter.total) == ({}, 0)
 
 
 def test_assumed_pods_count_and_move() -> None:
     cache = cluster()
-    counter = ask(cache, WEB)
+    ask(cache, WEB)
     cache.assume(pod("a", uid="a", labels={"app": "web"}), "n0")
-    assert by_name(cache, counter) == {"n0": 1}
+    assert by_name(cache, ask(cache, WEB)) == {"n0": 1}
     put(cache, "n1", "a", labels={"app": "web"})
-    assert by_name(cache, counter) == {"n1": 1}
+    assert by_name(cache, ask(cache, WEB)) == {"n1": 1}
 
 
 def test_live_leaves_out_pods_that_are_being_deleted() -> None:
     cache = cluster()
-    everyone, live = ask(cache, WEB), ask(cache, WEB, live=True)
+
+    def totals() -> tuple[int, int]:
+        return ask(cache, WEB).total, ask(cache, WEB, live=True).total
+
     put(cache, "n0", "a", "b", labels={"app": "web"})
+    assert totals() == (2, 2)
     put(cache, "n0", "b", labels={"app": "web"}, terminating=True)
-    assert (everyone.total, live.total) == (2, 1)
+    assert totals() == (2, 1)
     put(cache, "n0", "c", labels={"app": "web"}, terminating=True)
-    assert (everyone.total, live.total) == (3, 1)
+    assert totals() == (3, 1)
     cache.remove_pod("b")
-    assert (everyone.total, live.total) == (2, 1)
+    assert totals() == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +150,14 @@ def test_readers_follow_the_log() -> None:
     assert counter.since(start) == []
     put(cache, "n1", "b", labels={"app": "web"})
     cache.remove_pod("a")
+    assert ask(cache, WEB) is counter
     rows = cache.table.row_of
     assert counter.since(start) == [(rows["n1"], 1), (rows["n0"], -1)]
     assert counter.since(counter.position) == []
 
 
 def test_log_is_bounded_and_says_so() -> None:
-    counter = PodCounter(CounterKey(None, EVERYTHING))
+    counter = PodCounter(CounterKey(None, EVERYTHING), PodClasses())
     for index in range(5000):
         counter.change(index % 7, 1)
     assert counter.position == 5000
@@ -170,7 +170,7 @@ def test_dense_column() -> None:
     counter = ask(cache, WEB)
     assert not counter.dense(cache.table.capacity).any()
     put(cache, "n2", "a", "b", labels={"app": "web"})
-    column = counter.dense(cache.table.capacity)
+    column = ask(cache, WEB).dense(cache.table.capacity)
     assert len(column) == cache.table.capacity
     assert column[cache.table.row_of["n2"]] == column.sum() == 2
 
@@ -179,67 +179,62 @@ def test_ghost_rows_count_too() -> None:
     cache = cluster()
     counter = ask(cache, WEB)
     put(cache, "unknown", "a", labels={"app": "web"})
-    assert by_name(cache, counter) == {"unknown": 1}
+    assert by_name(cache, ask(cache, WEB)) == {"unknown": 1}
     cache.remove_node("n0")
     cache.remove_pod("a")
+    assert ask(cache, WEB) is counter
     assert counter.counts == {}
 
 
-def test_least_recently_asked_for_is_dropped() -> None:
+def test_least_recently_asked_for_is_evicted() -> None:
     cache = cluster()
-    counters = cache.table.counters = PodCounters(cache.table, limit=2)
     keys = [
         CounterKey(None, CompiledSelector((Requirement("app", "In", (value,)),)))
         for value in ("a", "b", "c")
     ]
+    one = PodCounter(keys[0], cache.table.pod_classes).nbytes + keys[0].nbytes
+    counters = cache.table.counters = PodCounters(cache.table.pod_classes, limit_bytes=5 * one // 2)
     first, second = counters.get(keys[0]), counters.get(keys[1])
     assert counters.get(keys[0]) is first
     counters.get(keys[2])
     assert [counter.key for counter in counters] == [keys[0], keys[2]]
     put(cache, "n0", "x", labels={"app": "b"})
-    assert second.total == 0, "nobody tells a dropped counter"
     again = counters.get(keys[1])
     assert again is not second
     assert again.total == 1
-    assert len(counters) == 2
+    assert counters.nbytes <= 5 * one // 2
 
 
-class _Scanned(dict[str, object]):
-    """The pods of a row, which must not be looked through."""
-
-    def items(self) -> object:  # type: ignore[override]
-        raise AssertionError("a counter was built by scanning all pods")
-
-
-def test_counters_on_a_known_label_are_built_from_its_list() -> None:
-    """The first selector on a label looks at every pod once, the following at none too many."""
+def test_counters_that_are_not_asked_for_are_evicted_in_time() -> None:
     cache = cluster()
-    for index in range(30):
-        put(cache, "n0", f"p{index}", labels={"app": f"app-{index}"})
     ask(cache, WEB)
-    for row, pods in enumerate(cache.table.pods):
-        cache.table.pods[row] = _Scanned(pods)  # type: ignore[assignment]
-    selector = CompiledSelector((Requirement("app", "In", ("app-7",)),))
-    assert by_name(cache, ask(cache, selector)) == {"n0": 1}
+    for index in range(IDLE_TICKS + 512):
+        put(cache, "n0", f"p{index % 5}", labels={"turn": str(index)})
+    assert len(cache.table.counters) == 0
+    assert cache.table.counters.nbytes == 0
 
 
-def test_a_pod_is_shown_only_to_counters_that_require_its_labels(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_burst_of_changes_is_counted_again() -> None:
     cache = cluster()
-    for index in range(50):
-        requirement = Requirement("app", "In", (f"app-{index}",))
-        ask(cache, CompiledSelector((requirement,)))
-    ask(cache, CompiledSelector((Requirement("app", "In", ("app-3",)),)), ["other"])
-    asked: list[CounterKey] = []
-    accepts = PodCounter.accepts
+    counter = ask(cache, WEB)
+    for index in range(1000):
+        put(cache, f"n{index % 3}", f"p{index}", labels={"app": "web", "index": str(index)})
+    again = ask(cache, WEB)
+    assert again is not counter
+    assert (again.total, sorted(again.counts.values())) == (1000, [333, 333, 334])
 
-    def noting(counter: PodCounter, seen: Pod) -> bool:
-        asked.append(counter.key)
-        return accepts(counter, seen)
 
-    monkeypatch.setattr(PodCounter, "accepts", noting)
-    put(cache, "n0", "a", labels={"app": "app-3", "other": "label"})
-    assert [str(key.selector) for key in asked] == ["app=app-3"]
-    put(cache, "n0", "b", labels={"unasked": "app-3"})
-    assert len(asked) == 1
+def test_classes_go_with_their_pods() -> None:
+    cache = cluster()
+    classes = cache.table.pod_classes
+    for index in range(300):
+        put(cache, "n0", f"p{index}", labels={"app": "web", f"key-{index}": "x"})
+    assert len(classes) == 300
+    selector = CompiledSelector((Requirement("key-7", "Exists"), Requirement("app", "Exists")))
+    assert ask(cache, selector).total == 1
+    assert ask(cache, WEB).total == 300
+    for index in range(300):
+        cache.remove_pod(f"p{index}")
+    assert len(classes) == 0
+    assert classes.nbytes < 2000
+    assert ask(cache, WEB).total == 0

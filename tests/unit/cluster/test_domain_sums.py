@@ -142,16 +142,16 @@ def test_what_is_kept_is_shared_and_not_written_to() -> None:
 def test_labels_that_tell_rows_apart() -> None:
     cache = cluster("a", "b", None)
     labels = cache.table.labels
-    assert labels.tells_rows_apart("zone")
-    assert labels.tells_rows_apart("unheard-of")
+    assert labels.tells_apart("zone")
+    assert labels.tells_apart("unheard-of")
     cache.set_node(node("n3", labels={"zone": "b"}))
-    assert not labels.tells_rows_apart("zone")
+    assert not labels.tells_apart("zone")
     cache.set_node(node("n1", labels={"zone": "c"}))
-    assert labels.tells_rows_apart("zone")
+    assert labels.tells_apart("zone")
     cache.add_pod(pod(node="n0"))
     cache.remove_node("n0")
     cache.set_node(node("n4", labels={"zone": "a"}))
-    assert labels.tells_rows_apart("zone"), "a ghost has no labels"
+    assert labels.tells_apart("zone"), "a ghost has no labels"
 
 
 def test_label_versions_grow_only_with_the_label() -> None:

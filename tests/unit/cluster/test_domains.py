@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from stowplan.api.selectors import compile_label_set
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.counters import CounterKey, PodCounters
+from stowplan.cluster.counters import PodCounters
 from stowplan.cluster.domains import Inclusion
+from stowplan.cluster.pod_classes import CounterKey
 from stowplan.cluster.table import NodeTable
 from stowplan.testing import node, pod
 
@@ -70,7 +71,7 @@ def test_a_counter_that_was_dropped_in_between() -> None:
     """It misses what happened meanwhile, and the one that replaces it has another history."""
     cache = a_cluster()
     table = cache.table
-    table.counters = PodCounters(table, limit=1)
+    table.counters = PodCounters(table.pod_classes, limit_bytes=1)
     assert sums(table) == {"z1": 1, "z2": 1}
     assert table.domains.by_row(counted("a"))[table.row_of["n1"]] == 1
     assert sums(table, "b") == {"z1": 0, "z2": 0}

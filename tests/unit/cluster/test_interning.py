@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stowplan.cluster.interning import ABSENT, Interner
+from stowplan.cluster.interning import Interner
+from stowplan.cluster.label_columns import ABSENT
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.table import NodeTable
 from stowplan.testing import node, pod

@@ -17,10 +17,12 @@ from typing import TypeAlias
 import numpy as np
 
 from stowplan.api.objects import Pod
-from stowplan.cluster.counters import CounterKey
+from stowplan.cluster.affinity_terms import TermsAbout
+from stowplan.cluster.class_weights import add_term_weights
 from stowplan.cluster.domain_sums import add_domain_sums
-from stowplan.cluster.interning import ABSENT
-from stowplan.cluster.pod_affinity import AffinityTerm, PodTerms, pod_terms
+from stowplan.cluster.label_columns import ABSENT
+from stowplan.cluster.pod_affinity import PodTerms, pod_terms
+from stowplan.cluster.pod_classes import CounterKey
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
@@ -57,7 +59,7 @@ class FilterNotes:
     #: Topology key and pods of each of its anti-affinity terms.
     anti_counted: tuple[tuple[str, CounterKey], ...]
     #: Terms of standing pods that keep the pod away.
-    existing_anti: tuple[AffinityTerm, ...]
+    existing_anti: TermsAbout
     #: The maps, by verdict. Read only.
     around: dict[int, Around]
     #: The affinity's count over all nodes and keys.
@@ -83,9 +85,8 @@ def prepare(
     counted = CounterKey.all_of((namespaces.scope(term), term.selector) for term in terms.required)
     affinity: Around = {}
     anti: Around = {}
-    existing_anti: Around = {}
     namespace_labels = namespaces.labels_of(pod.metadata.namespace)
-    speaking = table.affinity_terms.required_anti.speaking_of(pod, namespace_labels)
+    existing_anti = table.affinity_terms.required_anti.about(pod, namespace_labels)
     notes = FilterNotes(
         pod=pod,
         namespace_labels=namespace_labels,
@@ -94,15 +95,18 @@ def prepare(
         anti_counted=tuple(
             (term.topology_key, namespaces.counted_by(term)) for term in terms.required_anti
         ),
-        existing_anti=tuple(group.term for group in speaking),
-        around={AFFINITY: affinity, ANTI: anti, EXISTING_ANTI: existing_anti},
+        existing_anti=existing_anti,
+        around={AFFINITY: affinity, ANTI: anti, EXISTING_ANTI: existing_anti.weights},
     )
     for key in notes.affinity_keys:
         add_domain_sums(table, table.counters.get(counted), key, affinity)
-    for key, unwanted in notes.anti_counted:
-        add_domain_sums(table, table.counters.get(unwanted), key, anti)
-    for group in speaking:
-        add_domain_sums(table, group, group.term.topology_key, existing_anti)
+    add_term_weights(
+        table,
+        tuple((1, term) for term in terms.required_anti),
+        namespaces.counted_by,
+        anti,
+        lambda: ("anti", terms, namespaces.version),
+    )
     notes.affinity_total = sum(int(counts.sum()) for counts in affinity.values())
     return notes
 
@@ -116,11 +120,12 @@ def surroundings(table: NodeTable, notes: FilterNotes) -> Hashable:
     met: list[Hashable] = []
     by_domain: set[tuple[int, str]] = {(AFFINITY, key) for key in notes.affinity_keys}
     counted = [(ANTI, key, unwanted) for key, unwanted in notes.anti_counted]
-    carried = [(EXISTING_ANTI, term.topology_key, term) for term in notes.existing_anti]
-    if len(carried) > _FEW_TERMS:
+    if len(notes.existing_anti.groups) > _FEW_TERMS:
         return NOT_KEPT
+    terms = [group.term for group in notes.existing_anti.groups]
+    carried = [(EXISTING_ANTI, term.topology_key, term) for term in terms]
     for verdict, key, of_whom in (*counted, *carried):
-        if table.labels.tells_rows_apart(key):
+        if table.labels.tells_apart(key):
             met.append((verdict, key, of_whom))
         else:
             by_domain.add((verdict, key))
@@ -131,7 +136,7 @@ def surroundings(table: NodeTable, notes: FilterNotes) -> Hashable:
         elif len(counts) > _FEW_DOMAINS:
             return NOT_KEPT
         else:
-            met.append((verdict, key, (counts > 0).tobytes()))
+            met.append((verdict, key, table.labels.version(key), (counts > 0).tobytes()))
     return tuple(met)
 
 

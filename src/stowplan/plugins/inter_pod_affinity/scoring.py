@@ -8,14 +8,14 @@ it were preferred, with the weight that the arguments give it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from stowplan.api.objects import Pod
-from stowplan.cluster.domain_sums import add_domain_sums
+from stowplan.cluster.class_weights import add_term_weights
 from stowplan.cluster.pod_affinity import PodTerms
-from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.framework.forms import RowSet
@@ -32,8 +32,11 @@ class ScoreNotes:
 
     weights: dict[str, Int64Array] = field(default_factory=dict)
 
-    def add(self, table: NodeTable, source: RowCounts, key: str, weight: int) -> None:
-        add_domain_sums(table, source, key, self.weights, weight)
+    def add_all(self, others: Mapping[str, Int64Array], times: int = 1) -> None:
+        for key, weights in others.items():
+            more = weights if times == 1 else times * weights
+            known = self.weights.get(key)
+            self.weights[key] = more if known is None else known + more
 
 
 def prepare(
@@ -45,16 +48,20 @@ def prepare(
 ) -> ScoreNotes:
     """Add up the weights that a pod's preferred terms, and others' terms about it, lead to."""
     notes = ScoreNotes()
-    for weight, term in terms.preferred:
-        counter = table.counters.get(namespaces.counted_by(term))
-        notes.add(table, counter, term.topology_key, weight)
+    add_term_weights(
+        table,
+        terms.preferred,
+        namespaces.counted_by,
+        notes.weights,
+        lambda: ("preferred", terms, namespaces.version),
+    )
     carried = table.affinity_terms
     if len(carried.preferred) or len(carried.required):
         labels = namespaces.labels_of(pod.metadata.namespace)
-        for group in carried.preferred.speaking_of(pod, labels):
-            notes.add(table, group, group.term.topology_key, group.weight)
-        for group in carried.required.speaking_of(pod, labels) if hard_affinity_weight else ():
-            notes.add(table, group, group.term.topology_key, hard_affinity_weight)
+        if len(carried.preferred):
+            notes.add_all(carried.preferred.about(pod, labels).weights)
+        if hard_affinity_weight and len(carried.required):
+            notes.add_all(carried.required.about(pod, labels).weights, hard_affinity_weight)
     return notes
 
 

@@ -7,24 +7,21 @@ Pods of one template spell the same constraints, so they are compiled once for a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-import msgspec
-
 from stowplan.api.labels import NOTHING, CompiledSelector, Requirement
-from stowplan.api.objects import LabelSelector, Pod, TopologySpreadConstraint
+from stowplan.api.objects import Pod, TopologySpreadConstraint
 from stowplan.api.selectors import compile_label_selector
-from stowplan.cluster.counters import CounterKey
+from stowplan.cluster.compiled import compile_once, spell
 from stowplan.cluster.domains import Inclusion
 from stowplan.cluster.node_masks import required_nodes
+from stowplan.cluster.pod_classes import CounterKey
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 HOSTNAME: Final = "kubernetes.io/hostname"
 _HONOR: Final = "Honor"
-_Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 #: What applies to pods without constraints of their own, unless the profile lists others.
 SYSTEM_DEFAULTS: Final = (
@@ -51,15 +48,35 @@ class Constraint(NamedTuple):
         selector = NOTHING if self.selector.is_empty else self.selector
         return CounterKey(frozenset((namespace,)), selector, live=True)
 
-    def inclusion(self, pod: Pod, labels: tuple[str, ...]) -> Inclusion:
-        """The nodes that count for this pod, of those that carry some labels."""
+
+class Inclusions:
+    """The nodes that count for each constraint of one pod, of those that carry some labels.
+
+    Constraints with the same policies share one value, however many there are.
+    """
+
+    def __init__(self, pod: Pod, labels: tuple[str, ...]) -> None:
+        self._pod = pod
+        self._labels = labels
+        self._made: dict[tuple[bool, bool], Inclusion] = {}
+
+    def of(self, constraint: Constraint) -> Inclusion:
+        policies = (constraint.honors_affinity, constraint.honors_taints)
+        made = self._made.get(policies)
+        if made is None:
+            made = self._made[policies] = self._make(*policies)
+        return made
+
+    def _make(self, honors_affinity: bool, honors_taints: bool) -> Inclusion:
+        spec = self._pod.spec
         required = None
-        if self.honors_affinity:
-            affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-            if pod.spec.node_selector or (affinity and affinity.required is not None):
-                required = required_nodes(pod)
-        tolerations = (pod.spec.tolerations or ()) if self.honors_taints else None
-        return Inclusion(labels, required, tolerations)
+        if honors_affinity:
+            affinity = spec.affinity and spec.affinity.node_affinity
+            if spec.node_selector or (affinity and affinity.required is not None):
+                required = required_nodes(self._pod)
+        return Inclusion(
+            self._labels, required, (spec.tolerations or ()) if honors_taints else None
+        )
 
 
 Constraints: TypeAlias = tuple[Constraint, ...]
@@ -68,13 +85,30 @@ Constraints: TypeAlias = tuple[Constraint, ...]
 def own_constraints(pod: Pod, action: str) -> Constraints:
     """The hard or the soft constraints in a pod's spec. ValueError for an invalid selector."""
     spelled = pod.spec.topology_spread_constraints or ()
-    compiled = _compiled(msgspec.msgpack.encode(spelled), action)
     labels = pod.metadata.labels or {}
+    narrowing = {
+        key: labels[key] for each in spelled for key in each.match_label_keys or () if key in labels
+    }
+    return compile_once(
+        action, spell((spelled, narrowing)), lambda: _compile_own(spelled, action, narrowing)
+    )
+
+
+def _compile_own(
+    spelled: Iterable[TopologySpreadConstraint], action: str, narrowing: Mapping[str, str]
+) -> Constraints:
+    """`narrowing`: the pod's labels by which `matchLabelKeys` narrow the selectors further."""
     return tuple(
-        constraint._replace(selector=_narrowed(constraint.selector, pairs))
-        if keys and (pairs := tuple((key, labels[key]) for key in keys if key in labels))
-        else constraint
-        for constraint, keys in compiled
+        _compile(
+            each,
+            compile_label_selector(each.label_selector).adding(
+                Requirement(key, "In", (narrowing[key],))
+                for key in each.match_label_keys or ()
+                if key in narrowing
+            ),
+        )
+        for each in spelled
+        if each.when_unsatisfiable == action
     )
 
 
@@ -88,32 +122,6 @@ def with_selector(
 def topology_keys(constraints: Iterable[Constraint]) -> tuple[str, ...]:
     """The labels that a node must carry to take part."""
     return tuple(sorted({constraint.topology_key for constraint in constraints}))
-
-
-def label_selector(selector: LabelSelector | None) -> CompiledSelector:
-    """A compiled selector, shared by all that spell it the same. ValueError for an invalid one."""
-    return _label_selector(msgspec.msgpack.encode(selector))
-
-
-@lru_cache(maxsize=4096)
-def _label_selector(encoded: bytes) -> CompiledSelector:
-    return compile_label_selector(msgspec.msgpack.decode(encoded, type=LabelSelector | None))
-
-
-@lru_cache(maxsize=4096)
-def _compiled(encoded: bytes, action: str) -> tuple[tuple[Constraint, tuple[str, ...]], ...]:
-    """Constraints, and the keys of the pod's labels that narrow their selectors further."""
-    spelled = msgspec.msgpack.decode(encoded, type=tuple[TopologySpreadConstraint, ...])
-    return tuple(
-        (_compile(each, compile_label_selector(each.label_selector)), each.match_label_keys or ())
-        for each in spelled
-        if each.when_unsatisfiable == action
-    )
-
-
-@lru_cache(maxsize=4096)
-def _narrowed(selector: CompiledSelector, pairs: _Pairs) -> CompiledSelector:
-    return selector.adding(Requirement(key, "In", (value,)) for key, value in pairs)
 
 
 def _compile(constraint: TopologySpreadConstraint, selector: CompiledSelector) -> Constraint:

@@ -7,7 +7,7 @@ indexed by one label that they ask for, so a pod meets only those that it may ma
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from stowplan.api.labels import CompiledSelector
@@ -18,9 +18,9 @@ from stowplan.api.resources import (
     SERVICES,
     STATEFUL_SETS,
 )
-from stowplan.api.selectors import compile_label_set
+from stowplan.api.selectors import EVERYTHING, compile_label_selector, compile_label_set
 from stowplan.cluster.catalog import Catalog
-from stowplan.plugins.pod_topology_spread.constraints import label_selector
+from stowplan.cluster.compiled import compile_once, spell
 
 _Label: TypeAlias = tuple[str, str]
 #: Selectors of Services by the first label that each asks for.
@@ -57,8 +57,11 @@ class DefaultSelectors:
             elif kind == ("apps", "v1", "StatefulSet"):
                 stateful_set = self._stateful_sets.get(owner.name, namespace)
                 selecting = stateful_set.spec.selector if stateful_set is not None else None
-        selector = _label_set(tuple(labels.items()))
-        return _narrowed(selector, selecting) if selecting is not None else selector
+        if not labels and selecting is None:
+            return EVERYTHING
+        return compile_once(
+            "default selector", spell((labels, selecting)), lambda: _compile(labels, selecting)
+        )
 
     def _service_labels(self, pod: Pod) -> dict[str, str]:
         """What the Services that match the pod ask for; they all agree, since it has it all."""
@@ -91,19 +94,12 @@ def _controller(pod: Pod) -> OwnerReference | None:
     return next((owner for owner in pod.metadata.owner_references or () if owner.controller), None)
 
 
-@lru_cache(maxsize=4096)
-def _label_set(pairs: tuple[_Label, ...]) -> CompiledSelector:
-    return compile_label_set(dict(pairs))
-
-
-def _narrowed(selector: CompiledSelector, owner: LabelSelector) -> CompiledSelector:
+def _compile(labels: Mapping[str, str], owner: LabelSelector | None) -> CompiledSelector:
     """Both; an owner's invalid selector is passed over."""
+    selector = compile_label_set(labels)
+    if owner is None:
+        return selector
     try:
-        return _both(selector, label_selector(owner))
+        return selector.adding(compile_label_selector(owner).requirements)
     except ValueError:
         return selector
-
-
-@lru_cache(maxsize=4096)
-def _both(one: CompiledSelector, other: CompiledSelector) -> CompiledSelector:
-    return one.adding(other.requirements)

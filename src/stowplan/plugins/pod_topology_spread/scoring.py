@@ -13,9 +13,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.api.labels import Requirement
 from stowplan.api.objects import Pod
-from stowplan.cluster.interning import ABSENT
 from stowplan.cluster.journal import Rows
+from stowplan.cluster.label_columns import ABSENT
 from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.framework.forms import RowSet
@@ -24,6 +25,7 @@ from stowplan.plugins.pod_topology_spread.constraints import (
     HOSTNAME,
     Constraint,
     Constraints,
+    Inclusions,
 )
 
 _Floats = NDArray[np.float64]
@@ -44,7 +46,8 @@ class Landscape:
         self.ignored_feasible: BoolArray | None = None
         self._taking_part = rows
         if keys:
-            ignored = np.logical_or.reduce([table.labels.column(key) < 0 for key in keys])
+            needed = tuple(Requirement(key, "Exists") for key in keys)
+            ignored = ~table.labels.narrow(np.ones(table.capacity, np.bool_), needed)
             feasible = ignored[rows]
             if feasible.any():
                 self.ignored, self.ignored_feasible = ignored, feasible
@@ -86,6 +89,7 @@ class SoftSpread:
     ) -> None:
         self._table = table
         self._landscape = landscape
+        self._inclusions = Inclusions(pod, landscape.keys)
         self._parts = [
             self._by_row(constraint, pod)
             if constraint.topology_key == HOSTNAME
@@ -98,11 +102,11 @@ class SoftSpread:
         return _Part(constraint, counts, go_log(self._landscape.size + 2), is_by_row=True)
 
     def _by_domain(self, constraint: Constraint, pod: Pod) -> _Part:
-        table, key, keys = self._table, constraint.topology_key, self._landscape.keys
+        table, key = self._table, constraint.topology_key
         counted = constraint.counted(pod.metadata.namespace)
-        counts = table.domains.counts(counted, key, constraint.inclusion(pod, keys)).counts
+        counts = table.domains.counts(counted, key, self._inclusions.of(constraint)).counts
         blank = table.labels.values(key).get("")
-        if blank is not None and not keys:
+        if blank is not None and not self._landscape.keys:
             # The same domain as that of nodes without the label.
             counts = counts.copy()
             counts[blank] += counts[-1]

@@ -167,5 +167,5 @@ def _merged(selectors: Iterable[CompiledSelector]) -> list[tuple[Requirement, ..
             values.setdefault(requirements[0].key, set()).update(requirements[0].values)
         else:
             merged.append(requirements)
-    merged += [(Requirement(key, "In", tuple(wanted)),) for key, wanted in values.items()]
+    merged += [(Requirement(key, "In", tuple(sorted(wanted))),) for key, wanted in values.items()]
     return merged

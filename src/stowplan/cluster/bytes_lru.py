@@ -1,0 +1,101 @@
+"""A least-recently-used cache with a budget in bytes.
+
+Everything that the table derives and keeps (counters, sums by domain, compiled specs) lives in one
+of these. A value leaves when the budget is spent, or when it has not been used for a long time, so
+that memory returns to its old size after the pods that caused it are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+#: A value is evicted after this many ticks without a use.
+IDLE_TICKS = 10_000
+
+
+class _Entry(Generic[V]):
+    __slots__ = ("size", "used", "value")
+
+    def __init__(self, value: V, size: int, used: int) -> None:
+        self.value = value
+        self.size = size
+        self.used = used
+
+
+class BytesLru(Generic[K, V]):
+    """Values by key. The budget is kept by evicting an eighth of it at a time."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._entries: dict[K, _Entry[V]] = {}
+        #: Time: every lookup is a tick, and so is what the owner adds by `advance`.
+        self._ticks = 0
+        self._next_check = IDLE_TICKS // 8
+        #: The sizes of all values, as their owner stated them.
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[V]:
+        return (entry.value for entry in self._entries.values())
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key and mark it as used."""
+        self._ticks += 1
+        if self._ticks >= self._next_check:
+            self._evict_idle()
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.used = self._ticks
+        return entry.value
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Keep a value. The one that was used last always stays."""
+        self.drop(key)
+        self._ticks += 1
+        self._entries[key] = _Entry(value, size, self._ticks)
+        self.nbytes += size
+        self._make_room()
+
+    def resize(self, key: K, size: int) -> None:
+        """State a new size for a value, and evict others if there is no room for it."""
+        entry = self._entries[key]
+        self.nbytes += size - entry.size
+        entry.size = size
+        self._make_room()
+
+    def drop(self, key: K) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.nbytes -= entry.size
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self.nbytes = 0
+
+    def advance(self, ticks: int) -> None:
+        """Let time pass; the owner of pods' data calls this for every pod event."""
+        self._ticks += ticks
+        if self._ticks >= self._next_check:
+            self._evict_idle()
+
+    def _make_room(self) -> None:
+        if self.nbytes <= self._limit_bytes:
+            return
+        *others, _ = sorted(self._entries, key=lambda key: self._entries[key].used)
+        for key in others:
+            if self.nbytes <= self._limit_bytes * 7 // 8:
+                return
+            self.drop(key)
+
+    def _evict_idle(self) -> None:
+        self._next_check = self._ticks + IDLE_TICKS // 8
+        for key, entry in list(self._entries.items()):
+            if self._ticks - entry.used >= IDLE_TICKS:
+                self.drop(key)
