@@ -49,9 +49,9 @@ test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 l
 ifdef PYTEST_ARGS
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 else
-	@# What only computes runs side by side; what starts servers and waits for them does not.
+	@# Two files at a time. What only computes comes first: it needs no server, and fails sooner.
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile $(COMPUTING)
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report=term $(patsubst %,--ignore=%,$(COMPUTING))
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report=term -n 2 --dist loadfile $(patsubst %,--ignore=%,$(COMPUTING))
 endif
 	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi
 

@@ -1,7 +1,9 @@
 """Fixtures that every suite may ask for."""
 
+import logging
 import signal
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +19,25 @@ untimed = settings(
 settings.register_profile("fixed", untimed, derandomize=True)
 settings.register_profile("explore", untimed, max_examples=500)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(autouse=True)
+def unchanged_logging() -> Iterator[None]:
+    """Commands configure logging for their process; the next test starts as this one did."""
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    levels = _log_levels()
+    yield
+    root.handlers[:] = [handler for handler in root.handlers if handler in handlers]
+    for name, level in _log_levels().items():
+        if level != levels.get(name, logging.NOTSET):
+            logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+
+
+def _log_levels() -> dict[str, int]:
+    loggers = logging.root.manager.loggerDict.items()
+    named = {name: each.level for name, each in loggers if isinstance(each, logging.Logger)}
+    return {"": logging.root.level, **named}
 
 
 def pytest_configure(config: pytest.Config) -> None:
