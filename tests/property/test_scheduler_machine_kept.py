@@ -67,12 +67,23 @@ def a_binding_arrives_after_its_connection_broke(state: SchedulerMachine) -> Non
     state.arrive(place=0)
 
 
+def a_victim_is_being_turned_back_when_it_is_chosen(state: SchedulerMachine) -> None:
+    """`a` is held, and deleted but for its finalizer. `b` must come back although `a` stays."""
+    state.start(sizes=[1], standing=[])
+    state.create(plans=[(1, 0, {"kept", "hold"}, "")])
+    state.a_quiet_moment()
+    state.delete(place=0)
+    state.create(plans=[(1, 5, set(), "")])
+    state.a_quiet_moment()
+
+
 DAYS: list[Day] = [
     a_reserved_place_becomes_free_when_another_scheduler_binds_the_pod_elsewhere,
     a_nomination_ends_where_its_pod_does_not_go,
     a_pod_is_held_again_at_the_end_of_the_day,
     a_lookup_knows_before_the_news_that_a_pod_is_bound_elsewhere,
     a_binding_arrives_after_its_connection_broke,
+    a_victim_is_being_turned_back_when_it_is_chosen,
 ]
 
 

@@ -9,7 +9,7 @@ a pod that is gone; and however it ends, that pod is let go of.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from stowplan.api.client import PatchKind
 from stowplan.api.objects import Condition, Pod
@@ -73,13 +73,16 @@ class Evictor:
         preempting = self._engine.handles[failure.profile].preempting
         started = self._engine.clock.monotonic()
         succeeded = False
+        turned_back: set[str] = set()
         try:
             succeeded = await self._clear_nominations(pod, eviction.node)
             *others, last = eviction.victims
-            done = await asyncio.gather(*(self._evict(failure, eviction, each) for each in others))
+            done = await asyncio.gather(
+                *(self._evict(failure, eviction, each, turned_back) for each in others)
+            )
             if all(done):
                 preempting.only_left(pod, last)
-                succeeded &= await self._evict(failure, eviction, last)
+                succeeded &= await self._evict(failure, eviction, last, turned_back)
             else:
                 succeeded = False
         finally:
@@ -87,9 +90,12 @@ class Evictor:
             result = "success" if succeeded else "error"
             metrics.preemptions.at(result).value += 1
             metrics.preemption_duration.at(result).observe(self._engine.clock.monotonic() - started)
-            if not succeeded or not any(map(self._current, eviction.victims)):
-                # Nobody's leaving will bring the pod back: some were not told to leave, or all are
-                # gone already, while it was held.
+            node = eviction.node
+            if not succeeded or all(
+                self._has_left(node, each, turned_back) for each in eviction.victims
+            ):
+                # No event will bring the pod back: some victims were not told to leave, or all have
+                # left already, while it was held.
                 self._engine.queue.activate([pod])
         log.log(
             V2,
@@ -111,7 +117,9 @@ class Evictor:
         patch = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": None}}
         return await self._write(pod, patch, "Could not clear a nomination")
 
-    async def _evict(self, failure: Failure, eviction: Eviction, victim: Pod) -> bool:
+    async def _evict(
+        self, failure: Failure, eviction: Eviction, victim: Pod, turned_back: set[str]
+    ) -> bool:
         """False if the victim could not be made to leave."""
         pod = failure.pod
         current = self._current(pod)
@@ -120,10 +128,13 @@ class Evictor:
             return False
         note = f"Preempted by pod {pod.uid} on node {eviction.node}"
         if self._turn_back(failure.profile, victim):
+            turned_back.add(victim.uid)
             note += " (in kube-scheduler memory)."
         else:
             known = self._current(victim)
-            if known is None:
+            if known is None or self._has_left(eviction.node, victim):
+                # DIVERGES: a victim that Permit refused meanwhile has freed its place and waits
+                # again. kube-scheduler deletes it all the same.
                 return True
             try:
                 patch = self._condition_patch(known, failure.profile)
@@ -167,6 +178,14 @@ class Evictor:
         """The newest version of a pod; None if it is gone."""
         known = self._lookup(pod.key)
         return known if known is not None and known.uid == pod.uid else None
+
+    def _has_left(self, node: str, victim: Pod, turned_back: Collection[str] = ()) -> bool:
+        """Whether the victim's place is free, and the queue has heard of that."""
+        placed = self._engine.cache.pod(victim.uid)
+        if placed is None or placed.spec.node_name != node:
+            return True
+        # One that was turned back may have got a place there again.
+        return victim.uid in turned_back and placed is not victim
 
     def _turn_back(self, profile: str, victim: Pod) -> bool:
         """A pod that is not bound yet goes back to the queue; True if this one could."""

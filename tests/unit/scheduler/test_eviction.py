@@ -11,11 +11,13 @@ import pytest
 from stowplan.api.objects import Condition, Pod
 from stowplan.api.resources import PODS
 from stowplan.errors import NotFound
+from stowplan.framework.status import unschedulable, wait
 from stowplan.plugins.default_preemption import DefaultPreemption
 from stowplan.scheduler.engine import Failure
 from stowplan.scheduler.eviction import Evictor
 from stowplan.testing import node, pod
 from tests.unit.scheduler.live_bench import Live, live
+from tests.unit.scheduler.scheduler_kit import plugin
 
 SMALL = node("n1", cpu=4)
 
@@ -145,6 +147,21 @@ async def test_a_victim_that_is_gone_already_is_no_failure() -> None:
         await scene.end()
         assert it.engine.metrics.preemptions.at("success").value == 1
         assert victim.uid
+
+
+async def test_a_held_victim_that_is_refused_meanwhile_does_not_die() -> None:
+    async with live(DefaultPreemption(), plugin("Hold", permit=wait()), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        victim = it.post(pod("a", cpu=4))
+        placement = it.placed()
+        failure = scene.preempt(cpu=4)
+        assert placement.waiting is not None
+        it.handle.waiting.remove(victim.uid)
+        it.engine.bind_failed(placement, unschedulable("not now").by("Hold"))
+        scene.evictor.start(failure)
+        await scene.end()
+        assert await scene.left(victim) == []
+        assert it.where(failure.pod) == "active"
 
 
 async def test_victims_that_leave_already_are_not_told_again() -> None:
