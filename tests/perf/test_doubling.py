@@ -51,15 +51,6 @@ _SLACK = 300
 _OF_EVERY_NODE = {*NODE_SIZES, "node selector"}
 
 
-#: Products that are still there: counters scan pods, label columns scan nodes.
-_PAIRS_LEFT = {("selector values", "namespaces"), ("selector keys", "namespaces")}
-_CLUSTER_LEFT = {
-    *("node terms", "node expressions", "preferred node terms", "anti-affinity terms"),
-    *("preferred terms", "topology keys", "selector keys", "match label keys"),
-    "spread constraints",
-}
-
-
 def _pairs() -> list[tuple[str, str]]:
     """Sizes that could meet."""
     return list(
@@ -80,14 +71,14 @@ def test_work_grows_in_proportion_to_a_size(size: str, crowded: bool) -> None:
 
 
 @pytest.mark.parametrize("crowded", [False, True], ids=["", "crowded"])
-@pytest.mark.parametrize(("size", "other"), [p for p in _pairs() if p not in _PAIRS_LEFT])
+@pytest.mark.parametrize(("size", "other"), _pairs())
 def test_work_does_not_grow_with_the_product_of_two_sizes(
     size: str, other: str, crowded: bool
 ) -> None:
     _assert_proportional([size, other], _PAIR, crowded=crowded)
 
 
-@pytest.mark.parametrize("size", [s for s in (*POD_SIZES, *NODE_SIZES) if s not in _CLUSTER_LEFT])
+@pytest.mark.parametrize("size", [*POD_SIZES, *NODE_SIZES])
 def test_work_does_not_grow_with_a_size_times_the_cluster(size: str) -> None:
     more = [each for each in CLUSTER_SIZES if not (each == "nodes" and size in _OF_EVERY_NODE)]
     _assert_proportional([size, *more], _PAIR, crowded=False)
@@ -95,8 +86,7 @@ def test_work_does_not_grow_with_a_size_times_the_cluster(size: str) -> None:
 
 def test_work_does_not_grow_with_the_product_of_any_two_sizes() -> None:
     """All at once: pairs that no plugin is known to read together."""
-    left = {"nodes", "namespaces", *_CLUSTER_LEFT}
-    together = [size for size in ALL_SIZES if size not in left]
+    together = [size for size in ALL_SIZES if size not in ("nodes", "namespaces")]
     _assert_proportional(together, _PAIR, crowded=False)
 
 
@@ -144,7 +134,7 @@ _LEAPS = 1.4
 _KIB = 1024
 
 
-@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "affinity"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_memory_does_not_grow_with_the_product_of_sizes(family: str) -> None:
     few, many = (memory(dict.fromkeys(FAMILIES[family], size)).peak for size in (_FEW, _MANY))
     assert many <= 2 * _LEAPS * few + 64 * _KIB

@@ -31,6 +31,9 @@ from stowplan.scheduler.event_handlers import EventHandlers
 Maker: TypeAlias = Callable[[int], dict[str, Any]]
 
 _MIB = 1024 * 1024
+#: Plain pods between the deletion of a hostile pod and the look at what is left: caches are
+#: evicted when they have not been used for some thousand events.
+_AFTERWARDS = 2_500
 #: Plain pods before anything is measured: columns are kept from their second use on.
 _WARM_UP = 20
 #: Plain pods, the median of which is the price of one.
@@ -253,6 +256,8 @@ def memory_trial(cluster: Cluster, make: Maker, report: Report, *, is_standing: 
             trial.create(hostile)
             trial.delete()
             del hostile
+            for _ in range(_AFTERWARDS):
+                trial.plain_pod()
             gc.collect()
             now, peak = (each / _MIB for each in tracemalloc.get_traced_memory())
             report.rise_mib = max(report.rise_mib, peak)

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-#: A value is evicted after this many ticks without a use.
-IDLE_TICKS = 10_000
+#: A value is evicted after this many ticks without a use, unless the owner says otherwise.
+IDLE_TICKS = 4_096
 
 
 class _Entry(Generic[V]):
@@ -29,12 +29,13 @@ class _Entry(Generic[V]):
 class BytesLru(Generic[K, V]):
     """Values by key. The budget is kept by evicting an eighth of it at a time."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, idle_ticks: int | None = None) -> None:
         self._limit_bytes = limit_bytes
+        self._idle_ticks = idle_ticks or IDLE_TICKS
         self._entries: dict[K, _Entry[V]] = {}
         #: Time: every lookup is a tick, and so is what the owner adds by `advance`.
         self._ticks = 0
-        self._next_check = IDLE_TICKS // 8
+        self._next_check = self._idle_ticks // 8
         #: The sizes of all values, as their owner stated them.
         self.nbytes = 0
 
@@ -95,7 +96,7 @@ class BytesLru(Generic[K, V]):
             self.drop(key)
 
     def _evict_idle(self) -> None:
-        self._next_check = self._ticks + IDLE_TICKS // 8
+        self._next_check = self._ticks + self._idle_ticks // 8
         for key, entry in list(self._entries.items()):
-            if self._ticks - entry.used >= IDLE_TICKS:
+            if self._ticks - entry.used >= self._idle_ticks:
                 self.drop(key)

@@ -3,40 +3,67 @@
 Pods of one template spell their affinity, selectors and containers the same, so a compiled value is
 kept by how it is spelled: the bytes of its MessagePack form. All such values share a budget of
 bytes, and each lookup of any of them is a tick of their time: what a deleted pod left behind is
-evicted after some thousand other pods.
+evicted after some thousand other pods, and after some hundred if it is large. Of a spec that is
+large the spelling is kept too, because queueing hints look it up with every event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from stowplan.api.objects import PodSpec
 from stowplan.cluster.bytes_lru import BytesLru
 
 T = TypeVar("T")
+_Key: TypeAlias = tuple[str, bytes]
 
 #: A compiled value takes about so many times the bytes of its spelling.
 _GROWTH: Final = 12
 _ENTRY_BYTES: Final = 300
-_LIMIT_BYTES: Final = 24 << 20
-_kept: Final[BytesLru[tuple[str, bytes], Any]] = BytesLru(_LIMIT_BYTES)
+#: Spellings above this size are large.
+_LARGE: Final = 16 << 10
+_small: Final[BytesLru[_Key, Any]] = BytesLru(16 << 20)
+_large: Final[BytesLru[_Key, Any]] = BytesLru(24 << 20, idle_ticks=512)
+#: Kind and identity of a spec -> the spec, which keeps the identity from being used again, and its
+#: large spelling.
+_spelled: Final[BytesLru[tuple[str, int], tuple[PodSpec, _Key]]] = BytesLru(
+    24 << 20, idle_ticks=512
+)
 
-#: The spelling of a part of a pod.
-spell: Final = msgspec.msgpack.Encoder().encode
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def compile_once(kind: str, spelled: bytes, make: Callable[[], T]) -> T:
-    """What was made of a spelling; `kind` says what it is and so who may ask for it."""
+def compile_once(kind: str, parts: object, make: Callable[[], T], spec: PodSpec | None = None) -> T:
+    """What was made of some parts of a pod; `kind` says what it is and so who may ask for it.
+
+    `spec` is given where the parts follow from it alone.
+    """
+    if _large.nbytes:
+        _large.advance(1)
+        known = _spelled.get((kind, id(spec)))
+        if known is not None:
+            return _find(_large, known[1], make)
+    spelled = _encode(parts)
     key = (kind, spelled)
-    value: T | None = _kept.get(key)
+    if len(spelled) <= _LARGE:
+        value: T | None = _small.get(key)
+        return value if value is not None else _find(_small, key, make)
+    if spec is not None:
+        _spelled.put((kind, id(spec)), (spec, key), 10 * len(spelled))
+    return _find(_large, key, make)
+
+
+def _find(kept: BytesLru[_Key, Any], key: _Key, make: Callable[[], T]) -> T:
+    value: T | None = kept.get(key)
     if value is None:
         value = make()
-        _kept.put(key, value, _GROWTH * len(spelled) + _ENTRY_BYTES)
+        kept.put(key, value, _GROWTH * len(key[1]) + _ENTRY_BYTES)
     return value
 
 
 def kept_bytes() -> int:
     """What all compiled values take, about."""
-    return _kept.nbytes
+    return _small.nbytes + _large.nbytes

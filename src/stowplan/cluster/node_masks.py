@@ -25,7 +25,7 @@ from stowplan.api.selectors import (
     compile_node_selector,
 )
 from stowplan.api.tolerations import HARD_EFFECTS, Tolerations
-from stowplan.cluster.compiled import compile_once, spell
+from stowplan.cluster.compiled import compile_once
 from stowplan.cluster.journal import Rows
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def required_nodes(pod: Pod) -> RequiredNodes:
     required = affinity.required if affinity else None
     if not labels and required is None:
         return _ANY_NODE
-    return compile_once("nodes", spell((labels, required)), lambda: _compile(labels, required))
+    return compile_once("nodes", (labels, required), lambda: _compile(labels, required), pod.spec)
 
 
 def _compile(labels: Mapping[str, str] | None, required: NodeSelector | None) -> RequiredNodes:

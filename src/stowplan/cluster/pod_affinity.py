@@ -14,7 +14,7 @@ import msgspec
 
 from stowplan.api.objects import Affinity, Pod, PodAffinity, PodAffinityTerm
 from stowplan.api.selectors import NOTHING, CompiledSelector, compile_label_selector
-from stowplan.cluster.compiled import compile_once, spell
+from stowplan.cluster.compiled import compile_once
 
 #: How the errors of these kinds begin.
 REQUIRED, REQUIRED_ANTI = "requiredAffinityTerms", "requiredAntiAffinityTerms"
@@ -66,7 +66,7 @@ def pod_terms(pod: Pod) -> PodTerms:
     near, far = affinity.pod_affinity, affinity.pod_anti_affinity
     namespace = pod.metadata.namespace
     return compile_once(
-        "affinity", spell((namespace, near, far)), lambda: _compile(near, far, namespace)
+        "affinity", (namespace, near, far), lambda: _compile(near, far, namespace), pod.spec
     )
 
 

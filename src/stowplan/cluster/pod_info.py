@@ -12,7 +12,7 @@ from itertools import count
 from typing import TypeAlias
 
 from stowplan.api.objects import Pod, Volume
-from stowplan.cluster.compiled import compile_once, spell
+from stowplan.cluster.compiled import compile_once
 from stowplan.cluster.pod_volumes import placing_volumes
 from stowplan.cluster.ports import HostPort, host_ports
 from stowplan.cluster.requests import (
@@ -83,21 +83,19 @@ def compile_pod(pod: Pod) -> PodInfo:
     spec, status = pod.spec, pod.status
     # Pods of one template share one answer, which also saves the memory of all the others. What a
     # resized container holds is in the status; most pods' statuses say nothing of it.
-    spelled = spell(
-        (
-            spec.containers,
-            spec.init_containers,
-            spec.overhead,
-            spec.resources,
-            spec.volumes,
-            status.container_statuses,
-            status.init_container_statuses,
-            status.resources,
-            status.allocated_resources,
-            resize_infeasible(pod),
-        )
+    parts = (
+        spec.containers,
+        spec.init_containers,
+        spec.overhead,
+        spec.resources,
+        spec.volumes,
+        status.container_statuses,
+        status.init_container_statuses,
+        status.resources,
+        status.allocated_resources,
+        resize_infeasible(pod),
     )
-    numbers = compile_once("pod", spelled, lambda: _compile(pod))
+    numbers = compile_once("pod", parts, lambda: _compile(pod))
     return PodInfo(pod, *numbers, pod.priority)
 
 

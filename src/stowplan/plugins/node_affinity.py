@@ -22,7 +22,7 @@ from stowplan.api.selectors import (
     compile_node_selector,
     compile_node_selector_term,
 )
-from stowplan.cluster.compiled import compile_once, spell
+from stowplan.cluster.compiled import compile_once
 from stowplan.cluster.node_masks import (
     NODE_NAME_FIELD,
     node_selector_mask,
@@ -119,7 +119,7 @@ class NodeAffinity(Plugin):
         affinity = _affinity(cycle.pod)
         if affinity is None or affinity.preferred is None:
             return None if self._adds_preferences else SKIP
-        errors = _preferences(affinity.preferred).errors
+        errors = _preferences(cycle.pod).errors
         return error(join_errors(errors)) if errors else None
 
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
@@ -136,8 +136,7 @@ class NodeAffinity(Plugin):
         return default_normalize(scores, reverse=False)
 
     def _preferences(self, pod: Pod) -> Preferences:
-        affinity = _affinity(pod)
-        preferences = _preferences((affinity.preferred if affinity else None) or ())
+        preferences = _preferences(pod)
         if preferences.errors:
             # Only where PreScore is disabled, as it refuses such a pod.
             raise PluginError(self.name, "Score", join_errors(preferences.errors))
@@ -186,11 +185,13 @@ def _named_nodes(required: objects.NodeSelector) -> frozenset[str] | None:
     return nodes if required.node_selector_terms else None
 
 
-def _preferences(preferred: _PreferredTerms) -> Preferences:
+def _preferences(pod: Pod) -> Preferences:
     """Preferred terms, compiled once for all pods that spell them the same."""
+    affinity = _affinity(pod)
+    preferred = affinity.preferred if affinity is not None else None
     if not preferred:
         return _NO_PREFERENCES
-    return compile_once("preferred", spell(preferred), lambda: _compile_preferred(preferred))
+    return compile_once("preferred", preferred, lambda: _compile_preferred(preferred), pod.spec)
 
 
 def _compile_preferred(preferred: _PreferredTerms) -> Preferences:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from stowplan.api.labels import NOTHING, CompiledSelector, Requirement
 from stowplan.api.objects import Pod, TopologySpreadConstraint
 from stowplan.api.selectors import compile_label_selector
-from stowplan.cluster.compiled import compile_once, spell
+from stowplan.cluster.compiled import compile_once
 from stowplan.cluster.domains import Inclusion
 from stowplan.cluster.node_masks import required_nodes
 from stowplan.cluster.pod_classes import CounterKey
@@ -86,11 +86,16 @@ def own_constraints(pod: Pod, action: str) -> Constraints:
     """The hard or the soft constraints in a pod's spec. ValueError for an invalid selector."""
     spelled = pod.spec.topology_spread_constraints or ()
     labels = pod.metadata.labels or {}
-    narrowing = {
-        key: labels[key] for each in spelled for key in each.match_label_keys or () if key in labels
-    }
+    narrowing: dict[str, str] = {}
+    for each in spelled:
+        for key in each.match_label_keys or ():
+            if key in labels:
+                narrowing[key] = labels[key]
     return compile_once(
-        action, spell((spelled, narrowing)), lambda: _compile_own(spelled, action, narrowing)
+        action,
+        (spelled, narrowing),
+        lambda: _compile_own(spelled, action, narrowing),
+        None if narrowing else pod.spec,
     )
 
 

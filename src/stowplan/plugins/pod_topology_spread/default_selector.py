@@ -20,7 +20,7 @@ from stowplan.api.resources import (
 )
 from stowplan.api.selectors import EVERYTHING, compile_label_selector, compile_label_set
 from stowplan.cluster.catalog import Catalog
-from stowplan.cluster.compiled import compile_once, spell
+from stowplan.cluster.compiled import compile_once
 
 _Label: TypeAlias = tuple[str, str]
 #: Selectors of Services by the first label that each asks for.
@@ -60,7 +60,7 @@ class DefaultSelectors:
         if not labels and selecting is None:
             return EVERYTHING
         return compile_once(
-            "default selector", spell((labels, selecting)), lambda: _compile(labels, selecting)
+            "default selector", (labels, selecting), lambda: _compile(labels, selecting)
         )
 
     def _service_labels(self, pod: Pod) -> dict[str, str]:
