@@ -28,7 +28,7 @@ def unchanged_logging() -> Iterator[None]:
     handlers = list(root.handlers)
     levels = _log_levels()
     yield
-    root.handlers[:] = [handler for handler in root.handlers if handler in handlers]
+    root.handlers[:] = handlers
     for name, level in _log_levels().items():
         if level != levels.get(name, logging.NOTSET):
             logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))

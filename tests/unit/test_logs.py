@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,16 +20,6 @@ class Broken:
         raise RuntimeError("no text")
 
     __repr__ = __str__
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("stowplan")
-    handlers, levels = list(root.handlers), (root.level, ours.level)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
 
 
 def start(verbosity: int = 0, fmt: LogFormat = "text") -> io.StringIO:

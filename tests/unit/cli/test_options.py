@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import click
 import pytest
 from click.testing import CliRunner
@@ -22,16 +19,6 @@ def command(kubeconfig: str | None, context: str | None, wait: float, port: int)
     click.echo(f"{kubeconfig} {context} {wait} {port}")
     get_logger("test").info("At zero")
     get_logger("test").log(V4, "At four")
-
-
-@pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("stowplan")
-    before = (root.level, list(root.handlers), ours.level)
-    yield
-    root.setLevel(before[0])
-    root.handlers[:] = before[1]
-    ours.setLevel(before[2])
 
 
 def run(*argv: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stowplan.cli.main import main
 from stowplan.cli.static import main as static_main
-from tests.unit.static.kept_logging import kept_logging
 
 VARIABLES = (
     "KUBECONFIG",
@@ -29,12 +27,10 @@ NAME_RULE = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with kept_logging():
-        yield
 
 
 @pytest.fixture

@@ -5,19 +5,9 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from stowplan.logs import V2, V4, get_logger, kv
 from stowplan.static.lines import configure, log
-from tests.unit.static.kept_logging import kept_logging
-
-
-@pytest.fixture(autouse=True)
-def keep_logging() -> Iterator[None]:
-    with kept_logging():
-        yield
 
 
 def written(verbosity: int) -> list[str]:
