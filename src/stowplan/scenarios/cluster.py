@@ -19,7 +19,16 @@ import msgspec
 from stowplan.api.client import ApiClient, PatchKind
 from stowplan.api.resources import NAMESPACES, PODS, Resource
 from stowplan.apiserver.kubelet import RUN_SECONDS
-from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, StowplanError
+from stowplan.errors import (
+    AlreadyExists,
+    ApiError,
+    ApiUnavailable,
+    ConfigError,
+    NotFound,
+    ServerError,
+    StowplanError,
+    Throttled,
+)
 from stowplan.scenarios.grounds import Ground
 from stowplan.scenarios.own_names import MARK, own_scheduler_name, place_of
 from stowplan.scenarios.quiet import Quiet
@@ -32,6 +41,7 @@ Json = dict[str, Any]
 
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
 ZONE = "topology.kubernetes.io/zone"
+_NOT_YET = (NotFound, Throttled, ServerError, ApiUnavailable)
 #: The API server keeps a status that is created with the object.
 _BORN_WITH_STATUS = ("Node",)
 
@@ -82,17 +92,25 @@ class Cluster:
         condition: Callable[[], Awaitable[bool] | bool],
         timeout_s: float = 60.0,
     ) -> None:
-        """Until the condition holds; an error that says `what` if it does not in time."""
+        """Until the condition holds; an error that says `what` if it does not in time.
+
+        An object that is not there, or an API server that does not answer, counts as "not yet".
+        """
         deadline = self.now() + timeout_s
         while True:
             await self.ground.rest()
-            answer = condition()
-            if inspect.isawaitable(answer):
-                answer = await answer
-            if answer:
-                return
+            problem: StowplanError | None = None
+            try:
+                answer = condition()
+                if inspect.isawaitable(answer):
+                    answer = await answer
+                if answer:
+                    return
+            except _NOT_YET as not_yet:
+                problem = not_yet
             if self.now() >= deadline:
-                raise StowplanError(f"waited {timeout_s:g} s in vain for: {what}")
+                why = f" ({problem})" if problem is not None else ""
+                raise StowplanError(f"waited {timeout_s:g} s in vain for: {what}{why}") from problem
             await self.ground.pass_time()
 
     # Objects

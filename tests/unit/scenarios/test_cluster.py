@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -152,6 +153,25 @@ def test_waiting_says_what_for_when_it_was_in_vain() -> None:
             return cluster.now() > 20
 
         await cluster.wait_until("the evening", is_late)
+
+    _run(scenario)
+
+
+def test_waiting_for_an_object_that_is_not_there_yet() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        async def is_there() -> bool:
+            return bool(await cluster.get("Node", "n9"))
+
+        with pytest.raises(StowplanError, match=r"in vain for: a node \(.*n9.* not found"):
+            await cluster.wait_until("a node", is_there, timeout_s=5)
+
+        async def create_later() -> None:
+            await cluster.sleep(3)
+            await cluster.create_node("n9")
+
+        creating = asyncio.create_task(create_later())
+        await cluster.wait_until("a node", is_there, timeout_s=60)
+        await creating
 
     _run(scenario)
 
