@@ -8,14 +8,18 @@ long: of pods that come once nothing stays, and a scheduler's memory does not gr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
+
+import msgspec
 
 #: How many keys are remembered as "seen once".
 _SEEN_LIMIT = 4_096
 #: A value goes when so many others were asked for since: some five thousand pods. A shape that
 #: comes more seldom gains nothing by being kept, and each holds several columns.
 _IDLE_USES = 20_000
+#: Keys up to this size are not counted.
+_SMALL_KEY = 1024
 
 
 class _Kept:
@@ -66,6 +70,7 @@ class Recent:
     def keep(self, key: Hashable, value: Any, size: int) -> None:
         """Keep a value of so many bytes, in place of an older one."""
         self.drop(key)
+        size += max(bytes_of(key) - _SMALL_KEY, 0)
         self._values[key] = _Kept(value, size, self._uses)
         self._bytes += size
         while self._values:
@@ -79,3 +84,17 @@ class Recent:
         old = self._values.pop(key, None)
         if old is not None:
             self._bytes -= old.size
+
+
+def bytes_of(key: object) -> int:
+    """What a key takes, about: it may spell out a pod's whole affinity."""
+    if isinstance(key, str | bytes):
+        return 50 + len(key)
+    parts: Iterable[object] = ()
+    if isinstance(key, tuple | frozenset):
+        parts = key
+    elif isinstance(key, msgspec.Struct):
+        parts = msgspec.structs.astuple(key)
+    elif isinstance(key, dict):
+        parts = (*key.keys(), *key.values())
+    return 50 + sum(map(bytes_of, parts))

@@ -86,3 +86,10 @@ def test_of_keys_that_come_once_nothing_stays() -> None:
     assert recent.is_wanted(key)
     del key
     assert gone() is None
+
+
+def test_large_keys_count() -> None:
+    recent = Recent(100_000)
+    for number in range(5):
+        recent.keep(("pod", number, ("term",) * 500), number, 10)
+    assert len(recent) == 3
