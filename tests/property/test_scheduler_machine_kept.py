@@ -77,6 +77,16 @@ def a_victim_is_being_turned_back_when_it_is_chosen(state: SchedulerMachine) -> 
     state.a_quiet_moment()
 
 
+def a_victim_is_held_here_and_bound_by_another_scheduler(state: SchedulerMachine) -> None:
+    """To turn `a` back in memory frees nothing: `b` waits until `a` is deleted."""
+    state.start(sizes=[1], standing=[])
+    state.create(plans=[(1, 0, {"hold"}, "")])
+    state.a_quiet_moment()
+    state.bind_elsewhere(place=0, name="n1")
+    state.create(plans=[(1, 5, set(), "")])
+    state.a_quiet_moment()
+
+
 DAYS: list[Day] = [
     a_reserved_place_becomes_free_when_another_scheduler_binds_the_pod_elsewhere,
     a_nomination_ends_where_its_pod_does_not_go,
@@ -84,6 +94,7 @@ DAYS: list[Day] = [
     a_lookup_knows_before_the_news_that_a_pod_is_bound_elsewhere,
     a_binding_arrives_after_its_connection_broke,
     a_victim_is_being_turned_back_when_it_is_chosen,
+    a_victim_is_held_here_and_bound_by_another_scheduler,
 ]
 
 

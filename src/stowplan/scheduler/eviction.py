@@ -189,6 +189,8 @@ class Evictor:
 
     def _turn_back(self, profile: str, victim: Pod) -> bool:
         """A pod that is not bound yet goes back to the queue; True if this one could."""
+        if not self._engine.cache.is_assumed(victim.uid):
+            return False  # another scheduler bound it while Permit held it here
         for handle in self._engine.handles.values():
             waiting = handle.waiting.get(victim.uid)
             if waiting is not None:
