@@ -49,8 +49,8 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _CATCH_UP_S = 0.25
 _DRAIN_S = 20.0
 _LAST_WORDS_S = 5.0
-#: More than these on their way wait for the API server (`ApiClient.bind_concurrency`).
-_BINDS_AT_A_TIME = 64
+#: More binds than this under way are a rush, in which events wait.
+_FEW_BINDS = 8
 #: A lease that is held but ran out this long ago means that the process hangs.
 _WATCHDOG_S = 20.0
 
@@ -395,10 +395,10 @@ class SchedulerProcess:
         }
 
     def _is_rushing(self) -> bool:
-        """There are more binds to send than are sent at a time: the API server is the limit."""
+        """More binds are under way than at moderate rates: the API server is the bottleneck."""
         waiting = sum(len(handle.waiting) for handle in self.engine.handles.values())
         unready = waiting + len(self.engine.pre_binding)
-        return self.loop.binds_in_flight - unready > _BINDS_AT_A_TIME
+        return self.loop.binds_in_flight - unready > _FEW_BINDS
 
     def is_synced(self) -> bool:
         """All informers have listed."""
