@@ -24,6 +24,7 @@ from stowplan.api.event_series import (
     RecordedEvent,
     Reference,
     event_name,
+    in_place,
     only_event_name,
     truncate_note,
 )
@@ -152,7 +153,7 @@ class EventRecorder:
             key=key,
             name=only_event_name(name, regarding.uid, reason)
             if once and regarding.uid
-            else self._new_name(name),
+            else self._new_name(name, reason),
             note=truncate_note(note),
             event_time=now if occurred_at is None else occurred_at,
         )
@@ -216,10 +217,10 @@ class EventRecorder:
             related=None if related is None else Reference.to_pod(related),
         )
 
-    def _new_name(self, object_name: str) -> str:
+    def _new_name(self, object_name: str, reason: str) -> str:
         """Never the same twice, whatever the clock does."""
         self._last_nanos = max(int(self._clock.time() * 1e9), self._last_nanos + 1)
-        return event_name(object_name, self._last_nanos)
+        return event_name(object_name, in_place(reason, self._last_nanos))
 
     async def run(self) -> None:
         """For ever, until cancelled."""
