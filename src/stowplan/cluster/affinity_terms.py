@@ -37,6 +37,8 @@ _ANY: Final[_Label] = ("", None)
 _FEW_FILES: Final = 64
 #: More changes than this are not replayed one by one.
 _MANY_CHANGES: Final = 256
+#: Groups with more namespaces, requirements or values than this are large.
+_LARGE: Final = 64
 _NO_LABELS: Final[dict[str, str]] = {}
 
 
@@ -51,6 +53,12 @@ class TermGroup(RowCounts):
         #: Of a preferred term, below zero for anti-affinity; 1 of a required one.
         self.weight = weight
         self.files: tuple[_File, ...] = ()
+
+    @property
+    def is_large(self) -> bool:
+        requirements = self.term.selector.requirements
+        parts = len(self.files) + len(self.term.namespaces) + len(requirements)
+        return parts > _LARGE or sum(len(each.values) for each in requirements) > _LARGE
 
 
 class TermsAbout:
@@ -229,6 +237,9 @@ class TermFamily:
             if not group.total:
                 del self._groups[term, weight]
                 self._unfile(group)
+                if group.is_large:
+                    # The log must not keep it alive. Readers find out, and start over.
+                    self._log.keep_newest(0)
 
     def advance(self, ticks: int) -> None:
         """Let time pass, so that what is no longer asked for is evicted."""

@@ -41,6 +41,7 @@ _FEW_CLASSES: Final = 16
 _FEW_PLACES: Final = 128
 #: No reader replays more changes than this. Entries keep classes alive that are gone.
 _LOG_LIMIT: Final = 256
+_MANY_LABELS: Final = 64
 
 
 class CounterKey(NamedTuple):
@@ -286,6 +287,10 @@ class PodClasses:
         return new
 
     def _drop_class(self, gone: PodClass) -> None:
+        if len(gone.labels) > _MANY_LABELS:
+            # The logs must not keep them alive. Readers find out, and start over.
+            self.log.keep_newest(0)
+            self.new_classes.keep_newest(0)
         index = gone.index
         self._classes[index] = None
         self._free.append(index)

@@ -125,6 +125,21 @@ def test_namespaces_and_values_are_not_filed_as_a_product() -> None:
     assert counts(cache, family, pod(namespace="other", labels={"app": "v9"})) == []
 
 
+def test_what_is_large_goes_with_its_pod() -> None:
+    values = {"key": "app", "operator": "In", "values": [f"v{n}" for n in range(300)]}
+    cache = cluster(
+        pod("p", uid="p", node="n0", affinity=hating(term({"matchExpressions": [values]})))
+    )
+    family = cache.table.affinity_terms.required_anti
+    (group,) = family
+    asker = pod(labels={"app": "v9"})
+    assert list(family.about(asker, {}).groups) == [group]
+    cache.remove_pod("p")
+    assert len(family._log) == 0
+    assert not family.about(asker, {}).groups
+    assert not family.about(asker, {}).weights
+
+
 def test_pods_that_no_term_can_tell_apart_share_what_was_found() -> None:
     cache = cluster(pod(node="n0", affinity=hating(term(app("web"), "zone"))))
     family = cache.table.affinity_terms.required_anti
