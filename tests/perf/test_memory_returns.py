@@ -31,8 +31,9 @@ def _kept_bytes(table: NodeTable) -> int:
 def caches_forget_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for some thousand events need not be waited for here."""
     monkeypatch.setattr(bytes_lru, "IDLE_TICKS", 256)
-    monkeypatch.setattr(compiled, "_small", bytes_lru.BytesLru(16 << 20))
+    monkeypatch.setattr(compiled, "_small", bytes_lru.BytesLru(16 << 20, ticks_by_use=True))
     monkeypatch.setattr(compiled, "_large", bytes_lru.BytesLru(24 << 20, idle_ticks=256))
+    monkeypatch.setattr(compiled, "_spelled", bytes_lru.BytesLru(24 << 20, idle_ticks=256))
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)

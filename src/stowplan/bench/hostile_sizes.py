@@ -326,7 +326,7 @@ def _volumes(made: _Made) -> list[Json]:
         ),
         *({"persistentVolumeClaim": {"claimName": name}} for name in made("claims", "claim")),
         *({"persistentVolumeClaim": {"claimName": name}} for name in made(OPEN_CLAIMS, "open")),
-        *({"emptyDir": {}} for _ in made("empty volumes", "e")),
+        *({"name": name, "emptyDir": {}} for name in made("empty volumes", "e")),
         *({"image": {"reference": f"{name}:1"}} for name in made("image volumes", "c")),
     ]
     if made("monitors", "m"):

@@ -18,22 +18,29 @@ IDLE_TICKS = 4_096
 
 
 class _Entry(Generic[V]):
-    __slots__ = ("size", "used", "value")
+    __slots__ = ("size", "tick", "used", "value")
 
-    def __init__(self, value: V, size: int, used: int) -> None:
+    def __init__(self, value: V, size: int, used: int, tick: int) -> None:
         self.value = value
         self.size = size
         self.used = used
+        self.tick = tick
 
 
 class BytesLru(Generic[K, V]):
     """Values by key. The budget is kept by evicting an eighth of it at a time."""
 
-    def __init__(self, limit_bytes: int, idle_ticks: int | None = None) -> None:
+    def __init__(
+        self, limit_bytes: int, idle_ticks: int | None = None, *, ticks_by_use: bool = False
+    ) -> None:
+        """With `ticks_by_use`, every lookup is a tick, and not only what `advance` adds."""
         self._limit_bytes = limit_bytes
+        self._ticks_by_use = int(ticks_by_use)
         self._idle_ticks = idle_ticks or IDLE_TICKS
         self._entries: dict[K, _Entry[V]] = {}
-        #: Time: every lookup is a tick, and so is what the owner adds by `advance`.
+        #: Orders the entries by their last use.
+        self._uses = 0
+        #: The time by which idle entries are found.
         self._ticks = 0
         self._next_check = self._idle_ticks // 8
         #: The sizes of all values, as their owner stated them.
@@ -47,20 +54,21 @@ class BytesLru(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value of a key and mark it as used."""
-        self._ticks += 1
+        self._uses += 1
+        self._ticks += self._ticks_by_use
         if self._ticks >= self._next_check:
             self._evict_idle()
         entry = self._entries.get(key)
         if entry is None:
             return None
-        entry.used = self._ticks
+        entry.used, entry.tick = self._uses, self._ticks
         return entry.value
 
     def put(self, key: K, value: V, size: int) -> None:
         """Keep a value. The one that was used last always stays."""
         self.drop(key)
-        self._ticks += 1
-        self._entries[key] = _Entry(value, size, self._ticks)
+        self._uses += 1
+        self._entries[key] = _Entry(value, size, self._uses, self._ticks)
         self.nbytes += size
         self._make_room()
 
@@ -98,5 +106,5 @@ class BytesLru(Generic[K, V]):
     def _evict_idle(self) -> None:
         self._next_check = self._ticks + self._idle_ticks // 8
         for key, entry in list(self._entries.items()):
-            if self._ticks - entry.used >= self._idle_ticks:
+            if self._ticks - entry.tick >= self._idle_ticks:
                 self.drop(key)

@@ -25,7 +25,7 @@ _GROWTH: Final = 12
 _ENTRY_BYTES: Final = 300
 #: Spellings above this size are large.
 _LARGE: Final = 16 << 10
-_small: Final[BytesLru[_Key, Any]] = BytesLru(16 << 20)
+_small: Final[BytesLru[_Key, Any]] = BytesLru(16 << 20, ticks_by_use=True)
 _large: Final[BytesLru[_Key, Any]] = BytesLru(24 << 20, idle_ticks=512)
 #: Kind and identity of a spec -> the spec, which keeps the identity from being used again, and its
 #: large spelling.
@@ -41,8 +41,9 @@ def compile_once(kind: str, parts: object, make: Callable[[], T], spec: PodSpec 
 
     `spec` is given where the parts follow from it alone.
     """
-    if _large.nbytes:
+    if _large.nbytes or _spelled.nbytes:
         _large.advance(1)
+        _spelled.advance(1)
         known = _spelled.get((kind, id(spec)))
         if known is not None:
             return _find(_large, known[1], make)
@@ -66,4 +67,4 @@ def _find(kept: BytesLru[_Key, Any], key: _Key, make: Callable[[], T]) -> T:
 
 def kept_bytes() -> int:
     """What all compiled values take, about."""
-    return _small.nbytes + _large.nbytes
+    return _small.nbytes + _large.nbytes + _spelled.nbytes
