@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.controlplane import BinaryMissing, ControlPlane, find_binary
+from stowplan.lab.controlplane import BinaryMissing, ControlPlane, find_binary
 
 
 def require_binaries(*names: str) -> dict[str, Path]:
@@ -52,5 +52,5 @@ def kubectl_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def informer_binary() -> Path:
-    """Our small client-go program; see src/stowplan/controlplane/informer/main.go."""
+    """Our small client-go program; see src/stowplan/lab/controlplane/informer/main.go."""
     return require_binaries("informer")["informer"]

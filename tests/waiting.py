@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from stowplan.controlplane.api_access import ApiError
+from stowplan.lab.controlplane.api_access import ApiError
 
 T = TypeVar("T")
 

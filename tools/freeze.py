@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.api_access import ApiError
-from stowplan.controlplane.processes import ServerProcess
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiError
+from stowplan.lab.controlplane.processes import ServerProcess
 from tools.etcd_history import APISERVER_FLAGS, overcommits, pod_history
 
 _PODS = "/api/v1/namespaces/default/pods"

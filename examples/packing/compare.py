@@ -7,8 +7,7 @@ from pathlib import Path
 
 from stowplan.api.quantity import milli_value
 from stowplan.config.load import load_config
-from stowplan.scenarios import Cluster, Entry, EntryKind, Options, run_scenario
-from stowplan.scenarios.trace_play import play_trace
+from stowplan.scenarios import Cluster, Entry, EntryKind, Options, play_trace, run_scenario
 from stowplan.traces import Arrival, load_trace
 
 FOLDER = Path(__file__).parent

@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.api_access import ApiError
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiError
 from tests.e2e.go_extender import GoExtender
 from tests.e2e.parity import differences
 from tests.e2e.scheduler_play import condition_of, is_settled, masked_object, node_of

@@ -1,7 +1,7 @@
 """The small extender in Go, as a process, and what it was asked.
 
 What it answers is written in the annotations of the pods; see
-src/stowplan/controlplane/extender/rules.go.
+src/stowplan/lab/controlplane/extender/rules.go.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from stowplan.controlplane import find_binary
-from stowplan.controlplane.processes import ServerProcess
+from stowplan.lab.controlplane import find_binary
+from stowplan.lab.controlplane.processes import ServerProcess
 
 Json = dict[str, Any]
 _START_TIMEOUT_S = 60.0

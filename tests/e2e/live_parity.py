@@ -11,8 +11,8 @@ import asyncio
 import sys
 import time
 
-from stowplan.controlplane.binaries import BinaryMissing
-from stowplan.controlplane.processes import ControlPlaneError
+from stowplan.lab.controlplane.binaries import BinaryMissing
+from stowplan.lab.controlplane.processes import ControlPlaneError
 from tests.e2e.live_crowd import Crowd
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_play import KUBE_SCHEDULER, SHARED, STOWPLAN, play

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from stowplan.plugins.registry import IN_TREE
 from tests.e2e.live_mixture import Mixture
 from tests.e2e.live_stage import LiveStage, Outcome

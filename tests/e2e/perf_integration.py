@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.scenarios.run import run_scenario
-from stowplan.scenarios.workload_cluster import workload_options, workload_scenario
+from stowplan.sim.scenarios.run import run_scenario
+from stowplan.sim.scenarios.workload_cluster import workload_options, workload_scenario
 from tests.integration.test_workloads_played import workloads
 
 

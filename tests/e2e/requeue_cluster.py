@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stowplan.controlplane.api_access import ApiAccess, ApiError
+from stowplan.lab.controlplane.api_access import ApiAccess, ApiError
 from tests.waiting import wait_for
 
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ import msgspec
 
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import CATALOGED, Resource
-from stowplan.controlplane.api_access import ApiAccess, ApiError
+from stowplan.lab.controlplane.api_access import ApiAccess, ApiError
 from stowplan.testing import as_manifest
 from tests.unit.scheduler.engine_bench import changed
 from tests.waiting import wait_for

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.waiting import wait_for
 
 

@@ -19,7 +19,7 @@ from stowplan.api.objects import Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import LEASES, NAMESPACES, NODES, PODS
 from stowplan.clock import VirtualClock
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from stowplan.errors import (
     AlreadyExists,
     BadRequest,

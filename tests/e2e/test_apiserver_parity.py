@@ -15,7 +15,7 @@ import pytest
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.e2e import parity_junk, parity_objects, parity_pods
 from tests.e2e.parity import Step, compare, new_namespace
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.controlplane import ControlPlane, find_binary
-from stowplan.controlplane.api_access import ApiError
+from stowplan.lab.controlplane import ControlPlane, find_binary
+from stowplan.lab.controlplane.api_access import ApiError
 from tests.controlplane_fixtures import require_binaries
 from tests.waiting import wait_for
 
@@ -44,7 +44,7 @@ spec:
 
 START_AND_WAIT = """
 import json, sys, threading
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 
 # From a thread that ends: the servers must outlive it, and only it.
 started = []

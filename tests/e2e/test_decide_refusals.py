@@ -7,8 +7,8 @@ import re
 import pytest
 
 from stowplan.apiserver.kinds import KINDS
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.api_access import ApiError
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiError
 from stowplan.judge import Judge
 from tests.unit.judge.malformed import GOOD, MISTAKES, Json, Mistake
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.waiting import wait_for
 

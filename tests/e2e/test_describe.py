@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.schedulers import kube_scheduler, stowplan
 from tests.waiting import wait_for

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.schedulers import kube_scheduler
 from tests.integration.extender_kit import ExtenderProcess, extender

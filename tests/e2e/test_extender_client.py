@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.processes import free_port
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.processes import free_port
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.extender_scenarios import (
     GADGET,

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.integration.extender_kit import ExtenderProcess, extender
 from tests.unit.api.tls_kit import Authority

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.live_play import SHARED
 from tests.e2e.node_fact_scenarios import features, host_ports, images

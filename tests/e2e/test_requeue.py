@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.requeue_cluster import Cluster
 from tests.e2e.requeue_rows import POD, ROWS, Row

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.api_access import ApiAccess, ApiError
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiAccess, ApiError
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.requeue_world import Impossible, RealWorld
 from tests.e2e.schedulers import kube_scheduler

@@ -19,7 +19,7 @@ def test_a_short_soak(tmp_path: Path) -> None:
     result = tmp_path / "soak.json"
     sizes = ["--minutes=0.33", "--nodes=20", "--rate=15", "--interval=1"]
     done = subprocess.run(
-        [sys.executable, "-m", "stowplan.bench.soak", *sizes, f"--json={result}"],
+        [sys.executable, "-m", "stowplan.lab.bench.soak", *sizes, f"--json={result}"],
         capture_output=True,
         text=True,
         timeout=100,

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.controlplane import find_binary
-from stowplan.controlplane.processes import free_port
+from stowplan.lab.controlplane import find_binary
+from stowplan.lab.controlplane.processes import free_port
 from tests.e2e.static_stage import REPOSITORY, StaticProcess, StaticStage, static_stage, wait_for
 
 pytestmark = pytest.mark.timeout(300)

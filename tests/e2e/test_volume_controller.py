@@ -17,7 +17,7 @@ import pytest
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.apiserver.volume_controller import VolumeController, VolumeControllerOptions
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.scheduler_play import session_with
 from tests.e2e.volume_cases import CASES, World

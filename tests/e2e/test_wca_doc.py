@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.controlplane import ControlPlane, find_binary
-from stowplan.controlplane.processes import free_port
+from stowplan.lab.controlplane import ControlPlane, find_binary
+from stowplan.lab.controlplane.processes import free_port
 from tests.e2e.static_stage import REPOSITORY, wait_for
 from tests.e2e.test_static_doc import comparable, read_rows
 

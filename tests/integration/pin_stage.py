@@ -19,7 +19,7 @@ import pytest
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.cli.main import main
-from stowplan.controlplane.api_access import ApiAccess, ApiError
+from stowplan.lab.controlplane.api_access import ApiAccess, ApiError
 from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
 from tests.waiting import wait_for
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Protocol
 
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.api_access import ApiAccess, ApiError
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiAccess, ApiError
 
 Json = dict[str, Any]
 

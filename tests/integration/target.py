@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stowplan.controlplane.api_access import ApiAccess, ApiError
+from stowplan.lab.controlplane.api_access import ApiAccess, ApiError
 from tests.integration.fault_proxy import FaultProxy
 from tests.integration.warm_python import WarmProcess
 from tests.waiting import PATIENCE_S, wait_for

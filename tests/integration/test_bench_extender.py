@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.bench.extender_contestants import CannotMeasure, flask_python
+from stowplan.lab.bench.extender_contestants import CannotMeasure, flask_python
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 def bench(*flags: str) -> subprocess.CompletedProcess[str]:
     tiny = ["--quick", "--sizes=3", "--seconds=0.05", "--connections=2"]
     return subprocess.run(
-        [sys.executable, "-m", "stowplan.bench.extender", *tiny, *flags],
+        [sys.executable, "-m", "stowplan.lab.bench.extender", *tiny, *flags],
         capture_output=True,
         text=True,
     )

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stowplan.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN
-from stowplan.bench.page import page
-from stowplan.bench.results import Measured
+from stowplan.lab.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN
+from stowplan.lab.bench.page import page
+from stowplan.lab.bench.results import Measured
 from tests.browser import Tab, open_browser, require_chromium
-from tests.unit.bench.runs import result, run, setup
+from tests.unit.lab.bench.runs import result, run, setup
 
 pytestmark = [pytest.mark.slow]
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.api_access import ApiAccess
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiAccess
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from stowplan.learn.course import Course
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.test_static_doc import Row, comparable, read_rows

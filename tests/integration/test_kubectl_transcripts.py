@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
+from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import EmbeddedServer
 from tests.integration import kubectl_script as script

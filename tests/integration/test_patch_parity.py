@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.controlplane import ControlPlane
-from stowplan.controlplane.api_access import ApiAccess, ApiError, unverified_access
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiAccess, ApiError, unverified_access
 from tests.embedded_fixtures import EmbeddedServer
 
 pytestmark = pytest.mark.e2e

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.scenarios import Options
-from stowplan.scenarios.files import read_playables
-from stowplan.scenarios.page import page
+from stowplan.sim.scenarios import Options
+from stowplan.sim.scenarios.files import read_playables
+from stowplan.sim.scenarios.page import page
 from tests.browser import Tab, open_browser, require_chromium
 
 pytestmark = [pytest.mark.slow]

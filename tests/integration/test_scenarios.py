@@ -24,10 +24,10 @@ from stowplan.api.resources import (
 )
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.cli.main import main
-from stowplan.controlplane import ControlPlane, components
-from stowplan.scenarios import Options, Outcome, grounds, run
-from stowplan.scenarios.files import read_playables
-from stowplan.scenarios.grounds import Ground
+from stowplan.lab.controlplane import ControlPlane, components
+from stowplan.sim.scenarios import Options, Outcome, grounds, run
+from stowplan.sim.scenarios.files import read_playables
+from stowplan.sim.scenarios.grounds import Ground
 from stowplan.workloads.kinds import resource_named
 from tests.controlplane_fixtures import require_binaries
 

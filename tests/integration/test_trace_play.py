@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.apiserver.kubelet import KubeletOptions
-from stowplan.scenarios import Cluster, EntryKind, Options, Outcome, run_scenario
-from stowplan.scenarios.trace_play import Progress, play_trace
-from stowplan.traces import Trace, generate, load_trace
+from stowplan.sim.scenarios import Cluster, EntryKind, Options, Outcome, run_scenario
+from stowplan.sim.scenarios.trace_play import Progress, play_trace
+from stowplan.sim.traces import Trace, generate, load_trace
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"
 
@@ -198,9 +198,9 @@ def test_tables_of_pods_and_nodes() -> None:
 _PLAY = """
 import sys
 from pathlib import Path
-from stowplan.scenarios import run_scenario
-from stowplan.scenarios.trace_play import play_trace
-from stowplan.traces import load_trace
+from stowplan.sim.scenarios import run_scenario
+from stowplan.sim.scenarios.trace_play import play_trace
+from stowplan.sim.traces import load_trace
 
 async def scenario(cluster):
     print(await play_trace(cluster, load_trace(Path(sys.argv[1]))))

@@ -13,8 +13,8 @@ from functools import cache
 import pytest
 
 from stowplan.errors import ConfigError
-from stowplan.scenarios.run import run_scenario
-from stowplan.scenarios.workload_cluster import workload_options, workload_scenario
+from stowplan.sim.scenarios.run import run_scenario
+from stowplan.sim.scenarios.workload_cluster import workload_options, workload_scenario
 from stowplan.workloads.load import find_performance_config, read_workloads
 from stowplan.workloads.model import Workload
 

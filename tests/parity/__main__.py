@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from stowplan.controlplane import BinaryMissing, find_binary
+from stowplan.lab.controlplane import BinaryMissing, find_binary
 from tests.parity.branches import Hits, expected, missing, unexpected
 from tests.parity.examine import Examiner, Finding
 from tests.parity.fuzz import WORKERS, Batch, examine, question_of, run

@@ -1,4 +1,4 @@
-"""kube-scheduler's own plugins as a function: the program in src/stowplan/controlplane/oracle.
+"""kube-scheduler's own plugins as a function: the program in src/stowplan/lab/controlplane/oracle.
 
 One process serves a whole session; all that it keeps between questions is the cluster of a stream.
 What must stay true: a question that cannot be answered raises with the program's own words, or is

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import pytest
 
-from stowplan.bench.hostile_sizes import NODE_SIZES, OPEN_CLAIMS, POD_SIZES
+from stowplan.lab.bench.hostile_sizes import NODE_SIZES, OPEN_CLAIMS, POD_SIZES
 from tests.perf.doubling import CLUSTER_SIZES, Steps, excess, memory, steps
 
 #: Sizes that one plugin, or one index, reads together.

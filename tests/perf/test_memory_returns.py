@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.bench.attack_trial import Cluster, Report, Trial
-from stowplan.bench.hostile import ATTACKS, Attack, decoded
+from stowplan.lab.bench.attack_trial import Cluster, Report, Trial
+from stowplan.lab.bench.hostile import ATTACKS, Attack, decoded
 from stowplan.cluster import bytes_lru, compiled
 from stowplan.cluster.table import NodeTable
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from stowplan.api.objects import Container, Pod, ResourceRequirements
-from stowplan.bench.decisions import Scenario, Stage
+from stowplan.lab.bench.decisions import Scenario, Stage
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.requests import pod_requests
 from stowplan.cluster.resource_columns import ResourceColumns

@@ -18,7 +18,7 @@ from stowplan.api.quantity import nanos
 from stowplan.apiserver.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.errors import ApiError
-from stowplan.virtual.time_loop import TimeLoop, run_virtually
+from stowplan.sim.virtual.time_loop import TimeLoop, run_virtually
 from tests.unit.apiserver.volume_stage import (
     BIND_COMPLETED,
     DRIVER,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.controlplane.api_access import ApiAccess
+from stowplan.lab.controlplane.api_access import ApiAccess
 from tests.waiting import wait_for
 
 UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 8\r\n\r\nnot yet\n"

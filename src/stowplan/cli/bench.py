@@ -15,10 +15,10 @@ from stowplan.cli.tables import print_object, print_table
 from stowplan.errors import ConfigError, StowplanError
 
 if TYPE_CHECKING:
-    from stowplan.bench.contestants import Contestant
-    from stowplan.bench.plan import Item
-    from stowplan.bench.results import Measured, Results
-    from stowplan.bench.session import Session
+    from stowplan.lab.bench.contestants import Contestant
+    from stowplan.lab.bench.plan import Item
+    from stowplan.lab.bench.results import Measured, Results
+    from stowplan.lab.bench.session import Session
 
 EXIT_SOME_FAILED: Final = 1
 
@@ -163,8 +163,8 @@ def bench(
     if list_only:
         _list(file, workload, output)
         return 0
-    from stowplan.bench.plan import plan
-    from stowplan.bench.results import Results
+    from stowplan.lab.bench.plan import plan
+    from stowplan.lab.bench.results import Results
 
     items = plan(file, workload, mode=mode, scale=scale)
     results = Results(name or _default_name(file))
@@ -202,9 +202,9 @@ def _session(
     keep_old: bool,
     max_noise: float | None,
 ) -> Session:
-    from stowplan.bench.progress import Progress
-    from stowplan.bench.results import about
-    from stowplan.bench.session import Session, Settings
+    from stowplan.lab.bench.progress import Progress
+    from stowplan.lab.bench.results import about
+    from stowplan.lab.bench.session import Session, Settings
 
     most = float("inf") if max_noise is None else max_noise
     told = about(["stowplan", *sys.argv[1:]])
@@ -215,8 +215,8 @@ def _session(
 @contextmanager
 def _told_to_people(session: Session) -> Iterator[None]:
     """Errors in one line; and whoever ends us ends our processes too, in order."""
-    from stowplan.controlplane.binaries import BinaryMissing
-    from stowplan.controlplane.processes import ControlPlaneError
+    from stowplan.lab.controlplane.binaries import BinaryMissing
+    from stowplan.lab.controlplane.processes import ControlPlaneError
 
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -232,7 +232,7 @@ def _told_to_people(session: Session) -> Iterator[None]:
 
 
 def _measure(session: Session, items: Sequence[Item], *, say_each: bool) -> list[Measured]:
-    from stowplan.bench.terminal import describe
+    from stowplan.lab.bench.terminal import describe
 
     session.announce(items)
     measured = []
@@ -257,7 +257,7 @@ def _default_name(file: str) -> str:
 
 
 def _contestants(against: str, only: str | None) -> list[Contestant]:
-    from stowplan.bench.contestants import CONTESTANTS
+    from stowplan.lab.bench.contestants import CONTESTANTS
 
     names = [name.strip() for name in (only or f"stowplan,{against}").split(",") if name.strip()]
     for name in names:
@@ -269,7 +269,7 @@ def _contestants(against: str, only: str | None) -> list[Contestant]:
 
 
 def _list(file: str, pattern: str, output: str | None) -> None:
-    from stowplan.bench.plan import listed
+    from stowplan.lab.bench.plan import listed
 
     rows: list[list[object]] = []
     plain: list[dict[str, object]] = []
@@ -289,8 +289,8 @@ def _list(file: str, pattern: str, output: str | None) -> None:
 
 
 def _show(shown: Sequence[Measured], output: str | None) -> None:
-    from stowplan.bench.document import document
-    from stowplan.bench.terminal import describe, summary
+    from stowplan.lab.bench.document import document
+    from stowplan.lab.bench.terminal import describe, summary
 
     if output == "json":
         print_object(document(shown), "json")
@@ -305,10 +305,10 @@ def _write(
 ) -> None:
     import msgspec
 
-    from stowplan.bench.decision_report import read_decisions
-    from stowplan.bench.page import page
-    from stowplan.bench.report import report as in_markdown
-    from stowplan.bench.targets import targets
+    from stowplan.lab.bench.decision_report import read_decisions
+    from stowplan.lab.bench.page import page
+    from stowplan.lab.bench.report import report as in_markdown
+    from stowplan.lab.bench.targets import targets
 
     try:
         if html is not None:

@@ -16,7 +16,7 @@ from stowplan.errors import ConfigError
 from stowplan.logs import configure
 
 if TYPE_CHECKING:
-    from stowplan.scenarios import Outcome
+    from stowplan.sim.scenarios import Outcome
 
 EXIT_NOT_MET: Final = 1
 
@@ -129,9 +129,9 @@ def simulate(
     configure(verbosity or 0, "text")
     if verbosity is None:
         logging.getLogger("stowplan").setLevel(logging.WARNING)
-    from stowplan.scenarios import Options
-    from stowplan.scenarios.files import Wishes, read_playables
-    from stowplan.scenarios.live import MOST_LINES, Live
+    from stowplan.sim.scenarios import Options
+    from stowplan.sim.scenarios.files import Wishes, read_playables
+    from stowplan.sim.scenarios.live import MOST_LINES, Live
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
 
     keep_freed_memory()
@@ -163,14 +163,14 @@ def simulate(
         if output == "table":
             _show(outcome)
         if html is not None:
-            from stowplan.scenarios.page import page
+            from stowplan.sim.scenarios.page import page
 
             shown = page(outcome, playable.pictures(outcome), about=playable.about)
             _write(_numbered(html, len(outcomes)), shown)
     if output != "table":
         _print_data(outcomes, "json" if output == "json" else "yaml", timeline != "none")
     if decisions is not None:
-        from stowplan.scenarios.report import decision_log
+        from stowplan.sim.scenarios.report import decision_log
 
         entries = (entry for outcome in outcomes for entry in outcome.entries)
         _write(decisions, "".join(decision_log(entries)))
@@ -178,7 +178,7 @@ def simulate(
 
 
 def _show(outcome: Outcome) -> None:
-    from stowplan.scenarios.report import summary, tables
+    from stowplan.sim.scenarios.report import summary, tables
 
     for table in tables(outcome):
         click.echo()
@@ -189,7 +189,7 @@ def _show(outcome: Outcome) -> None:
 
 
 def _print_data(outcomes: Sequence[Outcome], output: OutputFormat, with_timeline: bool) -> None:
-    from stowplan.scenarios.report import as_data
+    from stowplan.sim.scenarios.report import as_data
 
     data = [as_data(outcome, with_timeline=with_timeline) for outcome in outcomes]
     print_object(data[0] if len(data) == 1 else data, output)

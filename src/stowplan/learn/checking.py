@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from stowplan.errors import StowplanError
 from stowplan.learn.faults import Faults
-from stowplan.scenarios import Cluster, Options, Outcome, run_scenario
+from stowplan.sim.scenarios import Cluster, Options, Outcome, run_scenario
 
 #: Set by whoever runs a check: where errors of programs go that were started.
 FAULTS: ContextVar[Faults] = ContextVar("faults")

@@ -15,7 +15,7 @@ from stowplan import Node, Pod
 from stowplan.api.resources import PODS
 from stowplan.learn.checking import Mistake, call, part, start
 from stowplan.learn.stage import WatchedClient
-from stowplan.scenarios import Cluster
+from stowplan.sim.scenarios import Cluster
 
 T = TypeVar("T")
 

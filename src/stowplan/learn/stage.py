@@ -17,7 +17,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.resources import NODES, PODS
 from stowplan.errors import ApiUnavailable
 from stowplan.learn.checking import Mistake, call, part, start
-from stowplan.scenarios import Cluster
+from stowplan.sim.scenarios import Cluster
 
 SCHEDULER_NAME = "minischeduler"
 #: In real time things take some time; nobody is to fail for that.

@@ -9,7 +9,7 @@
 Behind it are the embedded API server without HTTP and the scheduler as it runs in production, on
 an event loop whose time moves only by `cluster.clock.advance(seconds)`. After every call all that
 can happen at that moment has happened. For stories that take longer there are scenarios
-(`stowplan.scenarios`, fixture `play_scenario`).
+(`stowplan.sim.scenarios`, fixture `play_scenario`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from stowplan.testing.builders import node as make_node
 from stowplan.testing.builders import pod as make_pod
 from stowplan.testing.faults import AmbushedTransport, Faults, breakable
 from stowplan.testing.verdict import Verdict, Waiting, event_labels, make_verdict, waiting_pods
-from stowplan.virtual.time_loop import TimeLoop
+from stowplan.sim.virtual.time_loop import TimeLoop
 from stowplan.workloads.kinds import find_resource, resource_named
 
 T = TypeVar("T")

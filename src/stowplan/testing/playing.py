@@ -8,7 +8,7 @@ from typing import Any
 
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.framework.plugin import Plugin
-from stowplan.scenarios import Cluster, Options, Outcome, run_scenario
+from stowplan.sim.scenarios import Cluster, Options, Outcome, run_scenario
 from stowplan.testing.cluster import configured
 from stowplan.testing.faults import Faults
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from stowplan.scenarios import Cluster, Outcome
+    from stowplan.sim.scenarios import Cluster, Outcome
     from stowplan.testing.cluster import ClusterClock, MemoryCluster
     from stowplan.testing.faults import Faults
     from stowplan.testing.verdict import Verdict

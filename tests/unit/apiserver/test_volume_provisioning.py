@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
-from stowplan.virtual.time_loop import TimeLoop, run_virtually
+from stowplan.sim.virtual.time_loop import TimeLoop, run_virtually
 from tests.unit.apiserver.volume_stage import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,

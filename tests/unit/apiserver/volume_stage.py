@@ -24,7 +24,7 @@ from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.patches import MERGE_PATCH
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.volume_controller import VolumeController, VolumeControllerOptions
-from stowplan.virtual.time_loop import TimeLoop, run_virtually
+from stowplan.sim.virtual.time_loop import TimeLoop, run_virtually
 
 Json = dict[str, Any]
 

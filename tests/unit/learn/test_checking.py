@@ -23,7 +23,7 @@ from stowplan.learn.checking import (
 )
 from stowplan.learn.faults import Faults
 from stowplan.learn.texts import Texts
-from stowplan.scenarios import Cluster, Options
+from stowplan.sim.scenarios import Cluster, Options
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from stowplan.learn.checking import Mistake, play
 from stowplan.learn.course import Course
 from stowplan.learn.judging import judge
 from stowplan.learn.stage import PlantedCounter, WatchedClient, needed
-from stowplan.scenarios import Cluster
+from stowplan.sim.scenarios import Cluster
 
 
 def test_bindings_are_remembered_and_fail_as_often_as_they_are_told() -> None:

@@ -23,7 +23,7 @@ from stowplan.config.load import default_config
 from stowplan.errors import ApiUnavailable
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.process import SchedulerProcess
-from stowplan.virtual.time_loop import TimeLoop, run_virtually
+from stowplan.sim.virtual.time_loop import TimeLoop, run_virtually
 
 
 class Network(InProcess):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from stowplan.plugins.node_number import NodeNumber
-from stowplan.scenarios import Cluster, Outcome
+from stowplan.sim.scenarios import Cluster, Outcome
 from stowplan.testing import Faults, MemoryCluster, Verdict
 from stowplan.testing.cluster import ClusterClock
 from tests.unit.testing.planted import GoodColumns, on_ssd

@@ -1,0 +1,1 @@
+"""Measurement: the real control plane, built and started on loopback, and the benchmarks on it."""

@@ -1,0 +1,174 @@
+"""Who takes part in the benchmark, and the command that starts each of them.
+
+Read by `session` (which there are) and `run` (how to start one). What must stay true: all
+contestants use the same credentials, because the API server's rate limits and access checks depend
+on who asks; none holds a lease; kube-scheduler's own limit on requests is lifted; each has its own
+default profile, unless the workload brings a configuration, which then both get; and those in
+Python start as they do where they are installed, from compiled modules.
+"""
+
+from __future__ import annotations
+
+import compileall
+import csv
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import stowplan
+from stowplan.lab.bench import figures
+from stowplan.lab.bench.raw import READY
+from stowplan.lab.controlplane import components
+from stowplan.lab.controlplane.api_access import unverified_access
+from stowplan.lab.controlplane.binaries import find_binary
+from stowplan.lab.controlplane.cluster import ControlPlane
+from stowplan.lab.controlplane.components import HOST
+from stowplan.lab.controlplane.credentials import KUBE_SCHEDULER
+from stowplan.lab.controlplane.gates import gate_flags
+from stowplan.lab.controlplane.processes import ServerProcess, free_port
+
+LIFTED_QPS = 5000
+_HINTS = "SchedulerQueueingHints"
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a contestant may know when it is started."""
+
+    directory: Path
+    kubeconfig: Path
+    #: How many pods there will be: raw, which keeps no watch it does not need, has to know.
+    pods: int = 0
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    emulated_version: str | None = None
+    #: The workload's KubeSchedulerConfiguration, if it has one.
+    config: Path | None = None
+    #: Where Stowplan writes its profile, if it is to be profiled.
+    profile: Path | None = None
+    #: Of its own HTTP endpoints.
+    port: int = field(default_factory=free_port)
+
+
+def _answers(scheme: str) -> Callable[[ServerProcess, Start], bool]:
+    def is_ready(_: ServerProcess, start: Start) -> bool:
+        return unverified_access(f"{scheme}://{HOST}:{start.port}").answers("/readyz")
+
+    return is_ready
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One row of the table."""
+
+    #: For --only: a name selects its row and those below it, "raw" also "raw/events".
+    key: str
+    label: str
+    command: Callable[[Start], list[str]]
+    is_ready: Callable[[ServerProcess, Start], bool]
+    writes_events: bool = True
+    #: It thinks about where a pod goes; otherwise it only makes sense where every pod has a place.
+    is_scheduler: bool = True
+
+    @property
+    def slug(self) -> str:
+        """For file names."""
+        return self.key.replace("/", "-")
+
+    def is_chosen_by(self, names: Sequence[str]) -> bool:
+        return any(self.key == name or self.key.startswith(f"{name}/") for name in names)
+
+
+def _stowplan(start: Start) -> list[str]:
+    program = ["stowplan"]
+    if start.profile is not None:
+        program = ["stowplan.lab.bench.profiles", str(start.profile)]
+    flags = [
+        f"--kubeconfig={start.kubeconfig}",
+        f"--bind-address={HOST}",
+        f"--port={start.port}",
+        "--leader-elect=false",
+        *([] if start.config is None else [f"--config={start.config}"]),
+    ]
+    return [sys.executable, "-m", *program, "run", *flags]
+
+
+def _kube_scheduler(start: Start) -> list[str]:
+    config = start.directory / "bench-kube-scheduler.yaml"
+    config.write_text(kube_scheduler_config(start.kubeconfig, start.config))
+    flags = components.kube_scheduler(config, start.port)
+    if start.emulated_version is None:
+        flags += gate_flags("kube-scheduler", start.gates)
+    else:  # of that age it knows no newer gate
+        flags += [f"--emulated-version={start.emulated_version}", f"--feature-gates={_HINTS}=false"]
+    return [str(find_binary("kube-scheduler")), *flags]
+
+
+def _raw(start: Start, *, events: bool = False) -> list[str]:
+    flags = [f"--kubeconfig={start.kubeconfig}", f"--pods={start.pods}"]
+    return [sys.executable, "-m", "stowplan.lab.bench.raw", *flags, *(["--events"] if events else [])]
+
+
+def _raw_is_ready(process: ServerProcess, _: Start) -> bool:
+    return READY in process.tail()
+
+
+def kube_scheduler_config(kubeconfig: Path, workload: Path | None = None) -> str:
+    """A KubeSchedulerConfiguration: the workload's, or that of the default profile."""
+    config: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+    }
+    if workload is not None:
+        config = yaml.safe_load(workload.read_text())
+    config["clientConnection"] = {
+        "kubeconfig": str(kubeconfig),
+        "qps": LIFTED_QPS,
+        "burst": LIFTED_QPS,
+    }
+    text: str = yaml.safe_dump(config, sort_keys=False)
+    return text
+
+
+STOWPLAN = Contestant("stowplan", figures.STOWPLAN, _stowplan, _answers("http"))
+KUBE = Contestant("kube-scheduler", figures.KUBE, _kube_scheduler, _answers("https"))
+RAW = Contestant("raw", figures.RAW, _raw, _raw_is_ready, writes_events=False, is_scheduler=False)
+RAW_EVENTS = Contestant(
+    "raw/events",
+    figures.RAW_EVENTS,
+    lambda start: _raw(start, events=True),
+    _raw_is_ready,
+    is_scheduler=False,
+)
+
+CONTESTANTS = (STOWPLAN, KUBE, RAW, RAW_EVENTS)
+
+
+@cache
+def compile_modules() -> None:
+    """Once, before any clock runs: an installed package has its bytecode, a fresh checkout not.
+
+    What cannot be written, in a folder of somebody else's, is compiled by each start, as always.
+    """
+    for folder in stowplan.__path__:
+        compileall.compile_dir(folder, quiet=2)
+
+
+def environment() -> dict[str, str]:
+    """Ours, but that Python may keep the bytecode of all it imports.
+
+    Without, every start would compile anew; nobody runs a scheduler so.
+    """
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def scheduler_kubeconfig(control_plane: ControlPlane) -> Path:
+    """Access with the rights, and the share of the API server, that kube-scheduler has."""
+    tokens = (control_plane.directory / "tokens.csv").read_text()
+    token = next(row[0] for row in csv.reader(tokens.splitlines()) if row[1] == KUBE_SCHEDULER)
+    return control_plane.write_kubeconfig("contestant", token)

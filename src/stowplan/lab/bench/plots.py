@@ -1,0 +1,178 @@
+"""Plots for the page: bars with their spread, and lines over time.
+
+Pure text. What must stay true: nothing refers to anything outside the page; every colour is a CSS
+variable of it (`STYLE` is in its stylesheet), so that it can be read on a light and on a dark
+screen; and words are HTML, never part of a picture that is scaled, so that they can be read on a
+narrow one too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from stowplan.lab.bench.figures import Spread
+
+#: Of the drawing of lines, in units of its own: it is stretched to the place there is.
+_WIDTH: Final = 1000
+_HEIGHT: Final = 300
+
+#: In Unschedulable/5kNodes_QueueingHintsEnabled.
+_WORD_ENDS: Final = re.compile(r"(?<=[/_])|(?<=[a-z])(?=[A-Z])")
+
+STYLE: Final = """
+figure { margin: 1rem 0; }
+.bars { display: grid; grid-template-columns: fit-content(24rem) 1fr max-content;
+  gap: .3rem .7rem; align-items: center; font-size: .85rem; }
+.bars .row { display: contents; }
+.bars .label { text-align: right; overflow-wrap: anywhere; }
+.bars .label a { color: inherit; text-decoration-color: var(--rule); }
+.bars .text { font-variant-numeric: tabular-nums; }
+.bars .track { position: relative; align-self: stretch; min-height: 1.1rem; }
+.bars .track * { position: absolute; top: 50%; translate: 0 -50%; }
+.bars .bar { left: 0; height: .9rem; border-radius: 2px; }
+.bars .whisker { height: 2px; background: var(--ink); }
+.bars .mark { height: calc(100% + .3rem); border-left: 1px dashed var(--ink); }
+.lines figcaption { display: flex; flex-wrap: wrap; gap: 0 1.2rem; font-size: .85rem; }
+.lines .key { display: inline-block; width: 1.4rem; margin-right: .4rem; vertical-align: .25em;
+  border-top: 2px solid; }
+.lines .frame { display: grid; grid-template: 11rem 1.6rem / max-content 1fr; gap: .4rem;
+  margin: .7rem 1.5rem 0 0; color: var(--faint); font-size: .75rem; }
+.lines svg { width: 100%; height: 100%; overflow: visible; }
+.lines svg * { fill: none; vector-effect: non-scaling-stroke; }
+.lines .grid { stroke: var(--rule); }
+.lines polyline { stroke-width: 2; }
+.lines .ups, .lines .seconds { display: flex; justify-content: space-between; }
+.lines .ups { flex-direction: column; text-align: right; }
+.lines .ups span { height: 0; line-height: 0; }
+.lines .seconds { grid-column: 2; }
+.lines .seconds span { width: 0; display: flex; justify-content: center; white-space: nowrap; }
+@media (max-width: 44rem) {
+  .bars { display: block; }
+  .bars .row { display: grid; grid-template: "label text" "track track" / 1fr max-content;
+    gap: 0 .7rem; margin-bottom: .4rem; }
+  .bars .label { grid-area: label; text-align: left; }
+  .bars .text { grid-area: text; align-self: end; }
+  .bars .track { grid-area: track; }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Bar:
+    label: str
+    value: Spread
+    #: What is written beside it.
+    text: str
+    #: Of the page's colours.
+    color: str
+    #: The id of the element on the page that its label leads to.
+    leads_to: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    label: str
+    values: Sequence[float]
+    color: str
+    dashed: bool = False
+
+
+def breakable(name: str) -> str:
+    """A long name, in HTML, that may go on in the next line where a word of it ends."""
+    return _WORD_ENDS.sub("<wbr>", escape(name))
+
+
+def nice_steps(highest: float, count: int = 5) -> list[float]:
+    """Round numbers from 0 to at least `highest`, about `count` of them."""
+    if highest <= 0:
+        return [0.0, 1.0]
+    rough = highest / count
+    magnitude = 10 ** math.floor(math.log10(rough))
+    step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if factor * magnitude >= rough)
+    return [step * number for number in range(math.ceil(highest / step - 1e-9) + 1)]
+
+
+def bars(title: str, rows: Sequence[Bar], *, mark: float | None = None) -> str:
+    """Horizontal bars: the median, with a whisker from lowest to highest.
+
+    `mark` is a value to reach, drawn as a dashed line.
+    """
+    highest = max([bar.value.high for bar in rows] + [mark or 0.0]) or 1.0
+    drawn = "".join(_bar(bar, 100 / highest, mark) for bar in rows)
+    return f'<figure class="bars" aria-label="{escape(title)}">{drawn}</figure>'
+
+
+def _bar(bar: Bar, scale: float, mark: float | None) -> str:
+    label = breakable(bar.label)
+    if bar.leads_to:
+        label = f'<a href="#{escape(bar.leads_to)}">{label}</a>'
+    value = bar.value
+    track = (
+        f'<span class="bar" style="width: {value.median * scale:.1f}%; '
+        f'background: var(--{bar.color})"></span>'
+    )
+    if value.high > value.low:
+        width = (value.high - value.low) * scale
+        track += (
+            f'<span class="whisker" style="left: {value.low * scale:.1f}%; '
+            f'width: {width:.1f}%"></span>'
+        )
+    if mark is not None:
+        track += f'<span class="mark" style="left: {mark * scale:.1f}%"></span>'
+    return (
+        f'<div class="row"><span class="label">{label}</span><span class="track">{track}</span>'
+        f'<span class="text">{escape(bar.text)}</span></div>'
+    )
+
+
+def lines(title: str, caption: str, series: Sequence[Line], *, step_s: float) -> str:
+    """Values over time, one line each, with a legend."""
+    ups = nice_steps(max([value for line in series for value in line.values] + [0.0]), 4)
+    seconds = nice_steps(max([len(line.values) for line in series] + [1]) * step_s)
+    legend = "".join(
+        f'<span><span class="key" style="{_key_look(line)}"></span>{escape(line.label)}</span>'
+        for line in series
+    )
+    drawn = "".join(_drawing(series, ups, seconds, step_s))
+    up_labels = "".join(f"<span>{value:g}</span>" for value in reversed(ups))
+    across_labels = "".join(f"<span>{value:g} s</span>" for value in seconds)
+    return (
+        f'<figure class="lines" aria-label="{escape(title)}">'
+        f"<figcaption><span>{escape(caption)}</span>{legend}</figcaption>"
+        f'<div class="frame"><div class="ups">{up_labels}</div>'
+        f'<svg role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" '
+        f'aria-label="{escape(title)}">{drawn}</svg>'
+        f'<div class="seconds">{across_labels}</div></div></figure>'
+    )
+
+
+def _drawing(
+    series: Sequence[Line], ups: Sequence[float], seconds: Sequence[float], step_s: float
+) -> Iterator[str]:
+    up, across = _HEIGHT / ups[-1], _WIDTH / seconds[-1]
+    for value in ups:
+        y = _HEIGHT - value * up
+        yield f'<line class="grid" x1="0" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    for line in series:
+        points = " ".join(
+            f"{(at + 0.5) * step_s * across:.1f},{_HEIGHT - value * up:.1f}"
+            for at, value in enumerate(line.values)
+        )
+        yield (
+            f'<polyline style="{_line_look(line)}" points="{points}">'
+            f"<title>{escape(line.label)}</title></polyline>"
+        )
+
+
+def _line_look(line: Line) -> str:
+    return f"stroke: var(--{line.color})" + ("; stroke-dasharray: 5 4" if line.dashed else "")
+
+
+def _key_look(line: Line) -> str:
+    """The same in the legend."""
+    return f"border-color: var(--{line.color})" + ("; border-top-style: dashed" * line.dashed)

@@ -1,0 +1,349 @@
+"""docs/performance.md: the targets with what was measured, written from stored results.
+
+What must stay true: a target that is missed, or has not been measured, is called so in plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+from stowplan.lab.bench.decision_report import Decisions, decision_lines
+from stowplan.lab.bench.figures import KUBE, QUIET_CORES, RAW, RAW_EVENTS, STOWPLAN, Spread
+from stowplan.lab.bench.results import Measured
+from stowplan.lab.bench.targets import STREAM, Entry, Row, Targets
+from stowplan.lab.bench.terminal import number, ratio_text
+
+_EVENT_LAG_S: Final = 10.0
+_COLUMNS: Final = (
+    "| workload | nodes, measured pods | Stowplan pods/s | kube-scheduler | raw | raw + events | "
+    "/ kube-scheduler | / raw | / raw + events | CPU / kube-scheduler | targets |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
+)
+
+#: By workload and mode.
+_Found: TypeAlias = Mapping[tuple[str, str], Measured]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One target of one workload."""
+
+    what: str
+    wanted: str
+    found: str
+    is_met: bool
+
+    def __str__(self) -> str:
+        return f"{self.what}: wanted {self.wanted}, found {self.found}"
+
+
+def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
+    """Every target of the row that this workload's figures can be held against."""
+    outcome = measured.outcome
+    of_kube, of_raw = outcome.ratio(KUBE), outcome.ratio(RAW)
+    verdicts = []
+    if of_kube is not None:
+        is_met = of_kube.median >= row.against_kube
+        wanted = f"at least {row.against_kube:g}x"
+        if row.or_raw and row.against_raw is not None:
+            wanted += f" (or {row.against_raw:.0%} of raw)"
+            is_met = is_met or (of_raw is not None and of_raw.median >= row.against_raw)
+        found = ratio_text(of_kube, is_limit=False, finer=1)
+        limit = outcome.ratio(KUBE, above=RAW)
+        if not is_met and limit is not None and limit.median < row.against_kube:
+            found += f", and no more than {limit.median:.1f}x can be: that is raw"
+        verdicts.append(Verdict("against kube-scheduler", wanted, found, is_met))
+    if of_raw is not None and row.against_raw is not None:
+        is_met = of_raw.median >= row.against_raw
+        wanted = f"at least {row.against_raw:.2f}"
+        found = ratio_text(of_raw, is_limit=True, finer=1)
+        verdicts.append(Verdict("against raw", wanted, found, is_met))
+    cpu = outcome.ratio(KUBE, lambda run: run.cpu_per_1000)
+    if cpu is not None and row.cpu is not None:
+        wanted = f"at most {row.cpu:.2f} of kube-scheduler's"
+        verdicts.append(
+            Verdict("CPU per pod", wanted, f"{cpu.median:.2f}", cpu.median <= row.cpu + 0.005)
+        )
+    first = outcome.ratio(KUBE, lambda run: run.first_bind_s)
+    if first is not None:
+        ours, theirs = (
+            outcome.spread(name, lambda run: run.first_bind_s) for name in (STOWPLAN, KUBE)
+        )
+        found = f"{number(ours, 2)} s beside {number(theirs, 2)} s ({_of_it(first)})"
+        verdicts.append(
+            Verdict("first bind", "at most kube-scheduler's", found, first.median <= first_bind)
+        )
+    lost = sum(run.pods - run.events for run in outcome.of(STOWPLAN))
+    if lost:
+        verdicts.append(Verdict("events", "one for every pod", f"{lost} missing", False))
+    lag = outcome.spread(STOWPLAN, lambda run: run.event_lag_p99_s)
+    if lag is not None:
+        found = f"p99 {lag.median:.1f} s"
+        wanted = f"p99 at most {_EVENT_LAG_S:.0f} s after the bind"
+        verdicts.append(Verdict("events", wanted, found, lag.median <= _EVENT_LAG_S))
+    return verdicts
+
+
+def report(
+    all_measured: Sequence[Measured], targets: Targets, decisions: Decisions | None = None
+) -> str:
+    found = {(one.setup.title, one.setup.mode): one for one in all_measured}
+    lines = [
+        *_head(all_measured),
+        *_rows(found, targets),
+        *_as_they_come(found, targets),
+        *_tail(found, targets),
+        *decision_lines(decisions, targets.decisions),
+    ]
+    return "\n".join(lines)
+
+
+def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
+    yield "# Performance"
+    yield ""
+    yield (
+        "<!-- Written by `stowplan bench headline --stored --report docs/performance.md`; "
+        "do not edit. -->"
+    )
+    yield ""
+    yield (
+        "End to end on a real kube-apiserver and etcd, with kube-scheduler's own benchmark: the "
+        "workloads of scheduler_perf, unchanged but for the number of measured pods where a "
+        "scale is given. Stowplan, kube-scheduler (limit of requests lifted, queueing hints on) "
+        "and `raw` take turns on one machine, each run on a fresh control plane; each scheduler "
+        "has its own default profile, so kube-scheduler scores a sample of the nodes and "
+        "Stowplan all of them. Throughput is counted in binds. Mostly the measured pods are all "
+        "there when the contestant starts: to create a pod costs the API "
+        "server more than to bind it, so that whoever is quick would wait for pods, and the rate "
+        "would be that of their creation. Under Preemption, where memory is compared, and in *As "
+        "they come*, which has the time that pods wait, they are created while the scheduler "
+        "runs, as scheduler_perf does it. Before the first measured pod the events of what was "
+        "there before have come to rest (20 s at most are waited). Stowplan's own events give "
+        "way to binds, so most of them are written after the last bind, where kube-scheduler's are "
+        "written before it: the throughput of a rush that goes on for longer is nearer to `raw + "
+        "events`. The last table counts them. `raw` binds every pod to the next node without "
+        "thinking, with or without an event for every pod: what this machine's API server can "
+        "take. A round in which somebody beats `raw` does not count. Figures are medians, in "
+        "parentheses from the lowest to the highest round; ratios are taken round by round. A "
+        f"run is called disturbed if other processes kept more than {QUIET_CORES} cores busy "
+        "meanwhile (such with a nice value above 0 do not count here, as they give way): on a "
+        "machine with few cores that hides differences, as everybody then waits for the API "
+        "server."
+    )
+    yield ""
+    abouts = [result.about for one in all_measured for result in one.results]
+    machines = sorted({about.machine for about in abouts})
+    versions = sorted({f"Kubernetes {about.kubernetes}, Python {about.python}" for about in abouts})
+    commits = sorted({about.commit for about in abouts if about.commit})
+    commands = sorted({" ".join(about.command) for about in abouts})
+    yield f"- Machine: {'; '.join(machines)}"
+    yield f"- Versions: {'; '.join(versions)}; Stowplan at {', '.join(commits) or 'a release'}"
+    if abouts:
+        when = sorted(about.when for about in abouts)
+        yield f"- Measured from {when[0]} to {when[-1]}"
+    yield f"- Commands: {'; '.join(f'`{command}`' for command in commands)}"
+    nice = Spread.of(run.nice_cores for one in all_measured for run in one.outcome.runs)
+    if nice is not None and nice.high >= 0.05:
+        yield (
+            f"- Nice processes kept {nice.low:.1f} to {nice.high:.1f} cores busy meanwhile. They "
+            "give way, but not without a trace: figures of a quiet machine are higher"
+        )
+    runs = [run for one in all_measured for run in one.outcome.runs]
+    pace = Spread.of(run.fixed_work_s for run in runs)
+    if pace is not None:
+        timed = sum(run.fixed_work_s is not None for run in runs)
+        yield (
+            f"- A fixed piece of work took {pace.low * 1000:.2f} to {pace.high * 1000:.2f} ms of "
+            f"CPU time meanwhile (median {pace.median * 1000:.2f}, noted in {timed} of {len(runs)} "
+            "runs): so much the machine's own speed changed from run to run, and with it every "
+            "figure"
+        )
+    yield ""
+
+
+def _rows(all_found: _Found, targets: Targets) -> Iterator[str]:
+    missed: list[str] = []
+    absent: list[str] = []
+    for row in targets.rows:
+        yield f"## {row.title}"
+        yield ""
+        yield f"Wanted: {_wanted(row)}."
+        yield ""
+        yield from _COLUMNS
+        for entry in row.entries:
+            measured = all_found.get((entry.workload, entry.mode))
+            if measured is None or not measured.outcome.is_valid:
+                absent.append(_why_absent(entry, measured))
+                yield f"| {_short(entry)} | | | | | | | | | | not measured |"
+                continue
+            verdicts = judge(row, measured, targets.first_bind)
+            failed = [verdict for verdict in verdicts if not verdict.is_met]
+            missed += [f"{_short(entry)}, {verdict}" for verdict in failed]
+            word = f"missed: {', '.join(verdict.what for verdict in failed)}" if failed else "met"
+            yield _row(measured, "; ".join([word, *_doubts(measured)]))
+        yield ""
+    yield "## Missed targets"
+    yield ""
+    yield from [f"- {each}" for each in missed] or ["None of those measured."]
+    yield ""
+    for one in all_found.values():
+        if one.profile and any(each.startswith(f"{one.setup.test},") for each in missed):
+            yield f"Where Stowplan's time goes on {one.setup.test}, under cProfile:"
+            yield ""
+            yield from ("```text", one.profile, "```", "")
+    if absent:
+        yield "Not measured:"
+        yield ""
+        yield from (f"- {each}" for each in absent)
+        yield ""
+
+
+def _doubts(measured: Measured) -> Iterator[str]:
+    outcome = measured.outcome
+    if outcome.disturbed:
+        yield f"{len(outcome.disturbed)} of {len(outcome.runs)} runs disturbed"
+    if outcome.invalid:
+        yield f"{len(outcome.invalid)} of {measured.rounds} rounds do not count"
+
+
+def _as_they_come(all_found: _Found, targets: Targets) -> Iterator[str]:
+    yield "## As they come"
+    yield ""
+    yield (
+        "Pods that are created while the scheduler runs, as in scheduler_perf itself. No targets "
+        "are set here: on a machine with few cores the rate is that of the API server, which "
+        "creates and binds at once."
+    )
+    yield ""
+    yield from _COLUMNS
+    limits = []
+    for entry in (each.entry() for each in targets.as_they_come):
+        measured = all_found.get((entry.workload, entry.mode))
+        if measured is None or not measured.outcome.is_valid:
+            yield f"| {_short(entry)} | | | | | | | | | | not measured |"
+            continue
+        yield _row(measured, "; ".join(_doubts(measured)))
+        limit = measured.outcome.ratio(KUBE, above=RAW)
+        if limit is not None:
+            limits.append(f"{ratio_text(limit, is_limit=False)} on {_short(entry)}")
+    yield ""
+    if limits:
+        yield f"`raw` itself is so many times kube-scheduler here: {', '.join(limits)}."
+        yield ""
+
+
+def _of_it(ratio: Spread) -> str:
+    return f"{ratio_text(ratio, is_limit=True)} of it, round by round"
+
+
+def _wanted(row: Row) -> str:
+    parts = [f"at least {row.against_kube:g}x kube-scheduler's pods per second"]
+    if row.against_raw is not None:
+        if row.or_raw:
+            parts[0] += f" (or {row.against_raw:.0%} of raw, where that is lower)"
+        parts.append(f"at least {row.against_raw:.0%} of raw")
+    if row.cpu is not None:
+        parts.append(f"CPU seconds per pod at most {row.cpu:.2f} of kube-scheduler's")
+    return ", ".join(parts)
+
+
+def _short(entry: Entry) -> str:
+    return entry.workload.partition("/")[0]
+
+
+def _why_absent(entry: Entry, measured: Measured | None) -> str:
+    if measured is None:
+        return f"{entry.workload}: no result"
+    return f"{entry.workload}: INVALID, {'; '.join(measured.outcome.invalid.values())}"
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    text = f"{spread.median:.0f}"
+    return text if spread.low == spread.high else f"{text} ({spread.low:.0f}..{spread.high:.0f})"
+
+
+def _row(measured: Measured, targets: str) -> str:
+    setup, outcome = measured.setup, measured.outcome
+    scale = "" if setup.scale == 1.0 else f" (scale {setup.scale:g})"
+    rates = [_spread(outcome.rate(name)) for name in (STOWPLAN, KUBE, RAW, RAW_EVENTS)]
+    ratios = [
+        ratio_text(outcome.ratio(below), is_limit=below != KUBE).replace("-", "")
+        for below in (KUBE, RAW, RAW_EVENTS)
+    ]
+    cpu = outcome.ratio(KUBE, lambda run: run.cpu_per_1000)
+    cells = [
+        setup.test,
+        f"{setup.nodes:,}, {setup.measured:,}{scale}",
+        *rates,
+        *ratios,
+        "" if cpu is None else f"{cpu.median:.2f}",
+        targets,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _tail(all_found: _Found, targets: Targets) -> Iterator[str]:
+    yield "## Memory, start, latency, events"
+    yield ""
+    memory = all_found.get((targets.memory.workload, STREAM))
+    if memory is not None and memory.outcome.is_valid:
+        ours, theirs = (
+            memory.outcome.spread(name, lambda run: run.peak_rss_mib) for name in (STOWPLAN, KUBE)
+        )
+        if ours is not None and theirs is not None:
+            word = "met" if ours.median <= theirs.median else "MISSED"
+            yield (
+                f"Peak memory at {memory.setup.nodes:,} nodes and {memory.setup.pods:,} pods: "
+                f"Stowplan {ours.median:.0f} MiB, kube-scheduler {theirs.median:.0f} MiB (wanted: "
+                f"at most kube-scheduler's; {word})."
+            )
+            yield ""
+    else:
+        yield f"Peak memory at 30,000 pods ({targets.memory.workload}): not measured."
+        yield ""
+    yield (
+        "Stowplan / kube-scheduler. Of a backlog the first bind is counted from the start of the "
+        "process, whose CPU time is that of its start, too; as pods come, from the start of a "
+        "second process on what the workload left behind. The event lag is from a pod's bind to "
+        "its event; `at last bind` is how many of the events were there when the last pod was "
+        "bound, `last event` how long after that the last one came."
+    )
+    yield ""
+    yield (
+        "| workload | pods | p50 ms | p99 ms | CPU s per 1,000 pods | peak MiB | first bind s | "
+        "events | at last bind | last event s | event lag p99 s |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    for one in all_found.values():
+        if one.outcome.is_valid:
+            yield _details(one)
+    yield ""
+
+
+def _details(measured: Measured) -> str:
+    def pair(field: str, digits: int, factor: float = 1.0) -> str:
+        texts = [
+            number(measured.outcome.spread(name, attrgetter(field)), digits, factor)
+            for name in (STOWPLAN, KUBE)
+        ]
+        return " / ".join(texts)
+
+    cells = [
+        measured.setup.test,
+        "as they come" if measured.setup.mode == STREAM else measured.setup.mode,
+        pair("latency_p50_s", 0, 1000),
+        pair("latency_p99_s", 0, 1000),
+        pair("cpu_per_1000", 2),
+        pair("peak_rss_mib", 0),
+        pair("first_bind_s", 2),
+        pair("events", 0),
+        pair("events_at_last_bind", 0),
+        pair("last_event_s", 2),
+        pair("event_lag_p99_s", 2),
+    ]
+    return f"| {' | '.join(cells)} |"

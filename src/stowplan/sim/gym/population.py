@@ -1,0 +1,235 @@
+"""Who lives in the cluster of an episode: its nodes and pods, from the events of a trace.
+
+Whatever changes is told to the live scheduler's event handlers, as informers would tell it. Pods
+that lose their place (drained away, lost with their node, preempted) are `homeless` until whoever
+keeps the time lets them come again, under a new name and with their whole duration before them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+
+from stowplan.api.objects import Node, Pod
+from stowplan.clock import Clock, rfc3339
+from stowplan.errors import ConfigError
+from stowplan.sim.gym.objects import KnownNode, PodReader, read_other
+from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision
+from stowplan.workloads.kinds import find_resource
+
+
+@dataclass(slots=True)
+class Living:
+    """A pod that is in the cluster."""
+
+    pod: Pod
+    manifest: Json
+    run_s: float | None
+    since: float
+    #: How often it was lost and came again.
+    lives: int = 0
+
+    @property
+    def first_key(self) -> str:
+        """What the trace calls it, also after it has come again."""
+        return _key(self.manifest["metadata"])
+
+
+def _key(metadata: Json) -> str:
+    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+class Population:
+    """Nodes and pods; `waiting` are the keys of pods that wait for a node."""
+
+    def __init__(self, engine: Engine, clock: Clock, *, max_nodes: int) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._max_nodes = max_nodes
+        self._reader = PodReader()
+        self._nodes: dict[str, KnownNode] = {}
+        #: Keys of pods that have come again, by what the trace calls them.
+        self._renamed: dict[str, str] = {}
+        self._made = 0
+        self.handlers = EventHandlers(engine)
+        self.living: dict[str, Living] = {}
+        self.waiting: dict[str, None] = {}
+        #: Pods that are gone, and not yet there again.
+        self.homeless: deque[Living] = deque()
+        #: When a pod ends, in which order, its key and UID.
+        self.ends: list[tuple[float, int, str, str]] = []
+        #: Pods so far that lost their place, and that came to their own end.
+        self.lost = self.finished = 0
+
+    def happen(self, event: Event) -> None:
+        match event:
+            case Arrival():
+                self.create(event.manifest, event.run_s)
+            case Revision():
+                self._revise(event.manifest)
+            case Removal():
+                self._remove(event)
+            case Disruption():
+                self._disrupt(event)
+
+    # Objects
+
+    def create(self, manifest: Json, run_s: float | None) -> None:
+        match manifest["kind"]:
+            case "Pod":
+                self._add_pod(manifest, manifest["metadata"]["name"], run_s)
+            case "Node":
+                node = KnownNode.read(manifest)
+                if node.described.name in self._nodes:
+                    self._set_node(node)
+                else:
+                    self._add_node(node)
+            case "PriorityClass":
+                self._reader.add_priority_class(manifest)
+            case _:
+                self._set_other(manifest)
+
+    def _set_other(self, manifest: Json) -> None:
+        resource = find_resource(manifest["apiVersion"], manifest["kind"])
+        if resource is not None and resource in self._engine.looked_up():
+            self.handlers.set_object(resource, read_other(resource, manifest))
+
+    def _revise(self, manifest: Json) -> None:
+        """Of a pod only what may change in a cluster: its labels and annotations, and its end."""
+        if manifest["kind"] != "Pod":
+            self.create(manifest, None)
+            return
+        metadata = manifest["metadata"]
+        key = _key(metadata)
+        living = self.living.get(self._renamed.get(key, key))
+        if living is None:
+            return
+        if (manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            self.finish(living.pod.key, living.pod.uid)
+            return
+        before = living.pod
+        changed = msgspec.structs.replace(
+            before.metadata,
+            labels=metadata.get("labels"),
+            annotations=metadata.get("annotations"),
+        )
+        living.pod = msgspec.structs.replace(before, metadata=changed)
+        self.handlers.update_pod(before, living.pod)
+
+    def _remove(self, event: Removal) -> None:
+        if event.kind == "Pod":
+            key = f"{event.namespace or 'default'}/{event.name}"
+            self._take_away(self._renamed.get(key, key))
+        elif event.kind == "Node":
+            self._lose_all(event.name)
+            known = self._nodes.pop(event.name, None)
+            if known is not None:
+                self.handlers.delete_node(known.now())
+        else:
+            resource = find_resource(event.api_version, event.kind)
+            if resource is None or resource not in self._engine.looked_up():
+                return
+            shelf = self._engine.cache.catalog[resource]
+            there = shelf.get(event.name, event.namespace if resource.namespaced else "")
+            if there is not None:
+                self.handlers.delete_object(resource, there)
+
+    def _disrupt(self, event: Disruption) -> None:
+        known = self._nodes.get(event.node)
+        if known is None:
+            return
+        match event.kind:
+            case "fail" | "recover":
+                self._set_node(known.lost(is_so=event.kind == "fail"))
+            case "cordon" | "uncordon" | "drain":
+                self._set_node(known.cordoned(is_so=event.kind != "uncordon"))
+        if event.kind in ("fail", "drain"):
+            self._lose_all(event.node)
+
+    # Nodes
+
+    def _add_node(self, known: KnownNode) -> None:
+        node: Node = known.now()
+        self._nodes[node.name] = known
+        self.handlers.add_node(node)
+        if self._engine.cache.table.row_of[node.name] >= self._max_nodes:
+            raise ConfigError(
+                f"node {node.name} is one too many: the environment was made for"
+                f" {self._max_nodes} nodes; say max_nodes=",
+                where="max_nodes",
+            )
+
+    def _set_node(self, known: KnownNode) -> None:
+        name = known.described.name
+        before, self._nodes[name] = self._nodes[name], known
+        self.handlers.update_node(before.now(), known.now())
+
+    # Pods
+
+    def _add_pod(self, manifest: Json, name: str, run_s: float | None, lives: int = 0) -> None:
+        self._made += 1
+        created = rfc3339(self._clock.time())
+        pod = self._reader.read(manifest, name=name, uid=f"uid-{self._made}", created=created)
+        if pod.is_finished or pod.key in self.living:
+            return
+        if lives and pod.spec.node_name:
+            # Whoever chose its node for its first life does not do so again.
+            spec = msgspec.structs.replace(pod.spec, node_name="")
+            pod = msgspec.structs.replace(pod, spec=spec)
+        living = Living(pod, manifest, run_s, self._clock.monotonic(), lives)
+        self.living[pod.key] = living
+        if pod.spec.node_name:
+            self.begin_to_run(living)
+        elif self._engine.serves(pod):
+            self.waiting[pod.key] = None
+        self.handlers.add_pod(pod)
+
+    def begin_to_run(self, living: Living) -> None:
+        if living.run_s is not None:
+            self._made += 1
+            end = self._clock.monotonic() + living.run_s
+            heapq.heappush(self.ends, (end, self._made, living.pod.key, living.pod.uid))
+
+    def finish(self, key: str, uid: str) -> None:
+        """A pod comes to its own end, unless it is gone already."""
+        living = self.living.get(key)
+        if living is not None and living.pod.uid == uid:
+            self._take_away(key)
+            self.finished += 1
+
+    def _lose_all(self, node: str) -> None:
+        row = self._engine.cache.table.row_of.get(node)
+        if row is not None:
+            # In the order in which an API server lists them.
+            self.lose(sorted(info.pod.key for info in self._engine.cache.table.pods[row].values()))
+
+    def lose(self, keys: list[str]) -> None:
+        """These pods go, and come again as others."""
+        for key in keys:
+            living = self._take_away(key)
+            if living is not None:
+                self.lost += 1
+                self.homeless.append(living)
+
+    def come_again(self, lost: Living) -> None:
+        lives = lost.lives + 1
+        name = f"{lost.manifest['metadata']['name']}-r{lives}"
+        self._add_pod(lost.manifest, name, lost.run_s, lives)
+        self._renamed[lost.first_key] = f"{lost.pod.metadata.namespace}/{name}"
+
+    def _take_away(self, key: str) -> Living | None:
+        living = self.living.pop(key, None)
+        if living is not None:
+            self.waiting.pop(key, None)
+            self._renamed.pop(living.first_key, None)
+            self.handlers.delete_pod(living.pod)
+        return living
+
+    def lookup(self, key: str) -> Pod | None:
+        living = self.living.get(key)
+        return None if living is None else living.pod

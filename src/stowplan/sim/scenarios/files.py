@@ -1,0 +1,127 @@
+"""What is in a file that somebody wants played: a YAML scenario, a Python one, or workloads.
+
+`read_playables` is called by `stowplan simulate` and by tests; each `Playable` is ready for
+`run_scenario`. Everything that can be wrong with the file is told before anything is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stowplan.config.load import load_config
+from stowplan.errors import ConfigError
+from stowplan.sim.scenarios.actions import Step
+from stowplan.sim.scenarios.cluster import Cluster
+from stowplan.sim.scenarios.document import is_performance_config, read_scenario
+from stowplan.sim.scenarios.picture import Album, Picture, take_picture
+from stowplan.sim.scenarios.python_file import read_python
+from stowplan.sim.scenarios.run import Options, run_scenario
+from stowplan.sim.scenarios.scheduling import Scheduling
+from stowplan.sim.scenarios.steps import Player
+from stowplan.sim.scenarios.timeline import Outcome
+from stowplan.sim.scenarios.workload_cluster import workload_options, workload_scenario
+from stowplan.workloads.fields import read_yaml
+from stowplan.workloads.load import find_performance_config, read_workloads, select
+from stowplan.workloads.model import Workload
+
+if TYPE_CHECKING:
+    from stowplan.sim.scenarios.trace_play import Progress
+
+
+@dataclass(slots=True)
+class Playable:
+    """One thing to play, with how its cluster must be set up."""
+
+    name: str
+    scenario: Callable[[Cluster], Awaitable[None]]
+    prepare: Callable[[Options], Options]
+    about: str = ""
+    #: What the file wishes for.
+    seed: int | None = None
+    #: Pictures of its steps, once it has been played.
+    album: Album = field(default_factory=Album)
+
+    def play(self, on: str, options: Options) -> Outcome:
+        """ConfigError if the API server refused what the file asked for."""
+        outcome = run_scenario(self.scenario, on=on, options=self.prepare(options))
+        if isinstance(self.scenario, Player) and self.scenario.mistake is not None:
+            raise self.scenario.mistake
+        return outcome
+
+    def pictures(self, outcome: Outcome) -> list[Picture]:
+        """Those of the steps, and the end."""
+        end = take_picture(outcome.cluster_s, "the end", outcome.nodes, outcome.pods)
+        return [*self.album.pictures, end]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What goes before what the file says."""
+
+    seed: int | None = None
+    config_file: str | None = None
+    #: Which workloads, where there are several.
+    pattern: str = "*"
+    labels: Sequence[str] = ()
+    on_progress: Callable[[Progress], None] | None = None
+
+
+def read_playables(file: Path, wishes: Wishes | None = None) -> list[Playable]:
+    """ConfigError says what is wrong with the file, and where."""
+    wishes = wishes or Wishes()
+    if file.suffix == ".py":
+        return [_python(file, wishes)]
+    if (not file.suffix and not file.exists()) or file.is_dir():
+        # One of upstream's, by the name of its folder.
+        return _workloads(find_performance_config(str(file)), wishes)
+    document = read_yaml(file)
+    if is_performance_config(document):
+        return _workloads(file, wishes)
+    return [_yaml(file, document, wishes)]
+
+
+def _yaml(file: Path, document: object, wishes: Wishes) -> Playable:
+    read = read_scenario(file, document)
+    album = Album()
+
+    async def picture(cluster: Cluster, step: Step) -> None:
+        if step.settle and album.has_room:
+            nodes, pods = await cluster.list("Node"), await cluster.list("Pod", namespace="*")
+            title = f"step {step.number}: {step.title}" if step.number else step.title
+            album.add(take_picture(cluster.now(), title, nodes, pods))
+
+    player = Player(read, seed=wishes.seed, after_step=picture, on_progress=wishes.on_progress)
+    prepare = _prepared(read.scheduling, wishes)
+    return Playable(read.name, player, prepare, read.about, read.seed, album)
+
+
+def _python(file: Path, wishes: Wishes) -> Playable:
+    read = read_python(file)
+    return Playable(read.name, read.play, _prepared(read.scheduling, wishes), read.about, read.seed)
+
+
+def _prepared(scheduling: Scheduling, wishes: Wishes) -> Callable[[Options], Options]:
+    if wishes.config_file is not None:
+        scheduling = scheduling.with_config(wishes.config_file)
+    return partial(replace, config=scheduling.config, registry=scheduling.registry)
+
+
+def _workloads(file: Path, wishes: Wishes) -> list[Playable]:
+    chosen = select(read_workloads(file), wishes.pattern, labels=wishes.labels)
+    playable = [workload for workload in chosen if not workload.cannot_play]
+    if not playable:
+        first = chosen[0]
+        raise ConfigError(f"{first.title} cannot be played: {first.cannot_play}", where=str(file))
+    config = load_config(wishes.config_file) if wishes.config_file is not None else None
+
+    def prepare(workload: Workload, options: Options) -> Options:
+        return workload_options(workload, replace(options, config=config))
+
+    return [
+        Playable(workload.title, workload_scenario(workload), partial(prepare, workload))
+        for workload in playable
+    ]

@@ -1,0 +1,232 @@
+"""Where a scenario takes place: an API server, its clients, its clock, and what else lives there.
+
+One context manager a target: `virtual_ground`, `embedded_ground`, `real_ground` and
+`existing_ground`. `run` opens one and starts a scheduler on it. All servers but an existing one
+are our own, on loopback or without any socket, and gone afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
+from stowplan.api.loopback import is_loopback
+from stowplan.apiserver.cluster import Cluster as PretendCluster
+from stowplan.apiserver.in_process import SERVER, InProcess
+from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.apiserver.volume_controller import VolumeControllerOptions
+from stowplan.clock import Clock, SystemClock
+from stowplan.errors import ConfigError, StowplanError
+from stowplan.redaction import redact_url
+from stowplan.sim.virtual.time_loop import TimeLoop
+
+#: How long a real cluster must look calm before it is called so: others work there, unseen.
+_REAL_CALM_S = 0.6
+_EMBEDDED_CALM_S = 0.05
+#: Of virtual time, where nothing happens in between.
+_LOOK_EVERY_S = 1.0
+_NO_BOOKMARKS_S = 1e9
+#: Binds claims; and lets those go that are deleted, which the API server protects from that.
+_VOLUME_CONTROLLERS = (
+    "persistentvolume-binder-controller,persistentvolume-protection-controller,"
+    "persistentvolumeclaim-protection-controller"
+)
+#: How often a claim is looked at again that found no volume; 15 s is upstream's default.
+_CLAIMS_AGAIN = "--pvclaimbinder-sync-period=250ms"
+
+
+async def _next_moment(loop: TimeLoop) -> None:
+    """To the next timer; but who waits for something to be so looks every second at least."""
+    timer = loop.call_later(_LOOK_EVERY_S, lambda: None)
+    await loop.passed()
+    timer.cancel()
+
+
+async def _no_wait() -> None:
+    """Whoever cannot know whether all is done does not wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A cluster without its scheduler."""
+
+    name: str
+    #: The scenario's, and the scheduler's.
+    client: ApiClient
+    scheduler_client: ApiClient
+    clock: Clock
+    #: The cluster itself where it is in this process.
+    pretend: PretendCluster | None
+    #: Waits until all that can happen at this moment has happened.
+    rest: Callable[[], Awaitable[None]]
+    #: Waits until something may have changed.
+    pass_time: Callable[[], Awaitable[None]]
+    #: How long nothing may happen before it is quiet.
+    calm_s: float
+    is_virtual: bool = False
+    #: Somebody else's: what the scenario makes there is kept apart, in namespaces and under names
+    #: of schedulers that begin with this, and removed.
+    prefix: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        return bool(self.prefix)
+
+
+@asynccontextmanager
+async def virtual_ground(
+    kubelet: KubeletOptions, *, seed: int, compute_priority: bool = True
+) -> AsyncIterator[Ground]:
+    """The embedded API server without HTTP, on an event loop with virtual time."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, TimeLoop):
+        raise StowplanError("a virtual cluster needs an event loop with virtual time")
+    cluster = PretendCluster(
+        # Nobody needs them who is never cut off; they were a third of what idle time costs.
+        bookmark_interval_s=_NO_BOOKMARKS_S,
+        kubelet=kubelet,
+        clock=loop.clock,
+        rng=Random(seed),
+        compute_priority=compute_priority,
+        volumes=VolumeControllerOptions(),
+    )
+    config = ClusterConfig(server=SERVER)
+    cluster.start_controllers()
+    try:
+        yield Ground(
+            "virtual",
+            ApiClient(config, transport=InProcess(cluster, user_agent="scenario")),
+            ApiClient(config, transport=InProcess(cluster)),
+            loop.clock,
+            cluster,
+            rest=loop.at_rest,
+            pass_time=lambda: _next_moment(loop),
+            calm_s=0.0,
+            is_virtual=True,
+        )
+    finally:
+        await cluster.stop_controllers()
+
+
+@asynccontextmanager
+async def embedded_ground(
+    kubelet: KubeletOptions, *, compute_priority: bool = True
+) -> AsyncIterator[Ground]:
+    """The embedded API server over HTTP, in real time."""
+    from stowplan.apiserver.server import ApiServer  # HTTP takes long to load
+
+    server = ApiServer(
+        kubelet=kubelet, compute_priority=compute_priority, volumes=VolumeControllerOptions()
+    )
+    await server.start()
+    try:
+        async with _clients(ClusterConfig(server=server.url)) as (client, scheduler_client):
+            yield Ground(
+                "embedded",
+                client,
+                scheduler_client,
+                SystemClock(),
+                server,
+                rest=_no_wait,
+                pass_time=lambda: asyncio.sleep(0.005),
+                calm_s=_EMBEDDED_CALM_S,
+            )
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def real_ground(
+    *, as_scheduler_perf: bool = False, feature_gates: Mapping[str, bool] | None = None
+) -> AsyncIterator[Ground]:
+    """etcd, kube-apiserver, the PV controller, and KWOK for the kubelets."""
+    from stowplan.lab.controlplane import components
+    from stowplan.lab.controlplane.binaries import BinaryMissing
+    from stowplan.lab.controlplane.cluster import ControlPlane
+    from stowplan.lab.controlplane.gates import gate_flags
+    from stowplan.lab.controlplane.processes import ControlPlaneError
+
+    plane = ControlPlane(
+        disabled_admission_plugins=components.ADMISSION_OFF_IN_SCHEDULER_PERF
+        if as_scheduler_perf
+        else components.ADMISSION_NEEDING_CONTROLLERS,
+        apiserver_flags=gate_flags("kube-apiserver", feature_gates or {}),
+    )
+    try:
+        await asyncio.to_thread(plane.start)
+        # scheduler_perf's claims say that they are bound before their volumes exist: Lost, to
+        # whoever controls volumes.
+        if not as_scheduler_perf:
+            # Others would undo what a scenario does to nodes, or do what it means to do itself.
+            await asyncio.to_thread(
+                plane.start_controller_manager, _CLAIMS_AGAIN, controllers=_VOLUME_CONTROLLERS
+            )
+            await asyncio.to_thread(plane.start_kwok)
+    except BinaryMissing as missing:
+        plane.stop()
+        hint = "`make controlplane` builds it, once"
+        raise StowplanError(f"the real control plane is not there: {missing}; {hint}") from None
+    except ControlPlaneError as problem:
+        plane.stop()
+        raise StowplanError(f"the real control plane does not start: {problem}") from None
+    except BaseException:
+        plane.stop()
+        raise
+    try:
+        async with _real_time("real", load_cluster_config(kubeconfig=str(plane.kubeconfig))) as it:
+            yield it
+    finally:
+        await asyncio.to_thread(plane.stop)
+
+
+@asynccontextmanager
+async def existing_ground(
+    kubeconfig: str, *, context: str | None, allow_remote: bool
+) -> AsyncIterator[Ground]:
+    """Somebody's cluster; only one on this machine, unless told otherwise."""
+    if not os.path.exists(kubeconfig):  # noqa: ASYNC240, PTH110 - nothing else runs yet
+        raise ConfigError(
+            "no such target; known: virtual, embedded, real, or the path of a kubeconfig",
+            where=f"--on {kubeconfig}",
+        )
+    config = load_cluster_config(kubeconfig=kubeconfig, context=context)
+    if not allow_remote and not is_loopback(config.server):
+        raise ConfigError(
+            f"{redact_url(config.server)} is not on this machine. A scenario creates and deletes "
+            "nodes and pods there; say --allow-remote if that is what you want",
+            where=kubeconfig,
+        )
+    prefix = f"stowplan-scenario-{secrets.token_hex(4)}"
+    async with _real_time(kubeconfig, config, prefix=prefix) as ground:
+        yield ground
+
+
+@asynccontextmanager
+async def _real_time(
+    name: str, config: ClusterConfig, *, prefix: str = ""
+) -> AsyncIterator[Ground]:
+    async with _clients(config) as (client, scheduler_client):
+        yield Ground(
+            name,
+            client,
+            scheduler_client,
+            SystemClock(),
+            None,
+            rest=_no_wait,
+            pass_time=lambda: asyncio.sleep(0.02),
+            calm_s=_REAL_CALM_S,
+            prefix=prefix,
+        )
+
+
+@asynccontextmanager
+async def _clients(config: ClusterConfig) -> AsyncIterator[tuple[ApiClient, ApiClient]]:
+    async with ApiClient(config, user_agent="scenario") as ours, ApiClient(config) as scheduler:
+        yield ours, scheduler

@@ -1,0 +1,79 @@
+"""When is a cluster quiet? When nothing more will happen unless somebody does something.
+
+That is: no pod is about to be tried or bound, nobody is leaving, and the stand-ins of kubelets and
+controllers have nothing due. Pods that no event has helped yet wait in peace, and running is no
+activity: a job that ends in an hour does not keep a cluster from being quiet now.
+"""
+
+from __future__ import annotations
+
+from stowplan.errors import StowplanError
+from stowplan.sim.scenarios.grounds import Ground
+from stowplan.scheduler.process import SchedulerProcess
+
+
+class NeverQuiet(StowplanError):
+    """Something went on happening for too long."""
+
+
+class Quiet:
+    """Waits for it."""
+
+    def __init__(
+        self, ground: Ground, process: SchedulerProcess | None, *, patience_s: float
+    ) -> None:
+        self._ground = ground
+        self._process = process
+        self._patience_s = patience_s
+
+    async def settle(self) -> None:
+        """Until it is quiet, and has been for as long as this cluster takes to be believed."""
+        ground = self._ground
+        began = calm_since = ground.clock.monotonic()
+        seen: tuple[int, ...] = ()
+        while True:
+            await ground.rest()
+            activity = self.activity()
+            now = ground.clock.monotonic()
+            versions = self._versions()
+            if activity or versions != seen:
+                calm_since, seen = now, versions
+            if not activity and now - calm_since >= ground.calm_s:
+                return
+            if now - began > self._patience_s:
+                raise NeverQuiet(
+                    f"the cluster did not come to rest within {self._patience_s:g} s:"
+                    f" {activity or 'objects keep changing'}"
+                )
+            await ground.pass_time()
+
+    def activity(self) -> str:
+        """What is going on, in words; "" if nothing is."""
+        process = self._process
+        if process is not None:
+            counts = process.engine.queue.counts
+            has_nodes = len(process.engine.cache.table) > 0
+            leaving = next(
+                (pod.key for pod in process.pods.store.values() if pod.is_terminating), ""
+            )
+            for number, what in (
+                (counts.active, "pods are about to be tried"),
+                # Without any node nothing comes of the next attempt, nor of the one after it.
+                (counts.backoff * has_nodes, "pods wait for their next attempt"),
+                (process.loop.binds_in_flight, "pods are being bound, or wait for Permit"),
+                (process.loop.evictions_in_flight, "preemptions are under way"),
+                (process.reporter.unwritten, "conditions are being written"),
+            ):
+                if number:
+                    return f"{number} {what}"
+            if leaving:
+                return f"pod {leaving} has not left yet"
+        pretend = self._ground.pretend
+        if pretend is not None and pretend.has_work:
+            return "pods are starting or stopping, or volumes are being bound"
+        return ""
+
+    def _versions(self) -> tuple[int, ...]:
+        if self._process is None:
+            return ()
+        return tuple(each.resource_version for each in self._process.informers.values())

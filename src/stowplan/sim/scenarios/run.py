@@ -1,0 +1,233 @@
+"""Plays a scenario on a target: opens it, starts a scheduler there, and tells what came of it.
+
+Used by `stowplan simulate`, the lessons, the testing kit and tests. The scheduler runs in this
+process on every target, so that its decisions are seen as they are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+
+from stowplan.api.informer import Informer
+from stowplan.api.objects import Node, Pod
+from stowplan.api.resources import NODES, PODS
+from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.config.defaults import default_config
+from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.errors import StowplanError
+from stowplan.framework.registry import Registry
+from stowplan.sim.scenarios.cluster import Cluster
+from stowplan.sim.scenarios.grounds import (
+    Ground,
+    embedded_ground,
+    existing_ground,
+    real_ground,
+    virtual_ground,
+)
+from stowplan.sim.scenarios.own_names import under_own_names
+from stowplan.sim.scenarios.quiet import Quiet
+from stowplan.sim.scenarios.recording import Recording, Witness
+from stowplan.sim.scenarios.timeline import Entry, Outcome
+from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.process import Means, SchedulerProcess
+from stowplan.sim.virtual.time_loop import run_virtually
+
+Scenario = Callable[[Cluster], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a scenario is played."""
+
+    name: str = ""
+    #: None: the defaults of kube-scheduler.
+    config: KubeSchedulerConfiguration | None = None
+    #: None: the in-tree plugins and those of installed distributions.
+    registry: Registry | None = None
+    #: False: nobody schedules but who the scenario starts itself.
+    with_scheduler: bool = True
+    seed: int = 0
+    #: How long, in the cluster's time, it may take to become quiet.
+    patience_s: float = 600.0
+    #: Of the stand-ins on virtual and embedded clusters.
+    kubelet: KubeletOptions = field(default_factory=KubeletOptions)
+    #: False saves a sixth of the time where nobody will look at them.
+    writes_events: bool = True
+    on_entry: Callable[[Entry], None] | None = None
+    keeps_entries: bool = True
+    #: The cluster is set up as scheduler_perf sets up its own: no kubelets, pods say their
+    #: priority themselves, and a real API server gets these feature gates.
+    as_scheduler_perf: bool = False
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    #: For a kubeconfig.
+    context: str | None = None
+    allow_remote: bool = False
+
+
+def run_scenario(
+    scenario: Scenario, *, on: str = "virtual", options: Options | None = None
+) -> Outcome:
+    """Play it to its end. What fails in the scenario is in the outcome; StowplanError is raised
+    where it cannot be played at all.
+    """
+    options = options or Options()
+    if on != "virtual":
+        return asyncio.run(_play(scenario, on, options))
+    # Pauses between retries and the like are drawn from the common source.
+    state = random.getstate()
+    random.seed(options.seed)
+    try:
+        return run_virtually(lambda _: _play(scenario, on, options))
+    finally:
+        random.setstate(state)
+
+
+def _open(on: str, options: Options) -> AbstractAsyncContextManager[Ground]:
+    match on:
+        case "virtual":
+            return virtual_ground(
+                options.kubelet,
+                seed=options.seed,
+                compute_priority=not options.as_scheduler_perf,
+            )
+        case "embedded":
+            return embedded_ground(options.kubelet, compute_priority=not options.as_scheduler_perf)
+        case "real":
+            return real_ground(
+                as_scheduler_perf=options.as_scheduler_perf, feature_gates=options.feature_gates
+            )
+    return existing_ground(on, context=options.context, allow_remote=options.allow_remote)
+
+
+async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
+    began = time.monotonic()
+    outcome = Outcome(options.name or getattr(scenario, "__name__", ""), on, options.seed)
+    async with _open(on, options) as ground:
+        started_at = ground.clock.monotonic()
+        recording = Recording(
+            lambda: ground.clock.monotonic() - started_at,
+            on_entry=options.on_entry,
+            keeps_entries=options.keeps_entries,
+            prefix=ground.prefix,
+        )
+        async with _scheduler(ground, options, recording) as process:
+            quiet = Quiet(ground, process, patience_s=options.patience_s)
+            cluster = Cluster(ground, recording, quiet, process, seed=options.seed)
+            async with cluster.kept_apart():
+                await _run(scenario, cluster, outcome)
+                outcome.nodes = await cluster.list("Node")
+                outcome.pods = await cluster.list("Pod", namespace="*")
+        outcome.entries = recording.entries
+        outcome.expectations = recording.expectations
+        outcome.counts = dict(recording.counts)
+        outcome.cluster_s = ground.clock.monotonic() - started_at
+    outcome.placements = {
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod["spec"].get("nodeName", "")
+        for pod in outcome.pods
+    }
+    outcome.took_s = time.monotonic() - began
+    return outcome
+
+
+async def _run(scenario: Scenario, cluster: Cluster, outcome: Outcome) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            cluster.group = group
+            await scenario(cluster)
+            cluster.end_companions()
+    except BaseExceptionGroup as problems:
+        outcome.problem = explain(problems.exceptions[0], scenario)
+    # Whatever a scenario does wrong is told, not raised: the cluster must be put in order.
+
+
+@asynccontextmanager
+async def _scheduler(
+    ground: Ground, options: Options, recording: Recording
+) -> AsyncIterator[SchedulerProcess | None]:
+    """Ours, running and caught up; or only eyes, where nobody is to schedule."""
+    if not options.with_scheduler:
+        async with _eyes(ground, recording):
+            yield None
+        return
+    config = options.config or default_config()
+    engine = build_engine(
+        under_own_names(config, ground.prefix) if ground.is_shared else config,
+        registry=options.registry,
+        clock=ground.clock,
+        rng=random.Random(options.seed),
+    )
+    process = SchedulerProcess(
+        engine,
+        ground.scheduler_client,
+        identity="scenario",
+        clock=ground.clock,
+        on_outcome=recording.decided,
+        handlers=lambda engine: Witness(engine, recording),
+        means=Means(writes_events=options.writes_events),
+    )
+    stop = asyncio.Event()
+    running = asyncio.create_task(process.run(stop), name="scheduler")
+    starting = asyncio.create_task(process.scheduling.wait())
+    try:
+        await asyncio.wait([running, starting], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield process
+    finally:
+        starting.cancel()
+        stop.set()
+        await running
+
+
+@asynccontextmanager
+async def _eyes(ground: Ground, recording: Recording) -> AsyncIterator[None]:
+    informers: list[Informer[Pod] | Informer[Node]] = [
+        Informer(
+            ground.client,
+            PODS,
+            on_add=recording.pod_added,
+            on_update=recording.pod_updated,
+            on_delete=recording.pod_removed,
+            clock=ground.clock,
+        ),
+        Informer(
+            ground.client,
+            NODES,
+            on_add=recording.node_added,
+            on_update=recording.node_updated,
+            on_delete=recording.node_removed,
+            clock=ground.clock,
+        ),
+    ]
+    tasks = [asyncio.create_task(informer.run()) for informer in informers]
+    try:
+        for informer in informers:
+            await informer.synced.wait()
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def explain(problem: BaseException, scenario: Scenario) -> str:
+    """What went wrong in a scenario, and on which of its lines."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    code = getattr(scenario, "__code__", None)
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    if isinstance(problem, AssertionError):
+        line = (own[-1].line or "") if own else ""
+        said = str(problem) or line.removeprefix("assert ").strip()
+        return f"{where}not so: {said}"
+    if isinstance(problem, StowplanError):
+        return f"{where}{problem}"
+    return f"{where}{type(problem).__name__}: {problem}"

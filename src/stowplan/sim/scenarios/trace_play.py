@@ -1,0 +1,326 @@
+"""Plays a trace on a scenario's cluster: objects, then events at their moments, to the very end.
+
+Whoever lost a pod in the recorded or imagined cluster had a controller that made another one; so
+pods that are preempted, drained away or lost with their node come again here, under a new name,
+with their whole duration before them. What must stay true: time is the cluster's alone; a pod
+costs a name and a reference while it lives, nothing afterwards; the same trace and seed give the
+same timeline on a virtual cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from stowplan.api.resources import PODS
+from stowplan.errors import AlreadyExists, ApiError, NotFound, StowplanError
+from stowplan.logs import get_logger, kv
+from stowplan.sim.scenarios.cluster import Cluster
+from stowplan.sim.scenarios.timeline import Entry, EntryKind
+from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
+from stowplan.workloads.kinds import find_resource
+
+log = get_logger(__name__)
+
+#: Events between two reports of progress.
+_STRIDE = 100
+#: Less than that is now: timers are not finer, and sums of floats are not exact.
+_MOMENT_S = 1e-6
+#: After the moment when the last pod should have ended, so long is waited in vain.
+_GRACE_S = 60.0
+#: kube-controller-manager leaves so many finished pods in place, its terminated-pod-gc-threshold.
+_FINISHED_KEPT = 12_500
+#: Objects that may be there already, from another trace or the scenario itself.
+_MAY_EXIST = ("Namespace", "PriorityClass", "StorageClass")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a trace has come."""
+
+    #: Seconds since its beginning, in the cluster's time.
+    at: float
+    #: Pods that have arrived, of all that will.
+    arrived: int
+    pods: int
+    #: Pods that have come to their own end.
+    finished: int
+    #: Pods that have come again after they were lost.
+    replaced: int
+
+
+async def play_trace(
+    cluster: Cluster,
+    trace: Trace,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    replaces_lost: bool = True,
+    keeps_finished: int = _FINISHED_KEPT,
+) -> Progress:
+    """Until every event has happened, and every pod with a duration has ended that found a place.
+
+    Pods that nothing makes room for are left waiting. Of those that have ended only the latest
+    `keeps_finished` stay in the cluster.
+    """
+    player = _Player(
+        cluster, trace, on_progress, replaces_lost=replaces_lost, keeps_finished=keeps_finished
+    )
+    return await player.play()
+
+
+@dataclass(slots=True)
+class _Living:
+    """A pod of the trace that is in the cluster."""
+
+    arrival: Arrival
+    name: str
+    lives: int = 0
+
+
+class _Player:
+    """One trace being played."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        trace: Trace,
+        on_progress: Callable[[Progress], None] | None,
+        *,
+        replaces_lost: bool,
+        keeps_finished: int,
+    ) -> None:
+        self._cluster = cluster
+        self._trace = trace
+        self._on_progress = on_progress
+        self._replaces_lost = replaces_lost
+        self._keeps_finished = keeps_finished
+        self._ended: deque[str] = deque()
+        self._living: dict[str, _Living] = {}
+        #: Keys of pods that run for some time and then end.
+        self._running: set[str] = set()
+        self._latest_end = 0.0
+        self._lost: list[_Living] = []
+        #: Under which name a pod has come again, by the key it had at first.
+        self._renamed: dict[str, str] = {}
+        self._woken = asyncio.Event()
+        self._began = 0.0
+        self._arrived = self._finished = self._replaced = 0
+
+    async def play(self) -> Progress:
+        cluster = self._cluster
+        if self._trace.reading.left_out or self._trace.reading.broken:
+            for line in self._trace.reading.summary().splitlines():
+                cluster.say(line)
+        if not self._trace.nodes and not await cluster.list("Node"):
+            raise StowplanError("there is no node; give the trace `nodes`, or create some first")
+        cluster.recording.listeners.append(self._hear)
+        try:
+            for manifest in self._trace.objects():
+                await self._create(manifest)
+            # A pod must not be tried before the scheduler knows all of its cluster.
+            await cluster.settle()
+            self._began = cluster.now()
+            for number, event in enumerate(self._trace.events()):
+                await self._until(self._began + event.at)
+                await self._happen(event)
+                await self._collect()
+                if number % _STRIDE == 0:
+                    self._report()
+            await self._last_pods()
+        finally:
+            cluster.recording.listeners.remove(self._hear)
+        return self._report()
+
+    async def _until(self, due: float) -> None:
+        """Let time pass; whoever is lost meanwhile comes again at that moment."""
+        while (pause := due - self._cluster.now()) > _MOMENT_S:
+            await self._wait(pause)
+
+    async def _wait(self, pause_s: float) -> None:
+        """Until the pause is over or somebody wakes us; whom we lost is made again."""
+        self._woken.clear()
+        if not self._lost:
+            timer = asyncio.get_running_loop().call_later(pause_s, self._woken.set)
+            await self._woken.wait()
+            timer.cancel()
+        while self._lost:
+            await self._again(self._lost.pop(0))
+
+    async def _last_pods(self) -> None:
+        """Until no pod runs that will end; where nobody ends them, not for ever."""
+        while True:
+            while self._running or self._lost:
+                # Others may have begun since, and will end later than anybody did.
+                patience_s = self._latest_end + _GRACE_S - self._cluster.now()
+                if patience_s <= _MOMENT_S:
+                    left = len(self._running)
+                    self._cluster.say(f"{left} pods still run that should have ended")
+                    return
+                await self._wait(patience_s)
+                await self._collect()
+                self._report()
+            await self._cluster.settle()
+            if not self._running and not self._lost:
+                return
+
+    async def _happen(self, event: Event) -> None:
+        match event:
+            case Arrival():
+                if event.manifest["kind"] == "Pod":
+                    await self._arrive(event)
+                else:
+                    await self._create(event.manifest)
+            case Removal():
+                await self._remove(event)
+            case Revision():
+                await self._revise(event.manifest)
+            case Disruption():
+                await self._disrupt(event)
+
+    async def _remove(self, event: Removal) -> None:
+        """An object goes with all that hangs on it: pods of a node, and who came for a lost pod."""
+        cluster, name = self._cluster, event.name
+        if event.kind == "Pod":
+            namespace = cluster.place(event.namespace)
+            key = f"{namespace}/{name}"
+            self._lost = [each for each in self._lost if self._first_key(each) != key]
+            name = self._renamed.pop(key, name)
+            self._living.pop(f"{namespace}/{name}", None)
+        elif event.kind == "Node":
+            await self._disrupt(Disruption(event.at, "drain", name))
+        await cluster.delete(event.kind, name, namespace=event.namespace)
+
+    async def _arrive(self, event: Arrival) -> None:
+        metadata = event.manifest["metadata"]
+        living = _Living(event, metadata["name"])
+        self._living[self._key(metadata)] = living
+        await self._create(event.manifest)
+        self._arrived += 1
+
+    async def _again(self, lost: _Living) -> None:
+        lost.lives += 1
+        manifest = lost.arrival.manifest
+        metadata = {**manifest["metadata"], "name": f"{lost.name}-r{lost.lives}"}
+        spec = {key: value for key, value in manifest["spec"].items() if key != "nodeName"}
+        self._living[self._key(metadata)] = lost
+        self._renamed[self._first_key(lost)] = metadata["name"]
+        self._replaced += 1
+        await self._create({**manifest, "metadata": metadata, "spec": spec})
+
+    def _key(self, metadata: Json) -> str:
+        return f"{self._cluster.place(metadata.get('namespace', ''))}/{metadata['name']}"
+
+    def _first_key(self, living: _Living) -> str:
+        return self._key(living.arrival.manifest["metadata"])
+
+    async def _create(self, manifest: Json) -> None:
+        if manifest["kind"] == "PersistentVolume":
+            manifest = await self._linked(manifest)
+        try:
+            # Many may come at the same moment: what follows from that begins when all are there.
+            await self._cluster.create(manifest, rests=False)
+        except AlreadyExists:
+            if manifest["kind"] not in _MAY_EXIST:
+                raise
+
+    async def _collect(self) -> None:
+        """Have pods deleted that ended long ago, as the controller of real clusters does."""
+        while len(self._ended) > self._keeps_finished:
+            namespace, name = self._ended.popleft().split("/")
+            try:
+                await self._cluster.client.delete(PODS, name, namespace=namespace, grace_period_s=0)
+            except NotFound:
+                continue
+
+    async def _linked(self, volume: Json) -> Json:
+        """With the UID of the claim it belongs to, which was given by this cluster."""
+        claim = volume["spec"].get("claimRef")
+        if not claim or claim.get("uid"):
+            return volume
+        try:
+            found = await self._cluster.get(
+                "PersistentVolumeClaim", claim["name"], namespace=claim.get("namespace", "")
+            )
+        except NotFound:
+            return volume
+        linked = {**claim, "uid": found["metadata"]["uid"]}
+        return {**volume, "spec": {**volume["spec"], "claimRef": linked}}
+
+    async def _revise(self, manifest: Json) -> None:
+        """What is there becomes what the manifest says; an API server may refuse."""
+        resource = find_resource(manifest["apiVersion"], manifest["kind"])
+        assert resource is not None, "readers of traces leave out what is not known"
+        name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
+        place = self._cluster.place(namespace) if resource.namespaced else ""
+        replace = partial(self._cluster.client.replace, resource, name, namespace=place)
+        try:
+            there = await self._cluster.get(manifest["kind"], name, namespace=place)
+            # No resourceVersion: whoever else has changed it meanwhile is overruled.
+            metadata = {**there["metadata"], **_own(manifest["metadata"])}
+            del metadata["resourceVersion"]
+            body = {**there, **manifest, "metadata": metadata}
+            await replace(body)
+            if "status" in manifest:
+                await replace(body, subresource="status")
+        except ApiError as problem:
+            what = f"{manifest['kind']} {name}"
+            log.info("Recorded change was refused", extra=kv(object=what, err=str(problem)))
+
+    async def _disrupt(self, event: Disruption) -> None:
+        cluster = self._cluster
+        try:
+            match event.kind:
+                case "fail":
+                    await cluster.fail(event.node)
+                case "recover":
+                    await cluster.recover(event.node)
+                case "drain":
+                    await cluster.drain(event.node)
+                case "cordon":
+                    await cluster.cordon(event.node)
+                case "uncordon":
+                    await cluster.uncordon(event.node)
+        except NotFound:
+            log.info("No such node", extra=kv(node=event.node, event=event.kind))
+
+    def _hear(self, entry: Entry) -> None:
+        """Of what became of our pods."""
+        if entry.kind not in (EntryKind.BOUND, EntryKind.FINISHED, EntryKind.DELETED):
+            return
+        key = entry.subject.removeprefix("pod ")
+        living = self._living.get(key)
+        if entry.kind is EntryKind.BOUND:
+            if living is not None and living.arrival.run_s is not None:
+                self._running.add(key)
+                self._latest_end = max(self._latest_end, entry.at + living.arrival.run_s)
+            return
+        self._running.discard(key)
+        if living is not None:
+            del self._living[key]
+            if entry.kind is EntryKind.FINISHED:
+                self._renamed.pop(self._first_key(living), None)
+                self._finished += 1
+                self._ended.append(key)
+            elif self._replaces_lost:
+                self._lost.append(living)
+        if self._lost or not self._running:
+            self._woken.set()
+
+    def _report(self) -> Progress:
+        progress = Progress(
+            at=self._cluster.now() - self._began,
+            arrived=self._arrived,
+            pods=self._trace.pods,
+            finished=self._finished,
+            replaced=self._replaced,
+        )
+        if self._on_progress is not None:
+            self._on_progress(progress)
+        return progress
+
+
+def _own(metadata: Json) -> Json:
+    return {key: metadata.get(key) for key in ("labels", "annotations")}

@@ -1,0 +1,113 @@
+"""Files as traces come: plain, gzipped, or one file in a tar archive, read line by line.
+
+Used by the readers of CSV and JSONL. What must stay true: no file is ever held in memory whole;
+whatever is wrong with a file as a file is a ConfigError that names it; rows that are wrong are
+counted, and the first of them told with their lines.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from stowplan.errors import ConfigError
+from stowplan.sim.traces.model import BrokenRow, Reading
+
+_TOLD = 5
+#: Where nothing is skipped, reading goes on so far to tell how bad it is.
+_ENOUGH = 100
+_GO_ON = "to go on without them, say `skipBroken: true` (in Python skip_broken=True)"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class BrokenRows:
+    """The broken rows of one file."""
+
+    def __init__(self, file: Path, *, skip: bool) -> None:
+        self._file = file
+        self._skip = skip
+        self.count = 0
+        self._examples: list[BrokenRow] = []
+
+    def add(self, line: int, reason: str) -> None:
+        """Count one; where none may be skipped, the hundredth raises."""
+        self.count += 1
+        if len(self._examples) < _TOLD:
+            where = f"{self._file}:{line}" if line else str(self._file)
+            self._examples.append(BrokenRow(where, reason))
+        if not self._skip and self.count >= _ENOUGH:
+            self._fail(f"{self.count} broken rows so far, reading stopped there")
+
+    def check(self, read: int) -> None:
+        """At the end of the file: broken rows that may not be skipped, or nothing but them."""
+        if self.count and not self._skip:
+            self._fail(f"{self.count} broken row{'s' if self.count > 1 else ''}")
+        if self.count and not read:
+            self._fail(f"not one row can be used, {self.count} are broken")
+
+    def reading(self, read: int, left_out: int) -> Reading:
+        return Reading(read, left_out, self.count, tuple(self._examples))
+
+    def _fail(self, summary: str) -> None:
+        first, *others = self._examples
+        told = "".join(f"\n  {row.where}: {row.reason}" for row in others)
+        hint = "" if self._skip else f"; {_GO_ON}"
+        raise ConfigError(f"{first.reason} ({summary}{hint}){told}", where=first.where)
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[IO[str]]:
+    """The file's text, unpacked; bytes that are not UTF-8 become lone surrogates."""
+    try:
+        with _unpacked(file) as binary:
+            buffered = io.BufferedReader(binary)  # type: ignore[type-var]
+            if buffered.peek(2)[:2] in _UTF16:
+                raise ConfigError("is UTF-16; save it as UTF-8", where=str(file))
+            yield io.TextIOWrapper(
+                buffered, encoding="utf-8-sig", errors="surrogateescape", newline=""
+            )
+    except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError) as problem:
+        raise ConfigError(f"cannot be unpacked: {problem}", where=str(file)) from None
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise ConfigError(f"cannot be read: {reason}", where=str(file)) from None
+
+
+@contextmanager
+def _unpacked(file: Path) -> Iterator[IO[bytes]]:
+    if file.name.endswith((".tar.gz", ".tgz", ".tar")):
+        with tarfile.open(file, "r:*") as archive:
+            members = [member for member in archive if member.isfile()]
+            if len(members) != 1:
+                found = f"{len(members)} files" if members else "no file"
+                raise ConfigError(
+                    f"holds {found}; a trace is one file: unpack it and name the one you mean",
+                    where=str(file),
+                )
+            inner = archive.extractfile(members[0])
+            assert inner is not None
+            with inner:
+                yield inner
+    elif file.suffix == ".gz":
+        with gzip.open(file) as unzipped:
+            yield unzipped  # type: ignore[misc]
+    else:
+        with file.open("rb") as plain:
+            yield plain
+
+
+def is_text(value: str) -> bool:
+    """Whether it was UTF-8 in the file."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

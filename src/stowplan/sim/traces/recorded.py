@@ -1,0 +1,133 @@
+"""Objects of other clusters made new: without what only that cluster's API server may say.
+
+Used by `recorder` and `simulator_export`. As kube-scheduler-simulator does it, service accounts and
+owners are taken off pods, as they would have to exist; placements stay unless they are not wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stowplan.sim.traces.manifests import STANDING_NAMESPACES
+from stowplan.sim.traces.model import Json
+
+#: What an API server gives an object, and nobody else may.
+_SERVERS_OWN = frozenset(
+    {
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+        "selfLink",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "ownerReferences",
+    }
+)
+_SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
+_NOT_OF_PODS = ("serviceAccount", "serviceAccountName")
+_SIMULATORS_RESULTS = "kube-scheduler-simulator.sigs.k8s.io/"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class NotAnObject(ValueError):
+    """Something is not a Kubernetes object; says why."""
+
+
+def as_new(recorded: object, *, api_version: str = "", kind: str = "", place: bool = True) -> Json:
+    """What one would POST to get such an object. Without `place` a pod's node is forgotten."""
+    if not isinstance(recorded, dict):
+        raise NotAnObject("is not an object")
+    kind = _text(recorded, "kind") or kind
+    api_version = _text(recorded, "apiVersion") or api_version
+    metadata = recorded.get("metadata")
+    if not kind or not api_version or not isinstance(metadata, dict):
+        raise NotAnObject("has no apiVersion, kind or metadata")
+    if not _text(metadata, "name"):
+        raise NotAnObject("has no metadata.name")
+    made: Json = {**recorded, "apiVersion": api_version, "kind": kind}
+    made["metadata"] = _new_metadata(metadata)
+    for part in ("spec", "status"):
+        if not isinstance(made.get(part), dict | None):
+            raise NotAnObject(f"`{part}` is not a mapping")
+    if kind == "Pod":
+        made.pop("status", None)
+        made["spec"] = _new_pod_spec(made.get("spec") or {}, place=place)
+    elif kind == "PersistentVolume":
+        made.pop("status", None)
+        made["spec"] = _new_volume_spec(made.get("spec") or {})
+    elif kind == "PersistentVolumeClaim":
+        made.pop("status", None)
+    elif kind == "Node":
+        made["status"] = _new_node_status(made.get("status") or {})
+    return made
+
+
+def comes_by_itself(manifest: Json) -> bool:
+    """Whether every cluster has it anyway."""
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    if kind == "Namespace":
+        return name in STANDING_NAMESPACES
+    return kind == "PriorityClass" and name in _SYSTEM_CLASSES
+
+
+def is_placed(manifest: Json) -> bool:
+    return bool((manifest.get("spec") or {}).get("nodeName"))
+
+
+def phase_of(recorded: Mapping[str, Any]) -> str:
+    status = recorded.get("status")
+    return _text(status, "phase") if isinstance(status, dict) else ""
+
+
+def _text(mapping: Mapping[str, Any], name: str) -> str:
+    value = mapping.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _new_metadata(metadata: Json) -> Json:
+    made = {key: value for key, value in metadata.items() if key not in _SERVERS_OWN}
+    annotations = made.get("annotations")
+    if isinstance(annotations, dict):
+        kept = {
+            key: value
+            for key, value in annotations.items()
+            if key != _LAST_APPLIED and not str(key).startswith(_SIMULATORS_RESULTS)
+        }
+        if kept:
+            made["annotations"] = kept
+        else:
+            del made["annotations"]
+    return made
+
+
+def _new_pod_spec(spec: Json, *, place: bool) -> Json:
+    dropped = (*_NOT_OF_PODS, *(() if place else ("nodeName",)))
+    made = {key: value for key, value in spec.items() if key not in dropped}
+    if made.get("priorityClassName"):
+        made.pop("priority", None)  # admission works it out again
+    return made
+
+
+def _new_node_status(status: Json) -> Json:
+    """Without the times of heartbeats, which change all the time and mean nothing here."""
+    conditions = status.get("conditions")
+    if not isinstance(conditions, list):
+        return status
+    kept = [
+        {key: value for key, value in condition.items() if not key.startswith("last")}
+        for condition in conditions
+        if isinstance(condition, dict)
+    ]
+    return {**status, "conditions": kept}
+
+
+def _new_volume_spec(spec: Json) -> Json:
+    """A claim of the same name will have another UID; whoever plays the trace links the two."""
+    claim = spec.get("claimRef")
+    if not isinstance(claim, dict):
+        return spec
+    kept = {key: value for key, value in claim.items() if key not in ("uid", "resourceVersion")}
+    return {**spec, "claimRef": kept}
