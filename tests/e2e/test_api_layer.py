@@ -19,7 +19,6 @@ from stowplan.api.objects import Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import LEASES, NAMESPACES, NODES, PODS
 from stowplan.clock import VirtualClock
-from stowplan.lab.controlplane import ControlPlane
 from stowplan.errors import (
     AlreadyExists,
     BadRequest,
@@ -28,6 +27,7 @@ from stowplan.errors import (
     NotFound,
     Unauthorized,
 )
+from stowplan.lab.controlplane import ControlPlane
 from tests.unit.api.api_kit import until
 
 pytestmark = pytest.mark.e2e

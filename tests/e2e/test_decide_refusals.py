@@ -7,9 +7,9 @@ import re
 import pytest
 
 from stowplan.apiserver.kinds import KINDS
+from stowplan.judge import Judge
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.api_access import ApiError
-from stowplan.judge import Judge
 from tests.unit.judge.malformed import GOOD, MISTAKES, Json, Mistake
 
 pytestmark = pytest.mark.e2e

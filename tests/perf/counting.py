@@ -24,10 +24,10 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
-from stowplan.lab.bench.decisions import Scenario, Stage
-from stowplan.lab.bench.synthetic import HOPELESS, as_informed
 from stowplan.config.defaults import default_config
 from stowplan.framework.forms import FilterStep, ScoreStep
+from stowplan.lab.bench.decisions import Scenario, Stage
+from stowplan.lab.bench.synthetic import HOPELESS, as_informed
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Failure, Placement

@@ -24,10 +24,10 @@ import msgspec
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.config.defaults import default_config
 from stowplan.lab.bench.hostile import Json, keys, pod_manifest
 from stowplan.lab.bench.hostile_sizes import Sizes, claim_names, sized_node, sized_pod
 from stowplan.lab.bench.synthetic import as_informed
-from stowplan.config.defaults import default_config
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Failure, Placement

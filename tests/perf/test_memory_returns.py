@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.lab.bench.attack_trial import Cluster, Report, Trial
-from stowplan.lab.bench.hostile import ATTACKS, Attack, decoded
 from stowplan.cluster import bytes_lru, compiled
 from stowplan.cluster.table import NodeTable
+from stowplan.lab.bench.attack_trial import Cluster, Report, Trial
+from stowplan.lab.bench.hostile import ATTACKS, Attack, decoded
 
 _MIB = 1 << 20
 #: As much smaller than in the benchmark as the cluster is.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from stowplan.api.objects import Container, Pod, ResourceRequirements
-from stowplan.lab.bench.decisions import Scenario, Stage
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.requests import pod_requests
 from stowplan.cluster.resource_columns import ResourceColumns
+from stowplan.lab.bench.decisions import Scenario, Stage
 from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.testing import node, pod

@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from stowplan.api.objects import Node, Pod
-from stowplan.lab.bench.churn_objects import Kind, Layout, PodMaker
 from stowplan.config.defaults import default_config
+from stowplan.lab.bench.churn_objects import Kind, Layout, PodMaker
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Placement

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.config.defaults import default_config
-from stowplan.sim.gym.world import World
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.sim.gym.world import World
 from stowplan.sim.traces import Arrival, Disruption, Event, Removal
 from stowplan.sim.traces.manifests import priority_class
 from tests.unit.sim.gym.clusters import some_node, some_pod, trace_of

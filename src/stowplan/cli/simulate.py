@@ -129,10 +129,10 @@ def simulate(
     configure(verbosity or 0, "text")
     if verbosity is None:
         logging.getLogger("stowplan").setLevel(logging.WARNING)
+    from stowplan.server.memory import grow_without_collecting, keep_freed_memory
     from stowplan.sim.scenarios import Options
     from stowplan.sim.scenarios.files import Wishes, read_playables
     from stowplan.sim.scenarios.live import MOST_LINES, Live
-    from stowplan.server.memory import grow_without_collecting, keep_freed_memory
 
     keep_freed_memory()
     grow_without_collecting()

@@ -49,12 +49,12 @@ from stowplan.scheduler.cycle import decide, judge
 from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.server.library import profile_of
+from stowplan.sim.virtual.time_loop import TimeLoop
 from stowplan.testing.builders import as_manifest
 from stowplan.testing.builders import node as make_node
 from stowplan.testing.builders import pod as make_pod
 from stowplan.testing.faults import AmbushedTransport, Faults, breakable
 from stowplan.testing.verdict import Verdict, Waiting, event_labels, make_verdict, waiting_pods
-from stowplan.sim.virtual.time_loop import TimeLoop
 from stowplan.workloads.kinds import find_resource, resource_named
 
 T = TypeVar("T")

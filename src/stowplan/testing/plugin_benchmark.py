@@ -2,7 +2,7 @@
 
     python -m stowplan.testing.plugin_benchmark my_package:MyPlugin [--nodes 5000]
 
-The cluster and the pods are those of the decision benchmark (`stowplan.lab.bench.decisions`): pods of
+The cluster and the pods are those of the decision benchmark (`stowplan.bench.decisions`): pods of
 one shape, for which columns can be kept, and pods that are all distinct. One core, no API server.
 """
 
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from stowplan.lab.bench.decisions import Scenario, Stage
 from stowplan.errors import StowplanError
+from stowplan.lab.bench.decisions import Scenario, Stage
 from stowplan.server.library import profile_of
 from stowplan.testing.plugin_checks.subject import Subject, load_subject
 

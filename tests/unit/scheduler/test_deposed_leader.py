@@ -28,8 +28,8 @@ from stowplan.framework.plugin import Plugin
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.process import Election, SchedulerProcess
-from stowplan.testing import as_manifest, node, pod
 from stowplan.sim.virtual.time_loop import TimeLoop, run_virtually
+from stowplan.testing import as_manifest, node, pod
 
 ELECTION = Election(name="it", namespace="default", identity="a")
 CONFIG = parse_config(

@@ -25,7 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.lab.bench.attack_search import search
-from stowplan.lab.bench.attack_trial import Cluster, Report, TimeLimitError, memory_trial, time_trial
+from stowplan.lab.bench.attack_trial import (
+    Cluster,
+    Report,
+    TimeLimitError,
+    memory_trial,
+    time_trial,
+)
 from stowplan.lab.bench.hostile import ATTACKS, Attack, stored_size
 
 #: The targets.

@@ -18,10 +18,10 @@ from random import Random
 from typing import Any, TypeAlias
 
 from stowplan.api.objects import Pod
-from stowplan.lab.bench.hostile import decoded
-from stowplan.lab.bench.synthetic import KINDS, as_informed, existing_pods, nodes
 from stowplan.cluster.work import DECISION_WORK
 from stowplan.config.defaults import default_config
+from stowplan.lab.bench.hostile import decoded
+from stowplan.lab.bench.synthetic import KINDS, as_informed, existing_pods, nodes
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Deferral, Failure, Placement

@@ -111,7 +111,13 @@ def _kube_scheduler(start: Start) -> list[str]:
 
 def _raw(start: Start, *, events: bool = False) -> list[str]:
     flags = [f"--kubeconfig={start.kubeconfig}", f"--pods={start.pods}"]
-    return [sys.executable, "-m", "stowplan.lab.bench.raw", *flags, *(["--events"] if events else [])]
+    return [
+        sys.executable,
+        "-m",
+        "stowplan.lab.bench.raw",
+        *flags,
+        *(["--events"] if events else []),
+    ]
 
 
 def _raw_is_ready(process: ServerProcess, _: Start) -> bool:

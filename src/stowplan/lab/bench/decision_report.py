@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from stowplan.errors import ConfigError
 from stowplan.lab.bench.results import RESULTS
 from stowplan.lab.bench.targets import DecisionTargets
-from stowplan.errors import ConfigError
 
 FILE: Final = RESULTS / "decisions.json"
 COMMAND: Final = f"python -m stowplan.bench.decisions --json {FILE}"

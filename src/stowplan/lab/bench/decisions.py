@@ -22,6 +22,9 @@ from pathlib import Path
 from random import Random
 
 from stowplan.api.objects import Pod
+from stowplan.config.defaults import default_config
+from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.framework.registry import Registry
 from stowplan.lab.bench.plugin_costs import Costs, timed_registry
 from stowplan.lab.bench.synthetic import (
     HOPELESS,
@@ -31,9 +34,6 @@ from stowplan.lab.bench.synthetic import (
     nodes,
     objects_for,
 )
-from stowplan.config.defaults import default_config
-from stowplan.config.types import KubeSchedulerConfiguration
-from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine, Placement

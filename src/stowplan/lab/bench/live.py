@@ -14,9 +14,9 @@ import aiohttp
 import msgspec
 
 from stowplan.api.resources import PODS
+from stowplan.errors import StowplanError
 from stowplan.lab.bench.observe import Observer
 from stowplan.lab.bench.sender import Sender, SendError
-from stowplan.errors import StowplanError
 from stowplan.workloads.model import Stage
 from stowplan.workloads.play import Chain, Write
 

@@ -20,7 +20,14 @@ import aiohttp
 import msgspec
 
 from stowplan.api.kubeconfig import ClusterConfig
-from stowplan.lab.bench.follow import METADATA_OF_ALL, METADATA_ONLY, Metadata, follow, listed, session
+from stowplan.lab.bench.follow import (
+    METADATA_OF_ALL,
+    METADATA_ONLY,
+    Metadata,
+    follow,
+    listed,
+    session,
+)
 from stowplan.lab.controlplane.processes import ControlPlaneError
 
 NAMESPACE = "default"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
+from stowplan.errors import ConfigError
 from stowplan.lab.bench.results import Setup
 from stowplan.lab.bench.run import can_wait_in_a_backlog
 from stowplan.lab.bench.targets import BACKLOG, SETS, Entry
-from stowplan.errors import ConfigError
 from stowplan.workloads.load import find_performance_config, read_workloads, select
 from stowplan.workloads.model import CreatePods, Operation, Workload
 

@@ -24,9 +24,9 @@ from typing import Final
 import msgspec
 
 import stowplan
+from stowplan.errors import ConfigError
 from stowplan.lab.bench.figures import Outcome, Run
 from stowplan.lab.controlplane.targets import TARGET_BY_NAME, pinned_version
-from stowplan.errors import ConfigError
 
 RESULTS: Final = Path("bench-results")
 #: Parts of the product that take no part in scheduling.

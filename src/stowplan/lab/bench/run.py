@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import ClientSession
 
 from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.errors import StowplanError
 from stowplan.lab.bench.contestants import (
     Contestant,
     Start,
@@ -41,7 +42,6 @@ from stowplan.lab.controlplane.cluster import ControlPlane
 from stowplan.lab.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
 from stowplan.lab.controlplane.gates import gate_flags
 from stowplan.lab.controlplane.processes import ServerProcess
-from stowplan.errors import StowplanError
 from stowplan.workloads.model import CreatePods, Operation, Stage, Workload
 from stowplan.workloads.play import Measurement, play
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from stowplan.errors import StowplanError
 from stowplan.lab.bench.contestants import STOWPLAN, Contestant
 from stowplan.lab.bench.figures import FEW_PODS, RAW, Run
 from stowplan.lab.bench.plan import Item
@@ -23,7 +24,6 @@ from stowplan.lab.bench.results import About, Measured, Result, Results, Setup
 from stowplan.lab.bench.run import Conditions, Trial
 from stowplan.lab.bench.targets import BACKLOG
 from stowplan.lab.controlplane.processes import ControlPlaneError
-from stowplan.errors import StowplanError
 
 #: A run that others disturbed is repeated so often at most.
 NOISY_REPEATS = 3

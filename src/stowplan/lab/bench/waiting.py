@@ -21,12 +21,12 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.api.objects import PodStatus
 from stowplan.api.resources import PODS
+from stowplan.cluster.pod_info import compile_pod
+from stowplan.config.defaults import default_config
 from stowplan.lab.bench.contestants import STOWPLAN, Start, scheduler_kubeconfig
 from stowplan.lab.bench.figures import percentile
 from stowplan.lab.bench.observe import NAMESPACE, PODS_PATH, Observer, cpu_seconds, machine_cpu
 from stowplan.lab.bench.sender import Sender
-from stowplan.cluster.pod_info import compile_pod
-from stowplan.config.defaults import default_config
 from stowplan.lab.controlplane.cluster import ControlPlane
 from stowplan.lab.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
 from stowplan.lab.controlplane.processes import ControlPlaneError, ServerProcess

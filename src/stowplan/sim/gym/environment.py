@@ -21,12 +21,12 @@ from stowplan.config.load import load_config
 from stowplan.config.types import KubeSchedulerConfiguration, PluginRef, PluginSet
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.framework.registry import Registry
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.sim.gym.asking import Question
 from stowplan.sim.gym.episodes import Source, episodes_of, nodes_of
 from stowplan.sim.gym.observation import Observation, Observer, check_resources
 from stowplan.sim.gym.rewards import REWARDS, Reward, Step
 from stowplan.sim.gym.world import World
-from stowplan.plugins.registry import in_tree_registry
 
 #: Without `max_steps`, an episode is cut after so many steps a pod of the trace: more than any
 #: agent needs that now and then chooses a feasible node.

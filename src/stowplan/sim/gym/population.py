@@ -16,9 +16,9 @@ import msgspec
 from stowplan.api.objects import Node, Pod
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
-from stowplan.sim.gym.objects import KnownNode, PodReader, read_other
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.sim.gym.objects import KnownNode, PodReader, read_other
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision
 from stowplan.workloads.kinds import find_resource
 

@@ -23,10 +23,10 @@ from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.framework.plugin import Eviction
 from stowplan.framework.registry import Registry
-from stowplan.sim.gym.asking import AskingEngine, Question
-from stowplan.sim.gym.population import Living, Population
 from stowplan.scheduler.assembly import build_profiles
 from stowplan.scheduler.engine import Failure, Placement
+from stowplan.sim.gym.asking import AskingEngine, Question
+from stowplan.sim.gym.population import Living, Population
 from stowplan.sim.traces.manifests import STANDING_NAMESPACES, namespace
 from stowplan.sim.traces.model import Event, Trace
 

@@ -29,12 +29,12 @@ from stowplan.errors import (
     StowplanError,
     Throttled,
 )
+from stowplan.scheduler.process import SchedulerProcess
 from stowplan.sim.scenarios.grounds import Ground
 from stowplan.sim.scenarios.own_names import MARK, own_scheduler_name, place_of
 from stowplan.sim.scenarios.quiet import Quiet
 from stowplan.sim.scenarios.recording import Recording
 from stowplan.sim.scenarios.timeline import EntryKind, Expectation
-from stowplan.scheduler.process import SchedulerProcess
 from stowplan.workloads.kinds import find_resource, known_kinds, resource_named
 
 Json = dict[str, Any]

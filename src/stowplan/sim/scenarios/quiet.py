@@ -8,8 +8,8 @@ activity: a job that ends in an hour does not keep a cluster from being quiet no
 from __future__ import annotations
 
 from stowplan.errors import StowplanError
-from stowplan.sim.scenarios.grounds import Ground
 from stowplan.scheduler.process import SchedulerProcess
+from stowplan.sim.scenarios.grounds import Ground
 
 
 class NeverQuiet(StowplanError):

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from stowplan.api.objects import Node, Pod
-from stowplan.sim.scenarios.own_names import MARK
-from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.sim.scenarios.own_names import MARK
+from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation
 
 
 class Recording:

@@ -22,6 +22,8 @@ from stowplan.config.defaults import default_config
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import StowplanError
 from stowplan.framework.registry import Registry
+from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.process import Means, SchedulerProcess
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.grounds import (
     Ground,
@@ -34,8 +36,6 @@ from stowplan.sim.scenarios.own_names import under_own_names
 from stowplan.sim.scenarios.quiet import Quiet
 from stowplan.sim.scenarios.recording import Recording, Witness
 from stowplan.sim.scenarios.timeline import Entry, Outcome
-from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.process import Means, SchedulerProcess
 from stowplan.sim.virtual.time_loop import run_virtually
 
 Scenario = Callable[[Cluster], Awaitable[None]]

@@ -21,9 +21,9 @@ from stowplan.errors import ConfigError
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.sim.scenarios.modules import load_module
 from stowplan.scheduler.assembly import plugin_errors
 from stowplan.server.library import profile_of
+from stowplan.sim.scenarios.modules import load_module
 
 _SCHEDULER = "default-scheduler"
 

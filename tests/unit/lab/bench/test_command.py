@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from stowplan.cli.main import cli, main
 from stowplan.lab.bench.plan import plan
 from stowplan.lab.bench.results import RESULTS, Results
 from stowplan.lab.bench.results import Result as Stored
-from stowplan.cli.main import cli, main
 from tests.unit.lab.bench.runs import result, run
 
 FILE = """

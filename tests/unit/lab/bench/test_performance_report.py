@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stowplan.errors import ConfigError
 from stowplan.lab.bench.decision_report import decision_lines, read_decisions
 from stowplan.lab.bench.figures import KUBE, RAW, STOWPLAN
 from stowplan.lab.bench.plots import nice_steps
@@ -18,7 +19,6 @@ from stowplan.lab.bench.profiles import digest
 from stowplan.lab.bench.report import judge, report
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.targets import SETS, Row, targets
-from stowplan.errors import ConfigError
 from tests.unit.lab.bench.runs import BASIC, measured, result, run
 
 

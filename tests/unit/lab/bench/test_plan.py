@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.errors import ConfigError
 from stowplan.lab.bench import plan as plan_module
 from stowplan.lab.bench.plan import listed, plan, scaled, why_not_raw
 from stowplan.lab.bench.run import can_wait_in_a_backlog
 from stowplan.lab.bench.targets import SETS, Entry, targets
-from stowplan.errors import ConfigError
 from stowplan.workloads.load import read_workloads
 from stowplan.workloads.model import CreatePods
 

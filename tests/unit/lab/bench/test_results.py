@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stowplan.errors import ConfigError, StowplanError
 from stowplan.lab.bench import run as run_module
 from stowplan.lab.bench import session as session_module
 from stowplan.lab.bench.contestants import KUBE, RAW, STOWPLAN, Contestant
@@ -18,7 +19,6 @@ from stowplan.lab.bench.progress import Progress
 from stowplan.lab.bench.results import Measured, Results, about
 from stowplan.lab.bench.run import Conditions
 from stowplan.lab.bench.session import Session, Settings
-from stowplan.errors import ConfigError, StowplanError
 from stowplan.workloads.model import Workload
 from tests.replacing import replace
 from tests.unit.lab.bench.runs import result, run, setup

@@ -16,11 +16,11 @@ from gymnasium.wrappers import FlattenObservation
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.defaults import default_config
-from stowplan.sim.gym import ENV_ID, ClusterEnv, Step
-from stowplan.sim.gym.episodes import Source
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.cycle import judge
+from stowplan.sim.gym import ENV_ID, ClusterEnv, Step
+from stowplan.sim.gym.episodes import Source
 from stowplan.sim.traces import Event, Removal, load_trace
 from tests.unit.sim.gym.clusters import (
     MIXED,

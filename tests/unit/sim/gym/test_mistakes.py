@@ -12,8 +12,8 @@ import pytest
 from stowplan import Plugin, wait
 from stowplan.config.load import parse_config
 from stowplan.errors import ConfigError, StowplanError
-from stowplan.sim.gym import ClusterEnv
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.sim.gym import ClusterEnv
 from stowplan.sim.traces import Arrival
 from tests.unit.sim.gym.clusters import first, play, some_node, some_pod, trace_of
 

@@ -8,9 +8,9 @@ import pytest
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.config.defaults import default_config
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.sim.gym import ClusterEnv
 from stowplan.sim.gym.world import World
-from stowplan.plugins.registry import in_tree_registry
 from stowplan.sim.scenarios import Cluster, Entry, Options, run_scenario
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.trace_play import play_trace
