@@ -1,19 +1,19 @@
-"""Every lesson on disk: its solution passes, the exercise as delivered does not, and each plausible
-wrong answer is told what is wrong with it.
+"""Every lesson on disk: its solution passes, the exercise as delivered does not, and the check names
+the mistake of each plausible wrong answer.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from stowplan.learn.child import check_in_child
 from stowplan.learn.course import TRACKS, Course, Lesson
 from stowplan.learn.judging import Verdict, judge
+from tests.integration import wrong_answers as wrong
+from tests.integration.wrong_answers import Edit, WrongAnswer, wrong_answers
 
 LESSONS = Course().lessons
 LANGUAGES = sorted(Course().languages())
@@ -23,15 +23,10 @@ ON = os.environ.get("LESSONS_ON", "virtual")
 HANGING_S = 3.0
 
 
-def expected_of(lesson: Lesson) -> dict[str, dict[str, Any]]:
-    read: dict[str, dict[str, Any]] = yaml.safe_load((lesson.wrong / "expected.yaml").read_text())
-    return read
-
-
 WRONG = [
-    pytest.param(lesson, name, about, id=f"{lesson.key}-{name}")
+    pytest.param(lesson, name, answer, id=f"{lesson.key}-{name}")
     for lesson in LESSONS
-    for name, about in expected_of(lesson).items()
+    for name, answer in wrong_answers(lesson).items()
 ]
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=[each.key for each in LESSONS])
 
@@ -61,12 +56,13 @@ def test_the_exercise_as_delivered_does_not_pass(lesson: Lesson) -> None:
         assert "Error: " not in text, "an exercise runs as it is"
 
 
-@pytest.mark.parametrize(("lesson", "name", "about"), WRONG)
-def test_a_wrong_answer_is_told_its_mistake(
-    lesson: Lesson, name: str, about: dict[str, Any]
+@pytest.mark.parametrize(("lesson", "name", "answer"), WRONG)
+def test_the_mistake_of_a_wrong_answer_is_named(
+    lesson: Lesson, name: str, answer: WrongAnswer, tmp_path: Path
 ) -> None:
-    file = lesson.wrong / name
-    if about.get("in_child"):
+    file = tmp_path / f"{name}{lesson.solution.suffix}"
+    file.write_text(answer.text(lesson), encoding="utf-8")
+    if answer.in_child:
         show: list[str] = []
         verdict = check_in_child(
             lesson, file, on="virtual", language="en", show=show.append, limit_s=HANGING_S
@@ -74,20 +70,28 @@ def test_a_wrong_answer_is_told_its_mistake(
     else:
         verdict = judged(lesson, file)
     told = "\n".join(verdict.mistakes)
-    missing = [word for word in about["words"] if word.lower() not in told.lower()]
-    assert told, f"it passed, although: {about['why']}"
+    missing = [word for word in answer.words if word.lower() not in told.lower()]
+    assert told, f"it passed, although: {answer.why}"
     assert not missing, f"{missing} not in: {told}"
 
 
 @each_lesson
-def test_there_are_at_least_three_wrong_answers_and_all_are_tried(lesson: Lesson) -> None:
-    files = {path.name for path in lesson.wrong.iterdir() if path.is_file()} - {"expected.yaml"}
-    expected = expected_of(lesson)
-    assert files == set(expected)
-    assert len(files) >= 3
-    for about in expected.values():
-        assert about["why"]
-        assert about["words"]
+def test_there_are_at_least_three_wrong_answers(lesson: Lesson) -> None:
+    answers = wrong_answers(lesson)
+    assert len(answers) >= 3
+    assert all(answer.why and answer.words for answer in answers.values())
+    solution = lesson.solution.read_text(encoding="utf-8")
+    assert solution not in {answer.text(lesson) for answer in answers.values()}
+
+
+def test_every_file_of_wrong_answers_has_a_lesson() -> None:
+    assert {path.stem for path in wrong.FOLDER.iterdir()} == {lesson.key for lesson in LESSONS}
+
+
+@pytest.mark.parametrize("old", ["return", "raise", "return 1\nelse:"])
+def test_an_edit_that_does_not_match_one_place_is_an_error(old: str) -> None:
+    with pytest.raises(ValueError, match="must match one place"):
+        Edit(old=old, new="pass").apply("if a:\n    return\nelse:\n    return\n")
 
 
 @each_lesson
@@ -99,10 +103,3 @@ def test_a_page_is_one_page(lesson: Lesson, language: str) -> None:
         assert all(len(line) <= 80 for line in lines), [line for line in lines if len(line) > 80]
     assert lesson.page(language).startswith("# ")
     assert len(lesson.title(language)) <= 60
-
-
-@each_lesson
-def test_wrong_answers_differ_from_the_solution(lesson: Lesson) -> None:
-    solution = lesson.solution.read_bytes()
-    for name in expected_of(lesson):
-        assert (lesson.wrong / name).read_bytes() != solution

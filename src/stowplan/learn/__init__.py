@@ -14,14 +14,10 @@ a folder `lessons/NN_name/`, numbered in the order of learning:
     solution.py         the same, completed; what `learn solution` and `learn diff` compare with
     check.py            def check(work: Any, on: str) -> Iterable[Note] | None
     given/              optional: files that are copied beside the exercise as they are
-    wrong/              plausible wrong answers, at least three
-    wrong/expected.yaml never_awaits.py: {why: "forgot the await", words: ["without await", "bind"]}
-                        words: each must be in what the learner is told (case does not matter);
-                        in_child: true      for an answer that hangs: the test then runs it in a
-                        process of its own, with the time limit, as `learn check` does
 
 `xx` in place of `en` is another language; what lacks a translation is shown in English. Words of
-the frame, and messages that every check may use, are in `texts/frame.en.yaml`.
+the frame, and messages that every check may use, are in `texts/frame.en.yaml`. Each lesson has at
+least three plausible wrong answers in `tests/integration/lessons_wrong`.
 
 A check is given the learner's module (of a .py) or its list of documents (of a .yaml) and the name
 of the target, plays scenarios with them, and says what is wrong with what happened. It runs code

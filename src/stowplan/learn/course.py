@@ -50,10 +50,6 @@ class Lesson:
     def solution(self) -> Path:
         return self.folder / f"solution{Path(self.file).suffix}"
 
-    @property
-    def wrong(self) -> Path:
-        return self.folder / "wrong"
-
     def given(self) -> list[Path]:
         """Files that the learner gets besides the exercise."""
         folder = self.folder / "given"
