@@ -34,7 +34,9 @@ class Edit(msgspec.Struct, forbid_unknown_fields=True):
     def apply(self, text: str) -> str:
         old, new = self.old.splitlines(), self.new.splitlines()
         lines = text.split("\n")
-        places = [at for at in range(len(lines)) if _indented(old, lines[at]) == lines[at:][: len(old)]]
+        places = [
+            at for at in range(len(lines)) if _indented(old, lines[at]) == lines[at:][: len(old)]
+        ]
         if len(places) != 1:
             raise ValueError(f"the edit must match one place, not {len(places)}: {self.old!r}")
         at = places[0]

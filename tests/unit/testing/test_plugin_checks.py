@@ -111,7 +111,6 @@ def test_in_tree_plugins_pass(plugin: type[Plugin]) -> None:
     "spec",
     [
         "ten_lines/ssd_scheduler.py:on_ssd",
-        "steps/step3_score.py:NodeNumber",
         "fullest_first/fullest_first.py:FullestFirst",
         "fullest_first/fullest_first_columns.py:FullestFirst",
     ],

@@ -85,4 +85,7 @@ async def main(name: str = "default-scheduler") -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="minischeduler: %(message)s")
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))

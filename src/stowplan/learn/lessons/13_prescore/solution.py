@@ -88,6 +88,7 @@ class MiniScheduler:
         cycle: Cycle = {}
         self.run_pre_scorers(cycle, pod, feasible)
         scores = self.run_scorers(cycle, pod, feasible)
+        log.info("scores for pod %s: %s", pod.key, scores)
         await self.bind(pod, self.select_node(scores))
 
     def run_filters(self, pod: Pod, nodes: list[Node]) -> list[Node]:
@@ -134,4 +135,7 @@ async def main(name: str = "default-scheduler") -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="minischeduler: %(message)s")
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))

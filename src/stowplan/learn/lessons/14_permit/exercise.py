@@ -123,6 +123,7 @@ class MiniScheduler:
         cycle: Cycle = {}
         self.run_pre_scorers(cycle, pod, feasible)
         scores = self.run_scorers(cycle, pod, feasible)
+        log.info("scores for pod %s: %s", pod.key, scores)
         node = self.select_node(scores)
         return node if self.run_permits(pod, node) else None
 
@@ -171,6 +172,7 @@ class MiniScheduler:
         waiting = self.waiting.get(pod.uid)
         if waiting is None:
             return True
+        log.info("pod %s is held by %s", pod.key, waiting.held_by)
         # TODO: await waiting.allowed, for PERMIT_TIMEOUT_S at most, and answer. Either way the pod
         # is not a waiting one any more: take it out of self.waiting.
         return True
@@ -194,4 +196,7 @@ async def main(name: str = "default-scheduler") -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="minischeduler: %(message)s")
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))

@@ -163,6 +163,7 @@ class MiniScheduler:
         cycle: Cycle = {}
         self.run_pre_scorers(cycle, pod, feasible)
         scores = self.run_scorers(cycle, pod, feasible)
+        log.info("scores for pod %s: %s", pod.key, scores)
         node = self.select_node(scores)
         return node if self.run_permits(queued, node) else None
 
@@ -216,6 +217,7 @@ class MiniScheduler:
         waiting = self.waiting.get(pod.uid)
         if waiting is None:
             return True
+        log.info("pod %s is held by %s", pod.key, waiting.held_by)
         try:
             await asyncio.wait_for(waiting.allowed.wait(), PERMIT_TIMEOUT_S)
         except TimeoutError:
@@ -250,4 +252,7 @@ async def main(name: str = "default-scheduler") -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="minischeduler: %(message)s")
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))

@@ -124,6 +124,7 @@ class SchedulingQueue:
     def add_backoff(self, queued: Queued) -> None:
         """Active again 1, 2, 4, 8 and from then on 10 seconds after it has failed."""
         backoff_s = min(2 ** (queued.attempts - 1), 10)
+        log.info("pod %s comes back %d s after it failed", queued.pod.key, backoff_s)
         asyncio.get_running_loop().call_at(queued.failed_at + backoff_s, self.add, queued)
 
 
@@ -171,6 +172,7 @@ class MiniScheduler:
         cycle: Cycle = {}
         self.run_pre_scorers(cycle, pod, feasible)
         scores = self.run_scorers(cycle, pod, feasible)
+        log.info("scores for pod %s: %s", pod.key, scores)
         node = self.select_node(scores)
         return node if self.run_permits(queued, node) else None
 
@@ -224,6 +226,7 @@ class MiniScheduler:
         waiting = self.waiting.get(pod.uid)
         if waiting is None:
             return True
+        log.info("pod %s is held by %s", pod.key, waiting.held_by)
         try:
             await asyncio.wait_for(waiting.allowed.wait(), PERMIT_TIMEOUT_S)
         except TimeoutError:
@@ -258,4 +261,7 @@ async def main(name: str = "default-scheduler") -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="minischeduler: %(message)s")
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))
