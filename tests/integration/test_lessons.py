@@ -1,4 +1,4 @@
-"""Every lesson on disk: its solution passes, the exercise as delivered does not, and the check names
+"""Every lesson on disk: its solution passes, the exercise as delivered fails, and the check names
 the mistake of each plausible wrong answer.
 """
 
