@@ -21,8 +21,8 @@ import msgspec
 from stowplan.api.decoding import UNREADABLE, decode_answer
 from stowplan.api.guarded import GuardedRequests, WriteGuard
 from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.lanes import JSON
 from stowplan.api.objects import Wire
-from stowplan.api.quick import JSON
 from stowplan.api.reachability import Reachability
 from stowplan.api.resources import Resource
 from stowplan.api.transport import Lane, Params, Requests, Transport

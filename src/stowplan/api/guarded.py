@@ -1,10 +1,10 @@
-"""Writes that pass a guard at the moment when their bytes are sent.
+"""Writes that are checked by a guard immediately before their bytes are sent.
 
 `scheduler.process` gives the guarded client to everything that changes the cluster by its
 decisions: binds, evictions, status patches, the writes of plugins. The guard is the leader's lease.
-What must stay true: the check runs after every wait (rate limits, turns, the pause after 429,
-connecting) and again for each retry, with nothing between it and the write; and a request that
-passed ends, one way or another, within `timeout_s`.
+Invariants: the check runs after every wait (rate limits, concurrency limits, the pause after 429,
+connecting) and again for each retry, with nothing between it and the write. A request that passed
+the check ends within `timeout_s`, with or without an answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from stowplan.api.quick import JSON
+from stowplan.api.lanes import JSON
 from stowplan.api.transport import Guard, Lane, Params, Requests
 
 

@@ -3,7 +3,7 @@
 The scheduler calls `event`, which only counts and queues; `run` writes a few at a time on the
 events lane. Repeats are folded into series (see `event_series`). When the API server is away or
 the queue is full, events are lost rather than kept for ever: they are counted in `dropped`. While
-somebody has more urgent requests under way (`is_busy`) events give way for a while (`giving_way`).
+more urgent requests are under way (`is_busy`), events yield to them (`event_throttle`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stowplan.api.event_series import (
     only_event_name,
     truncate_note,
 )
-from stowplan.api.giving_way import allowed_at_a_time
+from stowplan.api.event_throttle import allowed_at_a_time
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import (

@@ -18,16 +18,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import quote, urlencode
 
+from stowplan.api.adaptive_limit import AdaptiveLimit
 from stowplan.api.auth import Credential, credentials_for
 from stowplan.api.http1 import TooLong
 from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.api.lanes import JSON, Lanes
 from stowplan.api.loopback import is_loopback as _is_loopback
 from stowplan.api.no_answer import NO_ANSWER, unavailable
-from stowplan.api.quick import JSON, QuickLanes
 from stowplan.api.rate_limit import TokenBucket
 from stowplan.api.status_errors import error_from_response
 from stowplan.api.tls import build_context
-from stowplan.api.turns import Turns
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import KubeconfigError, Throttled, Unauthorized
 
@@ -60,7 +60,7 @@ class Lane(StrEnum):
 
 #: Few bytes, and often.
 _QUICK = frozenset((Lane.BIND, Lane.STATUS, Lane.EVENTS, Lane.LEASE))
-# Requests at a time; streams last, so they take no turn and there is no limit to them.
+# Concurrent requests. Streams take no slot: they last, and their number is not limited.
 _AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 64, Lane.LEASE: 2}
 
 
@@ -115,14 +115,14 @@ class Transport:
         self._config = config
         self._server = config.server.rstrip("/")
         self._credentials = credentials_for(config, clock=clock)
-        # Waiting for a turn is not part of a request's time.
-        self._turns = {
-            lane: Turns(limit)
+        # The wait for a slot is not part of a request's timeout.
+        self._concurrency = {
+            lane: AdaptiveLimit(limit)
             for lane, limit in {**_AT_A_TIME, Lane.BIND: bind_concurrency}.items()
         }
         always = [("User-Agent", user_agent), *config.impersonate]
         server_name = config.tls_server_name
-        self._quick: QuickLanes | None = None
+        self._quick: Lanes | None = None
         self._proxied: ProxiedLanes | None = None
         if config.proxy_url:
             from stowplan.api.proxied import ProxiedLanes  # few have one, and it takes long to load
@@ -131,10 +131,10 @@ class Transport:
                 self._server, always, proxy_url=config.proxy_url, tls_server_name=server_name
             )
         else:
-            self._quick = QuickLanes(self._server, always, tls_server_name=server_name)
+            self._quick = Lanes(self._server, always, tls_server_name=server_name)
         clock = clock or SystemClock()
         limited: list[Lane] = [lane for lane in Lane if qps > 0 and lane is not Lane.WATCH]
-        self._limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
+        self._rate_limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
         self._wants_gzip = not config.disable_compression and not _is_loopback(self._server)
         # One context a certificate: a new object means new connections.
         self._tls_for: Credential | None = None
@@ -168,19 +168,19 @@ class Transport:
         guard: Guard | None = None,
     ) -> bytes:
         """One request and its answer; waits and repeats after 429, and once after a 401."""
-        limit = self._limits.get(lane)
-        if limit is not None:
-            await limit.take()
+        rate_limit = self._rate_limits.get(lane)
+        if rate_limit is not None:
+            await rate_limit.take()
         target = _target(path, params)
         quick = self._quick if lane in _QUICK else None
-        turns = self._turns[lane]
+        limit = self._concurrency[lane]
         is_renewed = False
         throttled = 0
         while True:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
-                async with turns, asyncio.timeout(timeout_s):
-                    # Whoever waited for a turn goes as who we are by now.
+                async with limit, asyncio.timeout(timeout_s):
+                    # The credential may have been renewed during the wait for a slot.
                     credential = self._credentials.cached() or credential
                     if quick is not None:
                         found = await quick.ask(
@@ -203,12 +203,12 @@ class Transport:
                         status, answer = opened.status, await _read(opened)
                         retry_after = opened.header(b"retry-after")
             except NO_ANSWER as error:
-                turns.refused()
+                limit.refused()
                 raise unavailable(self._server, f"{method} {path}", error) from error
             if status == 429 or status >= 500:
-                turns.refused()
+                limit.refused()
             else:
-                turns.answered()
+                limit.answered()
             if status < 300:
                 return answer
             refusal = error_from_response(
@@ -226,7 +226,7 @@ class Transport:
                 raise refusal
             throttled += 1
             wait_s = min(refusal.retry_after_s, _MAX_RETRY_AFTER_S)
-            # Spread, so that all who were turned away do not come back at the same moment.
+            # Jitter, so that throttled requests do not all return at the same moment.
             await asyncio.sleep(wait_s * random.uniform(1.0, 1.1))
 
     @asynccontextmanager

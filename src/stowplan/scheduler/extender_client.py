@@ -18,9 +18,9 @@ from stowplan.api.connections import NotConnected
 from stowplan.api.decoding import UNREADABLE
 from stowplan.api.guarded import WriteGuard
 from stowplan.api.http1 import BrokenOff, Disconnected, Garbled
+from stowplan.api.lanes import JSON, Lanes
 from stowplan.api.no_answer import NO_ANSWER
 from stowplan.api.objects import Pod
-from stowplan.api.quick import JSON, QuickLanes
 from stowplan.api.streams import LongAnswer
 from stowplan.cluster.table import NodeTable
 from stowplan.errors import ExtenderError
@@ -170,9 +170,7 @@ class _Line:
         server_name = settings.tls_config.server_name if settings.tls_config else ""
         # DIVERGES: connections go straight. Upstream heeds the environment's proxy, and follows
         # redirects.
-        self._lanes = QuickLanes(
-            self._url, [("User-Agent", "stowplan")], tls_server_name=server_name
-        )
+        self._lanes = Lanes(self._url, [("User-Agent", "stowplan")], tls_server_name=server_name)
         self._authorization = _basic(self._url)
 
     def close(self) -> None:

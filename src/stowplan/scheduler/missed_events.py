@@ -1,9 +1,9 @@
 """Write the `Scheduled` events that a killed predecessor could not.
 
-Events trail binds by seconds while the API server is busy (`api.giving_way`), so a scheduler that
-is killed takes the newest of them with it. The next one, when it begins to lead, writes them. It
-needs no right to read events: their names follow from the pod's UID, so creating one that exists is
-refused, also as a dry run. Invariant: events are written in the order of binds, and missed ones
+Events trail binds by seconds while the API server is busy (`api.event_throttle`), so a scheduler
+that is killed takes the newest of them with it. The next one, when it begins to lead, writes them.
+It needs no right to read events: their names follow from the pod's UID, so creating one that exists
+is refused, also as a dry run. Invariant: events are written in the order of binds, and missed ones
 before new ones. Then those that are missing are the newest, and a binary search finds the first,
 however many predecessors were killed one after the other.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.api.giving_way import AT_A_TIME, AT_MOST, allowed_at_a_time
+from stowplan.api.event_throttle import AT_A_TIME, AT_MOST, allowed_at_a_time
 
 
 @pytest.mark.parametrize("waited_s", [0.0, 5.0, 7.0])

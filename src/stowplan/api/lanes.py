@@ -17,7 +17,7 @@ from stowplan.api.streams import LongAnswer, Streams
 JSON = "application/json"
 
 
-class QuickLanes:
+class Lanes:
     """Kept-alive connections by lane, and requests as they go over the wire."""
 
     def __init__(
