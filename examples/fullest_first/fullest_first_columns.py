@@ -9,7 +9,7 @@ import stowplan
 
 
 class FullestFirst(fullest_first.FullestFirst):
-    reads = stowplan.Reads.PODS  # goes stale at nodes whose pods change, and only there
+    reads = stowplan.Reads.POD_SPECS  # goes stale where pods come or go, and only there
 
     def sign(self, info: Any) -> tuple[()]:
         return ()  # whatever the pod, the score is the same

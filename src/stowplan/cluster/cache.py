@@ -169,4 +169,7 @@ class ClusterCache:
 
 def _same_identity(old: Pod, new: Pod) -> bool:
     """Whether selectors and the terminating flag see the same pod."""
-    return old.metadata.labels == new.metadata.labels and old.is_terminating == new.is_terminating
+    before, after = old.metadata, new.metadata
+    return before.labels == after.labels and (
+        (before.deletion_timestamp is None) == (after.deletion_timestamp is None)
+    )

@@ -31,10 +31,9 @@ class ChangeLog(Generic[T]):
         return len(self._entries)
 
     def append(self, entry: T) -> None:
-        entries = self._entries
-        entries.append(entry)
+        self._entries.append(entry)
         self.end += 1
-        if len(entries) > 2 * self._limit:
+        if self.end - self._start > 2 * self._limit:
             self.keep_newest(self._limit)
 
     def entries_since(self, position: int) -> list[T] | None:

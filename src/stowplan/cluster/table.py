@@ -109,6 +109,9 @@ class NodeTable:
         #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
         self.pod_journal = Journal()
         self.node_journal = Journal()
+        #: Rows where annotations, status or other fields of a pod changed that nothing counts, as
+        #: kubelets do all the time. In-tree plugins do not read them; see `Reads.PODS`.
+        self.detail_journal = Journal()
         #: Rows where a pod that was there began to run, which matters to preemption alone.
         self.start_journal = Journal()
         #: Counts every coming and going of a node.
@@ -126,7 +129,8 @@ class NodeTable:
     @property
     def version(self) -> int:
         """Grows with every change; a decision is stamped with it."""
-        return self.pod_journal.end + self.node_journal.end + self.nodeset_version
+        pods = self.pod_journal.end + self.detail_journal.end
+        return pods + self.node_journal.end + self.nodeset_version
 
     @property
     def order(self) -> Rows:
@@ -293,7 +297,8 @@ class NodeTable:
             self.affinity_terms.replace(row, old.pod, info.pod)
 
     def renew_pod(self, row: int, info: PodInfo, pod: Pod) -> None:
-        """A newer object of a pod, of which nothing changed that anybody counts."""
+        """Show a newer object of a pod, of which nothing changed that the table counts."""
+        self.detail_journal.mark(row)
         if info.pod.status.start_time != pod.status.start_time:
             self.start_journal.mark(row)
         info.pod = pod

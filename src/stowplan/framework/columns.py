@@ -28,7 +28,7 @@ _Fill: TypeAlias = Callable[[Cycle, RowSet, Any], None]
 class Column:
     """A plugin's values over the whole table. Read only, and good for one decision."""
 
-    __slots__ = ("_range", "node_position", "pod_position", "values")
+    __slots__ = ("_range", "detail_position", "node_position", "pod_position", "values")
 
     def __init__(self, values: NDArray[Any], table: NodeTable) -> None:
         self.values = values
@@ -38,12 +38,15 @@ class Column:
         """The values are up to date."""
         self.node_position = table.node_journal.end
         self.pod_position = table.pod_journal.end
+        self.detail_position = table.detail_journal.end
         self._range: tuple[int, int] | None = None
 
     def is_current(self, table: NodeTable, reads: Reads) -> bool:
         """Whether nothing has changed that the values depend on."""
-        return self.node_position == table.node_journal.end and (
-            reads is not Reads.PODS or self.pod_position == table.pod_journal.end
+        return (
+            self.node_position == table.node_journal.end
+            and (reads is Reads.NODE or self.pod_position == table.pod_journal.end)
+            and (reads is not Reads.PODS or self.detail_position == table.detail_journal.end)
         )
 
     def range_of(self, used: slice) -> tuple[int, int]:
@@ -149,9 +152,14 @@ def _changed_rows(table: NodeTable, column: Column, reads: Reads) -> Rows | None
     rows = table.node_journal.since(column.node_position)
     if rows is None:
         return None
-    if reads is Reads.PODS:
+    if reads is not Reads.NODE:
         pod_rows = table.pod_journal.since(column.pod_position)
         if pod_rows is None:
             return None
         rows = pod_rows if not len(rows) else np.union1d(rows, pod_rows)
+    if reads is Reads.PODS:
+        detail_rows = table.detail_journal.since(column.detail_position)
+        if detail_rows is None:
+            return None
+        rows = np.union1d(rows, detail_rows)
     return rows if len(rows) * 4 < len(table) + 16 else None

@@ -27,6 +27,7 @@ from stowplan.framework.status import SUCCESS, Status, unschedulable
 RowSet: TypeAlias = "Rows | slice"
 #: Up to so many rows, a per-node plugin beats a dozen numpy calls.
 FEW_ROWS = 4
+_READ_PODS = (Reads.POD_SPECS, Reads.PODS)
 _RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
 
 
@@ -42,6 +43,10 @@ class FilterStep:
         if failure:
             self._columns, self.reads = None, Reads.ANYTHING
             self._row = _failing(self.name, "Filter", failure)
+        #: Whether its columns depend on pods that stand on the node.
+        self.reads_pods = self.reads in _READ_PODS
+        #: Whether they depend on every field of those pods (`NodeTable.detail_journal`).
+        self.reads_details = self.reads is Reads.PODS
         self.has_row_form = self._row is not None
         #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
@@ -145,6 +150,10 @@ class ScoreStep:
         if failure:
             self._columns, self.reads = None, Reads.ANYTHING
             self._row = _failing(self.name, "Score", failure)
+        #: Whether its columns depend on pods that stand on the node.
+        self.reads_pods = self.reads in _READ_PODS
+        #: Whether they depend on every field of those pods (`NodeTable.detail_journal`).
+        self.reads_details = self.reads is Reads.PODS
         self.has_row_form = self._row is not None
         self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)
         self.normalizes = self._normalize is not None
@@ -152,7 +161,7 @@ class ScoreStep:
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
         #: Whether they may be added up with others' (`shapes`): a row that changes must not change
         #: the scores of others.
-        self.is_summed = self.is_cached and not (self.normalizes and self.reads is Reads.PODS)
+        self.is_summed = self.is_cached and not (self.normalizes and self.reads_pods)
         self._surroundings = _surroundings_of(plugin)
 
     def sign(self, cycle: Cycle) -> Hashable | None:

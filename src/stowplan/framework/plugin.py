@@ -65,11 +65,14 @@ POINTS: dict[str, tuple[str, ...]] = {
 class Reads(Enum):
     """What a plugin's columns depend on besides the pod's signature; says when they go stale."""
 
-    #: The node alone: labels, taints, allocatable, ...
+    #: The node alone: labels, annotations, taints, allocatable, ...
     NODE = "node"
-    #: The node and the pods that stand on it.
+    #: The node, which pods stand on it, and of each pod its namespace, labels, spec, whether it is
+    #: terminating, and the resources it holds. Not its annotations, and nothing else of its status.
+    POD_SPECS = "pod specs"
+    #: The node and every field of the pods that stand on it, annotations and status included.
     PODS = "pods"
-    #: Anything: columns are never kept from one attempt to the next.
+    #: Anything: columns are never cached.
     ANYTHING = "anything"
 
 
@@ -96,6 +99,8 @@ class Plugin:
     name: ClassVar[str] = ""
     #: Struct that types the plugin's `args`; None: the plugin takes none.
     Args: ClassVar[type[msgspec.Struct] | None] = None
+    #: What cached columns depend on. `Reads.PODS` is safe for every plugin that looks at pods on
+    #: the node. `Reads.POD_SPECS` is cheaper: a status write by a kubelet invalidates no row.
     reads: ClassVar[Reads] = Reads.ANYTHING
     #: The same for Score, where it differs.
     score_reads: ClassVar[Reads | None] = None

@@ -29,8 +29,10 @@ class RowAnswers(Follower):
 
     __slots__ = ("_answers", "_start_position", "_words")
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, *, reads_details: bool) -> None:
         super().__init__(table)
+        if reads_details:
+            self.follow_details(table)
         self._start_position = table.start_journal.end
         self._answers: dict[int, tuple[Crowd, Any]] = {}
         self._words: dict[Status, Status] = {}

@@ -27,7 +27,6 @@ from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
-from stowplan.framework.plugin import Reads
 
 #: A filter, and what it reads of the pod.
 _Signed: TypeAlias = tuple[FilterStep, Hashable]
@@ -36,7 +35,10 @@ _Signed: TypeAlias = tuple[FilterStep, Hashable]
 class Follower:
     """Something by row that is up to date with the table's journals."""
 
-    __slots__ = ("_capacity", "_node_position", "_nodeset_version", "_pod_position", "is_kept")
+    __slots__ = (
+        "_capacity", "_detail_position", "_node_position", "_nodeset_version", "_pod_position",
+        "is_kept",
+    )  # fmt: skip
 
     def __init__(self, table: NodeTable) -> None:
         #: Whether it will be there for the next pod of the shape.
@@ -45,6 +47,17 @@ class Follower:
         self._nodeset_version = table.nodeset_version
         self._node_position = table.node_journal.end
         self._pod_position = table.pod_journal.end
+        #: None: annotations and status of pods do not matter.
+        self._detail_position: int | None = None
+
+    @property
+    def reads_details(self) -> bool:
+        """Whether a change of any field of a pod changes its row."""
+        return self._detail_position is not None
+
+    def follow_details(self, table: NodeTable) -> None:
+        """From now on, count a change of any field of a pod as a change of its row."""
+        self._detail_position = table.detail_journal.end
 
     def has_same_nodes(self, table: NodeTable) -> bool:
         """Whether no node has come, changed or gone since it was made."""
@@ -60,6 +73,10 @@ class Follower:
             return None
         journal = table.pod_journal
         rows = journal.rows_since(self._pod_position)
+        if self._detail_position is not None and rows is not None:
+            details = table.detail_journal.rows_since(self._detail_position)
+            rows = None if details is None else sorted({*rows, *details})
+            self._detail_position = table.detail_journal.end
         if rows is None or len(rows) * 4 >= len(table) + 16:
             return None
         self._pod_position = journal.end
@@ -103,6 +120,8 @@ class Accepted(Follower):
         #: Rows that pass all of them. Not to be written to.
         self.alive: BoolArray = steady.copy()
         for step, signature in moving:
+            if step.reads_details:
+                self.follow_details(cycle.table)
             self.alive &= columns.passing_verdicts(step, signature, cycle) == 0
         #: Counts the changes of `alive`.
         self.version = 0
@@ -178,7 +197,9 @@ class Scored(Follower):
             lowest, highest = column.range_of(used)
             _check_range(lowest, highest)
             part = column.values
-            if step.reads is Reads.PODS:
+            if step.reads_pods:
+                if step.reads_details:
+                    self.follow_details(table)
                 if is_kept:
                     # The column goes on to serve others, at their pace.
                     part = part.copy()
@@ -253,7 +274,7 @@ class Shapes:
             signature = step.signature(cycle) if step.is_cached else None
             if signature is None:
                 break
-            if step.reads is Reads.PODS:
+            if step.reads_pods:
                 moving.append((step, signature))
                 signs += (step.name, signature)
             else:

@@ -157,18 +157,20 @@ class WhatIf:
         if not recent.is_used:
             return None
         signs: list[Hashable] = []
+        reads_details = False
         for step in self.running(cycle):
             signature = step.sign(cycle) if step.follows_rows else None
             if signature is None:
                 return None
             signs += (step.name, signature)
+            reads_details |= step.reads_details
         key = ("answers", *about, *signs)
         answers: RowAnswers | None = recent.get(key)
         if answers is not None and answers.follow(cycle.table):
             return answers
         if not recent.is_wanted(key):
             return None
-        answers = RowAnswers(cycle.table)
+        answers = RowAnswers(cycle.table, reads_details=reads_details)
         recent.keep(key, answers, BYTES_A_ROW * len(cycle.table))
         return answers
 

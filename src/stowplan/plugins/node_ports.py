@@ -27,7 +27,7 @@ _TAKEN = unschedulable("node(s) didn't have free ports for the requested pod por
 
 class NodePorts(Plugin):
     name = "NodePorts"
-    reads = Reads.PODS
+    reads = Reads.POD_SPECS
     overlays = True
     verdicts = (_TAKEN,)
     needs = (

@@ -33,7 +33,7 @@ _SHORT = 8
 class NodeResourcesBalancedAllocation(Plugin):
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
-    reads = Reads.PODS
+    reads = Reads.POD_SPECS
 
     def __init__(
         self,

@@ -66,6 +66,8 @@ class Ranking(Follower):
 
     def __init__(self, rows: Rows, scored: Scored, cycle: Cycle) -> None:
         super().__init__(cycle.table)
+        if scored.reads_details:
+            self.follow_details(cycle.table)
         self.rows = rows
         self._places = np.full(cycle.table.capacity, -1, np.int32)
         self._places[rows] = np.arange(len(rows), dtype=np.int32)

@@ -110,11 +110,14 @@ def test_status_news_keep_the_numbers_and_show_the_newer_pod() -> None:
     cache = cluster("a")
     there = pod("p", cpu="1", node="a", uid="u")
     cache.add_pod(there)
-    version = cache.table.version
+    table, row = cache.table, cache.table.row_of["a"]
+    counted, details, version = table.pod_journal.end, table.detail_journal.end, table.version
     running = pod("p", cpu="1", node="a", uid="u", phase="Running")
     cache.update_pod(running)
-    assert cache.table.version == version
-    assert cache.table.pods[cache.table.row_of["a"]]["u"].pod is running
+    assert table.pod_journal.end == counted
+    assert table.detail_journal.rows_since(details) == [row]
+    assert table.version > version
+    assert table.pods[row]["u"].pod is running
 
 
 def test_resized_pod_is_counted_anew() -> None:

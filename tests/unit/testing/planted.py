@@ -317,6 +317,42 @@ class StaleColumns(Plugin):
         out[rows] = np.minimum(cycle.table.pod_count[rows], 100)
 
 
+class StaleAnnotations(Plugin):
+    """Looks at annotations of standing pods, which `Reads.POD_SPECS` leaves out."""
+
+    name = "StaleAnnotations"
+    reads = Reads.POD_SPECS
+    verdicts = (stowplan.unschedulable("node(s) held a noisy pod"),)
+
+    def sign(self, info: PodInfo) -> Hashable:
+        return ()
+
+    def is_unwanted(self, pod: Pod) -> bool:
+        return (pod.metadata.annotations or {}).get("noisy") == "yes"
+
+    def filter_columns(self, cycle: Cycle, rows: Any, out: Any, overlay: Any) -> None:
+        table = cycle.table
+        for row in np.arange(table.capacity)[rows].tolist():
+            pods = table.pods[row].values() if row < len(table.pods) else ()
+            out[row] = any(self.is_unwanted(info.pod) for info in pods)
+
+
+class StaleStatus(StaleAnnotations):
+    """Looks at the phase of standing pods, which `Reads.POD_SPECS` leaves out."""
+
+    name = "StaleStatus"
+
+    def is_unwanted(self, pod: Pod) -> bool:
+        return pod.status.phase == "Running"
+
+
+class FreshDetails(StaleAnnotations):
+    """Without a mistake: `Reads.PODS` includes annotations."""
+
+    name = "FreshDetails"
+    reads = Reads.PODS
+
+
 class Deaf(GoodColumns):
     """Does not hear of labels, which are all that it looks at."""
 

@@ -46,6 +46,8 @@ PLANTED: list[tuple[type[Plugin], set[str], str]] = [
     (planted.Disagreeing, {"forms"}, "filter_columns says"),
     (planted.WrongSign, {"signature"}, "leaves something out"),
     (planted.StaleColumns, {"kept-columns"}, "out of date"),
+    (planted.StaleAnnotations, {"kept-columns"}, "reads = Reads.POD_SPECS"),
+    (planted.StaleStatus, {"kept-columns"}, "reads = Reads.POD_SPECS"),
     (planted.Deaf, {"events"}, "misses what helps"),
     (planted.BadHint, {"events"}, "raises"),
     (planted.Slow, {"cost"}, "times the work for"),
@@ -70,6 +72,11 @@ def test_a_planted_mistake_is_found(plugin: type[Plugin], expected: set[str], wo
     first = next(iter(found.values()))
     assert words in first
     assert all("To mend it: " in message for message in found.values())
+
+
+def test_columns_that_read_annotations_and_declare_it_are_accepted() -> None:
+    [found] = check_plugin(planted.FreshDetails, only=["kept-columns"])
+    assert found.outcome == "passed", found.message
 
 
 def test_the_order_of_a_set_shows_in_another_process() -> None:

@@ -19,7 +19,7 @@ class Unfinished:
         #: The random place of the first row.
         self.draw = draw
         self._pod = cycle.pod
-        self._answers = RowAnswers(cycle.table)
+        self._answers = RowAnswers(cycle.table, reads_details=True)
         self._answers.learn(_crowds(cycle, list(said)), said)
 
     def said(self, cycle: Cycle, rows: list[int]) -> dict[int, Outcome]:

@@ -40,7 +40,7 @@ class InterPodAffinity(Plugin):
     Args = InterPodAffinityArgs
     looks_up = (NAMESPACES,)
     overlays = True
-    reads = Reads.PODS
+    reads = Reads.POD_SPECS
     score_reads = Reads.ANYTHING
     verdicts = filtering.VERDICTS
     needs = (

@@ -53,7 +53,7 @@ _KNOWN_WANTS = 512
 class NodeResourcesFit(Plugin):
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
-    reads = Reads.PODS
+    reads = Reads.POD_SPECS
     overlays = True
     needs = (
         Need(

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.api.objects import Node, Pod
+from stowplan.api.objects import Node, Pod, PodStatus
 from stowplan.cluster.cache import ClusterCache
 from stowplan.testing.builders import node as make_node
 from stowplan.testing.builders import pod as make_pod
@@ -25,6 +25,9 @@ _TAINTS = ("dedicated", "gpu", "node.kubernetes.io/unschedulable")
 _GPU = "example.com/gpu"
 _GONE = "gone"
 _IMAGES = {"web:1": 1 << 28, "db:2": 1 << 30}
+#: How many pods of a case are updated.
+_UPDATED = 4
+_STARTED = "2026-01-01T00:00:00Z"
 
 
 @dataclass
@@ -38,6 +41,9 @@ class Case:
     #: What may happen to the cluster, in order: a node set, a node's name removed, a pod added,
     #: a pod's UID removed.
     changes: list[tuple[str, Any]] = field(default_factory=list)
+    #: Newer versions of pods that are still there after the changes: each differs from the version
+    #: before in its annotations alone or in its status alone, as when a kubelet writes.
+    updates: list[Pod] = field(default_factory=list)
 
     def fill(self, cache: ClusterCache, *, reversed_nodes: bool = False) -> None:
         nodes = list(reversed(self.nodes)) if reversed_nodes else self.nodes
@@ -59,7 +65,7 @@ def make_case(seed: int, words: Words) -> Case:
     changes = dice.changes(names, standing)
     # What random changes seldom do: a node becomes all that a pod may wish for.
     changes += [("set", _ideal(dice.of(nodes), pod)) for pod in askers]
-    return Case(seed, nodes, standing, askers, changes)
+    return Case(seed, nodes, standing, askers, changes, dice.updates(standing, changes))
 
 
 def _ideal(node: Node, pod: Pod) -> Node:
@@ -211,6 +217,21 @@ class _Dice:
                     made.append(("remove", names[-1]))
                 case "delete" if going:
                     made.append(("delete", going.pop(self.rng.randrange(len(going)))))
+        return made
+
+    def updates(self, standing: list[Pod], changes: list[tuple[str, Any]]) -> list[Pod]:
+        there = {pod.uid: pod for pod in standing}
+        for action, what in changes:
+            if action == "add":
+                there[what.uid] = what
+            elif action == "delete":
+                del there[what]
+        made: list[Pod] = []
+        for pod in list(there.values())[:_UPDATED]:
+            metadata = replace(pod.metadata, annotations=self.labels() | self.labels())
+            annotated = replace(pod, metadata=metadata)
+            status = PodStatus(phase="Running", start_time=_STARTED)
+            made += [annotated, replace(annotated, status=status)]
         return made
 
 

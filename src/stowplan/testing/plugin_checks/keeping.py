@@ -93,7 +93,8 @@ def check_kept(subject: Subject) -> None:
         asker = Asker(plugin, world)
         # One for each pod: that pods share a column wrongly is check_signature's affair.
         caches = [(pod, ColumnCache()) for pod in case.askers[:2]]
-        for change in [None, None, *case.changes]:
+        updates = [("add", pod) for pod in case.updates]
+        for change in [None, None, *case.changes, *updates]:
             if change is not None:
                 apply(change, world.cache)
                 world.clock.advance(_HOUR_S)
@@ -145,6 +146,7 @@ def _same(
         f"{subject.name}.{method}: the column kept for {in_words(pod)} is out of date at node"
         f" {node}: {int(kept[wrong[0]])}, but made anew it says {int(fresh[wrong[0]])}."
         f" It declares reads = Reads.{reads.name}.",
-        "declare Reads.PODS if pods on the node count, and let surroundings(cycle) tell what else"
-        " of the cluster does; or leave `reads` out: then columns are not kept.",
+        "declare Reads.PODS if the column depends on pods that stand on the node (Reads.POD_SPECS"
+        " leaves out their annotations and status), and return from surroundings(cycle) what else"
+        " of the cluster it depends on; or leave `reads` out: then columns are not cached.",
     )
