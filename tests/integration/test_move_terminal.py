@@ -126,7 +126,7 @@ def test_it_asks_and_shows_how_it_goes(stage: PinStage) -> None:
         terminal.until("0 s: gone, waiting for StatefulSet web to create it again")
         with Player(stage):
             assert terminal.wait() == 0
-        assert terminal.text.endswith(f"\r\x1b[K{ARRIVED}")
+        assert terminal.text.endswith(f"\r\x1b[2K{ARRIVED}")
 
 
 @pytest.mark.parametrize(("typed", "code"), [("n\n", 1), ("\n", 1), ("\x04", 130), ("\x03", 130)])

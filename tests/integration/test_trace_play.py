@@ -11,14 +11,14 @@ from typing import Any
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.sim.scenarios import Cluster, EntryKind, Options, Outcome, run_scenario
-from stowplan.sim.scenarios.trace_play import Progress, play_trace
+from stowplan.sim.scenarios.trace_play import TraceProgress, play_trace
 from stowplan.sim.traces import Trace, generate, load_trace
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"
 
 
-def played(trace: Trace, **options: Any) -> tuple[Outcome, list[Progress]]:
-    reports: list[Progress] = []
+def played(trace: Trace, **options: Any) -> tuple[Outcome, list[TraceProgress]]:
+    reports: list[TraceProgress] = []
 
     async def scenario(cluster: Cluster) -> None:
         await play_trace(cluster, trace, on_progress=reports.append, **options)
@@ -57,7 +57,7 @@ def test_pods_arrive_wait_for_room_and_end() -> None:
         [(10.0, "created"), (30.5, "bound to node-0"), (61.0, "finished")],
         [(20.0, "created"), (61.0, "bound to node-0"), (91.5, "finished")],
     ]
-    assert reports[-1] == Progress(at=91.5, arrived=3, pods=3, finished=3, replaced=0)
+    assert reports[-1] == TraceProgress(at=91.5, arrived=3, pods=3, finished=3, replaced=0)
 
 
 def test_a_queue_that_takes_long_is_waited_for() -> None:

@@ -202,14 +202,14 @@ def _session(
     keep_old: bool,
     max_noise: float | None,
 ) -> Session:
-    from stowplan.lab.bench.progress import Progress
+    from stowplan.lab.bench.progress import BenchProgress
     from stowplan.lab.bench.results import about
     from stowplan.lab.bench.session import Session, Settings
 
     most = float("inf") if max_noise is None else max_noise
     told = about(["stowplan", *sys.argv[1:]])
     settings = Settings(contestants, rounds, told, keep_old, most)
-    return Session(results, settings, Progress(sys.stderr))
+    return Session(results, settings, BenchProgress(sys.stderr))
 
 
 @contextmanager

@@ -15,13 +15,13 @@ import msgspec
 
 from stowplan.errors import ConfigError
 from stowplan.judge import Judge, Stream
+from stowplan.present.status_line import StatusLine
 
 EXIT_SOME_FAILED: Final = 1
 _BOM: Final = b"\xef\xbb\xbf"
 #: So many warnings are shown, each once; more would hide the answers.
 _MOST_WARNINGS: Final = 20
 _PROGRESS_AFTER_S: Final = 1.0
-_PROGRESS_EVERY_S: Final = 0.2
 #: Every question leaves a cluster behind for the collector: looking for it less often is quicker.
 _GC_THRESHOLDS: Final = (20_000, 50, 100)
 
@@ -115,7 +115,7 @@ class _Warnings:
 
 
 class _Progress:
-    """How far a long file has got, on a terminal that shows nothing else."""
+    """The position in a long file, on a terminal that shows nothing else."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._size = 0
@@ -123,18 +123,12 @@ class _Progress:
             status = os.fstat(source.fileno())
             self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0
         self._read = 0
-        self._next = time.monotonic() + _PROGRESS_AFTER_S
-        self._shown = False
+        self._line = StatusLine(sys.stderr, delay_s=_PROGRESS_AFTER_S, clock=time.monotonic)
 
     def passed(self, number: int, size: int) -> None:
         self._read += size
-        if not self._size or time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + _PROGRESS_EVERY_S
-        self._shown = True
-        share = min(100 * self._read // self._size, 100)
-        click.echo(f"\rline {number}, {share}%\x1b[K", err=True, nl=False)
+        if self._size:
+            self._line.update(f"line {number}, {min(100 * self._read // self._size, 100)}%")
 
     def end(self) -> None:
-        if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+        self._line.erase()

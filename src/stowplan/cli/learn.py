@@ -20,10 +20,10 @@ from stowplan.clock import rfc3339
 from stowplan.errors import ConfigError
 from stowplan.learn.course import Course, Lesson
 from stowplan.learn.faults import shown
-from stowplan.learn.page import PAGE_WIDTH, render
-from stowplan.learn.progress import Passed, Progress
+from stowplan.learn.progress import LessonProgress, Passed
 from stowplan.learn.texts import Texts, chosen_language
 from stowplan.learn.workbook import Workbook, diff
+from stowplan.present.markdown import PAGE_WIDTH, render
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +40,7 @@ class Desk:
         self._texts = Texts(self.language)
         self.here = Path.cwd()
         self.book = Workbook.find(Path(lessons_dir) if lessons_dir else None, self.here)
-        self.progress = Progress(self.book.directory)
+        self.progress = LessonProgress(self.book.directory)
 
     def say(self, key: str, /, **fields: object) -> str:
         return typed(self._texts(key, **fields))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +18,8 @@ from stowplan.cli.pins import Asked, client_for, described, naming_options, tell
 from stowplan.config.durations import Duration
 from stowplan.demo.terminal import is_drawable
 from stowplan.errors import NotFound, StowplanError
+from stowplan.present.status_line import StatusLine
+from stowplan.present.tables import printable
 from stowplan.static.moving import (
     Course,
     MovePlan,
@@ -211,27 +212,23 @@ async def _follow(mover: Mover, plan: MovePlan, timeout_s: float) -> None:
 
 
 class _Progress:
-    """What is waited for: on a terminal a line that counts the seconds, else a line for each."""
+    """The step that is waited for: on a terminal with its seconds, elsewhere a line for each."""
 
     def __init__(self) -> None:
-        self._is_live = is_drawable(sys.stdout, os.environ)
+        self._line = StatusLine(sys.stdout, is_live=is_drawable(sys.stdout, os.environ))
         self._since = time.monotonic()
         self._text = ""
 
     def say(self, text: str) -> None:
-        # Part of it was written by others, and must not move the cursor.
-        self._text = "".join(char if char.isprintable() else " " for char in text)
-        if not self._is_live:
-            click.echo(self._text)
+        self._text = printable(text)
+        if not self._line.is_live:
+            self._line.say(self._text)
 
     async def run(self) -> None:
-        while self._is_live:
+        while self._line.is_live:
             if self._text:
-                seconds = int(time.monotonic() - self._since)
-                room = shutil.get_terminal_size().columns - 1  # a line more could not be erased
-                click.echo(f"\r{f'{seconds} s: {self._text}'[:room]}\x1b[K", nl=False)
+                self._line.draw(f"{int(time.monotonic() - self._since)} s: {self._text}")
             await asyncio.sleep(_REDRAW_S)
 
     def end(self) -> None:
-        if self._is_live:
-            click.echo("\r\x1b[K", nl=False)
+        self._line.erase()

@@ -1,21 +1,17 @@
-"""Output that commands share: aligned columns as kubectl prints them, JSON and YAML.
-
-Columns are for people: three spaces apart, no borders, nothing cut off. Scripts use `-o json`.
-"""
+"""Output that commands share: tables for people, JSON and YAML (`-o json`) for scripts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
 
+from stowplan.present.tables import format_table
+
 OutputFormat: TypeAlias = Literal["json", "yaml"]
 F = TypeVar("F", bound=Callable[..., Any])
-
-_GAP: Final = "   "
-_NOTHING: Final = "<none>"
 
 
 def output_option(*, default: OutputFormat | None = None) -> Callable[[F], F]:
@@ -27,21 +23,6 @@ def output_option(*, default: OutputFormat | None = None) -> Callable[[F], F]:
         default=default,
         show_default=default is not None,
         help="Print as JSON or YAML.",
-    )
-
-
-def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Aligned columns under upper-case headers, a line each, ending in a newline."""
-    lines = [[header.upper() for header in headers]]
-    for row in rows:
-        if len(row) != len(headers):
-            raise ValueError(f"a row of {len(row)} cells under {len(headers)} headers: {row!r}")
-        lines.append([_cell(value) for value in row])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
-    return "".join(
-        _GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        + "\n"
-        for line in lines
     )
 
 
@@ -61,13 +42,3 @@ def format_object(value: object, output: OutputFormat) -> str:
 
 def print_object(value: object, output: OutputFormat) -> None:
     click.echo(format_object(value, output), nl=False)
-
-
-def _cell(value: object) -> str:
-    """One line of printable text: names from a cluster must not move the terminal's cursor."""
-    if value is None or value == "":
-        return _NOTHING
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -7,11 +7,13 @@ for them without; that is why the page is written here and not by the Prometheus
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Final, TypeAlias
+
+from stowplan.scheduler.metrics import Histogram
 
 PREFIX: Final = "wca_scheduler_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -87,18 +89,6 @@ class MetricRegistry:
             yield from _lines(name, metadata.help, metadata.type, self._values[name])
 
 
-class Histogram:
-    """Seconds, counted by how many they are at most."""
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(_BOUNDS) + 1)
-        self.sum = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(_BOUNDS, seconds)] += 1
-        self.sum += seconds
-
-
 class ServiceMetrics:
     """Requests, and what became of them."""
 
@@ -110,8 +100,8 @@ class ServiceMetrics:
         self.errors = dict.fromkeys(VERBS, 0)
         #: By HTTP status.
         self.refused: dict[int, int] = {}
-        self.request_seconds = {verb: Histogram() for verb in VERBS}
-        self.algorithm_seconds = {verb: Histogram() for verb in VERBS}
+        self.request_seconds = {verb: Histogram(_BOUNDS) for verb in VERBS}
+        self.algorithm_seconds = {verb: Histogram(_BOUNDS) for verb in VERBS}
 
     def count_refused(self, status: int) -> None:
         self.refused[status] = self.refused.get(status, 0) + 1
@@ -180,12 +170,10 @@ def _histograms(name: str, text: str, by_verb: Mapping[str, Histogram]) -> Itera
     yield f"# HELP {full} {text}"
     yield f"# TYPE {full} histogram"
     for verb, histogram in by_verb.items():
-        total = 0
-        for bound, count in zip((*_BOUNDS, None), histogram.counts, strict=True):
-            total += count
-            le = "+Inf" if bound is None else f"{bound:g}"
+        for bound, total in histogram.cumulative():
+            le = "+Inf" if bound == inf else f"{bound:g}"
             yield f'{full}_bucket{{le="{le}",verb="{verb}"}} {total}'
-        yield f'{full}_count{{verb="{verb}"}} {total}'
+        yield f'{full}_count{{verb="{verb}"}} {histogram.count}'
         yield f'{full}_sum{{verb="{verb}"}} {histogram.sum!r}'
 
 

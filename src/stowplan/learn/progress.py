@@ -25,7 +25,7 @@ class Passed:
     on: str
 
 
-class Progress:
+class LessonProgress:
     """Read when made; every change is written at once."""
 
     def __init__(self, directory: Path) -> None:

@@ -367,7 +367,7 @@ def test_a_long_file_shows_how_far_it_is(
     seconds = itertools.count()
     monkeypatch.setattr("stowplan.cli.decide.time.monotonic", lambda: float(next(seconds)))
     assert decide.run(str(file)).code == 0
-    shown = terminal.getvalue().replace("\x1b[K", "").split("\r")
+    shown = terminal.getvalue().replace("\x1b[2K", "").split("\r")
     assert shown[1:3] == ["line 1, 25%", "line 2, 50%"]
     assert shown[-1] == "", "nothing is left in the end"
 

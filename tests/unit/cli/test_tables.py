@@ -7,7 +7,8 @@ import json
 import pytest
 import yaml
 
-from stowplan.cli.tables import format_object, format_table, print_object, print_table
+from stowplan.cli.tables import format_object, print_object, print_table
+from stowplan.present.tables import format_table
 
 
 def test_columns_are_aligned_three_spaces_apart() -> None:

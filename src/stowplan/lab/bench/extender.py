@@ -48,7 +48,7 @@ from stowplan.lab.bench.extender_figures import (
 )
 from stowplan.lab.bench.extender_load import Effort, Load, LoadError, Verb, ask_once, put_load
 from stowplan.lab.bench.observe import cpu_seconds, machine_cpu
-from stowplan.lab.bench.progress import Progress
+from stowplan.lab.bench.progress import BenchProgress
 
 SIZES: Final = (100, 1000, 5000)
 WORKERS: Final = (1, 2, 4)
@@ -63,7 +63,10 @@ class Bench:
     """One run; `measure` may be called once."""
 
     def __init__(
-        self, options: argparse.Namespace, contestants: Sequence[Contestant], progress: Progress
+        self,
+        options: argparse.Namespace,
+        contestants: Sequence[Contestant],
+        progress: BenchProgress,
     ) -> None:
         self._options = options
         self._contestants = contestants
@@ -198,7 +201,7 @@ def _modes(text: str) -> tuple[str, ...]:
     return words
 
 
-def _contestants(options: argparse.Namespace, progress: Progress) -> list[Contestant]:
+def _contestants(options: argparse.Namespace, progress: BenchProgress) -> list[Contestant]:
     contestants: list[Contestant] = []
     if options.only != THEIRS:
         contestants.append(Stowplan())
@@ -251,7 +254,7 @@ def _document(options: argparse.Namespace, measured: Measured) -> dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parsed(arguments)
-    progress = Progress(sys.stderr)
+    progress = BenchProgress(sys.stderr)
     began = time.monotonic()
     try:
         contestants = _contestants(options, progress)

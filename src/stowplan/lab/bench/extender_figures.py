@@ -14,7 +14,7 @@ import msgspec
 
 from stowplan.lab.bench.extender_bodies import Mode
 from stowplan.lab.bench.figures import QUIET_CORES, Spread, percentile
-from stowplan.lab.bench.terminal import aligned
+from stowplan.present.tables import format_figures
 
 OURS: Final = "stowplan"
 THEIRS: Final = "flask"
@@ -146,7 +146,7 @@ def summary(measured: Measured) -> str:
         target = TARGETS[question[0]]
         verdict = "" if ratio is None else "met" if ratio.median >= target else "MISSED"
         lines.append([*line, _ratio(ratio), f"{target:g}x", verdict])
-    return aligned(lines)
+    return format_figures(lines)
 
 
 def by_workers(measured: Measured) -> str:
@@ -171,7 +171,7 @@ def by_workers(measured: Measured) -> str:
                 ]
                 busiest = max(busiest, measured.median(cells, lambda cell: cell.client_cores))
             lines.append([*line, _ratio(measured.ratio(question, workers)), f"{busiest:.2f}"])
-    return aligned(lines)
+    return format_figures(lines)
 
 
 def notes(measured: Measured) -> list[str]:

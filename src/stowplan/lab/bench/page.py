@@ -1,4 +1,4 @@
-"""The page with plots: one HTML file that needs nothing else, to be opened or sent around."""
+"""The results of a benchmark as an HTML page with plots."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from stowplan.lab.bench.figures import FEW_PODS, KUBE, RAW, RAW_EVENTS, STOWPLAN, Outcome
-from stowplan.lab.bench.plots import STYLE, Bar, Line, bars, breakable, lines
+from stowplan.lab.bench.figures import FEW_PODS, KUBE, RAW, RAW_EVENTS, STOWPLAN
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.terminal import (
     disturbance,
@@ -18,41 +17,33 @@ from stowplan.lab.bench.terminal import (
     ratio_text,
     scale_note,
 )
+from stowplan.present import html, plots
+from stowplan.present.plots import Bar, Line, bars, breakable, lines
 
 _BUCKET_S: Final = 0.5
 _COLORS: Final = {STOWPLAN: "ours", KUBE: "kube", RAW: "raw", RAW_EVENTS: "raw-events"}
+_COLOURS: Final[html.Colours] = {
+    "ours": ("#0b7285", "#3bc9db"),
+    "kube": ("#d9480f", "#ff922b"),
+    "raw": ("#868e96", "#868e96"),
+    "raw-events": ("#adb5bd", "#5c636a"),
+}
 
 _STYLE: Final = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1c2126; --faint: #6a737d; --rule: #dfe3e8;
-  --ours: #0b7285; --kube: #d9480f; --raw: #868e96; --raw-events: #adb5bd; --bad: #b00020; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14181c; --ink: #e6e8ea; --faint: #98a2ad;
-  --rule: #2e353c; --ours: #3bc9db; --kube: #ff922b; --raw: #868e96; --raw-events: #5c636a;
-  --bad: #ff6b6b; } }
-body { margin: 2rem auto; max-width: 58rem; padding: 0 1rem; background: var(--paper);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.6rem; line-height: 1.25; }
-h2 { font-size: 1.15rem; margin: 2.5rem 0 .3rem; line-height: 1.3; }
-p.about { color: var(--faint); } p.bad { color: var(--bad); font-weight: 600; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--rule);
-  white-space: nowrap; font-variant-numeric: tabular-nums; }
+body { max-width: 58rem; } p.bad { font-weight: 600; }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; position: sticky; left: 0;
   background: var(--paper); }
 @media (max-width: 44rem) { th, td { padding: .25rem .35rem; } th { white-space: normal; }
   td:first-child { white-space: normal; min-width: 6rem; } }
-code { font-size: .9em; }
 """
 
 
 def page(all_measured: Sequence[Measured]) -> str:
     title = "Stowplan beside kube-scheduler"
-    body = "\n".join(_body(title, all_measured))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{_STYLE}{STYLE}</style></head>\n"
-        f"<body>\n{body}\n</body></html>\n"
-    )
+    body = _body(title, all_measured)
+    return html.page(title, body, colours=_COLOURS, style=plots.STYLE + _STYLE)
 
 
 def _body(title: str, all_measured: Sequence[Measured]) -> Iterator[str]:
@@ -86,7 +77,9 @@ def _overview(all_measured: Sequence[Measured]) -> Iterator[str]:
         rows = [
             Bar(
                 one.setup.test if tests[one.setup.test] == 1 else one.setup.title,
-                ratio,
+                ratio.median,
+                ratio.low,
+                ratio.high,
                 ratio_text(ratio, is_limit=is_limit),
                 "ours",
                 one.setup.title,
@@ -120,7 +113,14 @@ def _section(measured: Measured) -> Iterator[str]:
     yield bars(
         f"{setup.title}, pods per second",
         [
-            Bar(name, rate, f"{number(rate, 0)} pods/s", _color(name))
+            Bar(
+                name,
+                rate.median,
+                rate.low,
+                rate.high,
+                f"{number(rate, 0)} pods/s",
+                _color(name),
+            )
             for name in outcome.contestants
             if (rate := outcome.rate(name)) is not None
         ],
@@ -129,7 +129,10 @@ def _section(measured: Measured) -> Iterator[str]:
     series = [
         Line(
             run.contestant,
-            [count / _BUCKET_S for count in run.binds_over_time],
+            [
+                ((bucket + 0.5) * _BUCKET_S, count / _BUCKET_S)
+                for bucket, count in enumerate(run.binds_over_time)
+            ],
             _color(run.contestant),
             dashed=run.contestant == RAW_EVENTS,
         )
@@ -138,7 +141,8 @@ def _section(measured: Measured) -> Iterator[str]:
         if run.round == shown
     ]
     caption = f"Pods bound per second, round {shown}"
-    yield lines(f"{setup.title}, binds over time", caption, series, step_s=_BUCKET_S)
+    until_s = max([len(line.points) for line in series] + [1]) * _BUCKET_S
+    yield lines(f"{setup.title}, binds over time", caption, series, until_s=until_s)
     ratios = [
         f"{escape(below)}: <b>{ratio_text(ratio, is_limit=below != KUBE)}</b>"
         for below in (KUBE, RAW, RAW_EVENTS)
@@ -148,20 +152,11 @@ def _section(measured: Measured) -> Iterator[str]:
         yield f"<p>Stowplan beside {', '.join(ratios)}</p>"
     if setup.without_raw:
         yield f'<p class="about">raw did not take part: {escape(setup.without_raw)}.</p>'
-    yield _table(outcome)
+    yield html.table(figure_lines(outcome))
     commands = {" ".join(each.about.command) for each in measured.results}
     commits = {each.about.commit for each in measured.results if each.about.commit}
     said = "; ".join(f"<code>{escape(command)}</code>" for command in sorted(commands))
     yield f'<p class="about">{said} at {escape(", ".join(sorted(commits)) or "a release")}</p>'
-
-
-def _table(outcome: Outcome) -> str:
-    titles, *rows = figure_lines(outcome)
-    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def _color(contestant: str) -> str:

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from stowplan.lab.bench.terminal import aligned
+from stowplan.present.tables import format_figures
 
 LINES = 12
 _IMPORTS = "start: imports"
@@ -38,7 +38,7 @@ def digest(profile: Path) -> str:
     lines = [["function", "share", "seconds", "calls"]]
     for seconds, calls, where in timed[:LINES]:
         lines.append([_name(*where), f"{seconds / total:.1%}", f"{seconds:.2f}", f"{calls:,}"])
-    return f"{aligned(packages)}\n\n{aligned(lines)}"
+    return f"{format_figures(packages)}\n\n{format_figures(lines)}"
 
 
 def _by_package(stats: dict[_Function, Any]) -> Counter[str]:

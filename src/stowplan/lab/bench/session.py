@@ -19,7 +19,7 @@ from stowplan.lab.bench.contestants import STOWPLAN, Contestant
 from stowplan.lab.bench.figures import FEW_PODS, RAW, Run
 from stowplan.lab.bench.plan import Item
 from stowplan.lab.bench.profiles import digest
-from stowplan.lab.bench.progress import Progress
+from stowplan.lab.bench.progress import BenchProgress
 from stowplan.lab.bench.results import About, Measured, Result, Results, Setup
 from stowplan.lab.bench.run import Conditions, Trial
 from stowplan.lab.bench.targets import BACKLOG
@@ -63,7 +63,7 @@ def least_disturbed(measure: Callable[[], Run], max_noise: float) -> Run:
 class Session:
     results: Results
     settings: Settings
-    progress: Progress
+    progress: BenchProgress
     #: Runs that did not come to an end, as told to people.
     failures: list[str] = field(default_factory=list)
 

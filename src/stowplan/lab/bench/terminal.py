@@ -17,6 +17,7 @@ from stowplan.lab.bench.figures import (
     Spread,
 )
 from stowplan.lab.bench.results import Measured
+from stowplan.present.tables import format_figures
 
 Figure: TypeAlias = tuple[str, Callable[[Run], float | None], int, float]
 
@@ -46,18 +47,6 @@ def number(spread: Spread | None, digits: int, factor: float = 1.0) -> str:
 
 def span(spread: Spread | None, digits: int) -> str:
     return "-" if spread is None else f"{spread.low:.{digits}f}..{spread.high:.{digits}f}"
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """The first column to the left, all others to the right."""
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
 
 
 def figure_lines(outcome: Outcome) -> list[list[str]]:
@@ -97,7 +86,7 @@ def describe(measured: Measured) -> str:
         f"measured{scale_note(setup.scale)}, {setup.mode}, rounds: {measured.rounds}"
     ]
     if outcome.is_valid:
-        lines.append(aligned(figure_lines(outcome)))
+        lines.append(format_figures(figure_lines(outcome)))
         for below in (KUBE, RAW, RAW_EVENTS):
             ratio = outcome.ratio(below)
             if ratio is not None:
@@ -145,4 +134,4 @@ def summary(all_measured: Sequence[Measured]) -> str:
                 ratio_text(outcome.ratio(RAW_EVENTS), is_limit=True),
             ]
         )
-    return aligned(lines)
+    return format_figures(lines)

@@ -27,9 +27,10 @@ from stowplan.lab.controlplane.build import BuildError, build, build_lock
 from stowplan.lab.controlplane.cluster import ControlPlane
 from stowplan.lab.controlplane.components import ADMISSION_NEEDING_CONTROLLERS
 from stowplan.lab.controlplane.processes import ControlPlaneError
-from stowplan.lab.controlplane.progress import Progress, format_elapsed
+from stowplan.lab.controlplane.progress import BuildProgress
 from stowplan.lab.controlplane.targets import TARGET_BY_NAME, TARGETS, Target, pinned_version
 from stowplan.lab.controlplane.toolchain import ToolchainError
+from stowplan.present.status_line import format_elapsed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -107,7 +108,7 @@ def _parse_names(text: str) -> tuple[Target, ...]:
 
 def _build(options: argparse.Namespace) -> int:
     started = time.monotonic()
-    with Progress(sys.stderr) as progress:
+    with BuildProgress(sys.stderr) as progress:
         built = build(options.only, progress)
     directory = cache_directory()
     if built:
@@ -183,7 +184,7 @@ def _clean(options: argparse.Namespace) -> int:
     if options.stale:
         # The toolchain stays too: the next build needs it where the machine has no Go.
         kept |= {cache_directory().name, "go-toolchain"}
-    with Progress(sys.stderr) as progress, build_lock(root, progress):
+    with BuildProgress(sys.stderr) as progress, build_lock(root, progress):
         removed = [entry for entry in sorted(root.iterdir()) if entry.name not in kept]
         for entry in removed:
             shutil.rmtree(entry)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stowplan.lab.controlplane.binaries import cache_directory, cache_root, missing_targets
-from stowplan.lab.controlplane.progress import ESTIMATE, Progress
+from stowplan.lab.controlplane.progress import ESTIMATE, BuildProgress
 from stowplan.lab.controlplane.targets import (
     BUILD_ENVIRONMENT,
     BUILD_FLAGS,
@@ -52,7 +52,7 @@ class BuildError(Exception):
     """Go failed. The text is meant for whoever ran the build."""
 
 
-def build(wanted: Sequence[Target], progress: Progress) -> list[Target]:
+def build(wanted: Sequence[Target], progress: BuildProgress) -> list[Target]:
     """Build those of the wanted targets that are missing; returns the ones that were built."""
     if not missing_targets(wanted):
         return []
@@ -79,7 +79,7 @@ def build(wanted: Sequence[Target], progress: Progress) -> list[Target]:
 
 
 @contextmanager
-def build_lock(root: Path, progress: Progress) -> Iterator[None]:
+def build_lock(root: Path, progress: BuildProgress) -> Iterator[None]:
     """Hold the cache's lock; while another process holds it, wait and say so.
 
     The kernel drops the lock when its holder dies, so a killed build leaves nothing to clean up.
@@ -108,7 +108,7 @@ def _compile(
     targets: Sequence[Target],
     toolchain: Toolchain,
     staging: Path,
-    progress: Progress,
+    progress: BuildProgress,
 ) -> None:
     """One `go build` for all of a module's targets: they share most of their packages."""
     title = f"{module.name} {pinned_version(module)}"

@@ -1,33 +1,22 @@
-"""What a person sees while Go compiles: a live line on a terminal, plain lines elsewhere.
+"""Progress of a build: the step, how many packages Go has compiled, and the elapsed time.
 
-Called by the builder from the thread that reads Go's output. What must stay true: output that is
-piped (a CI log) gets a line at least every `PLAIN_INTERVAL` seconds, because silence for minutes
-looks like a hang; and it gets no carriage returns, because logs keep them.
+The builder calls it from the thread that reads Go's output. Piped output (a CI log) must get a line
+every few seconds, because silence for minutes looks like a hang.
 """
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
-LIVE_INTERVAL = 0.5
-PLAIN_INTERVAL = 15.0
+from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine, format_elapsed
+
+LIVE_INTERVAL_S = 0.5
 
 ESTIMATE = "Compiling Kubernetes: about 10 minutes the first time on 2 cores; cached afterwards."
-
-
-def format_elapsed(seconds: float) -> str:
-    """``8s``, ``1m05s``, ``1h02m``: short enough for a line that is drawn again and again."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
 def describe(step: str, done: int, total: int, detail: str, elapsed: float) -> str:
@@ -44,16 +33,15 @@ def describe(step: str, done: int, total: int, detail: str, elapsed: float) -> s
     return f"{line}, {format_elapsed(elapsed)}" + (f" [{detail}]" if detail else "")
 
 
-class Progress:
-    """Reports on one build. Use as a context manager; `step`, `advance` and `say` from any thread.
+class BuildProgress:
+    """Progress of one build: a context manager; `step`, `advance` and `say` work in any thread.
 
-    A thread of its own draws the line, so that time goes on while Go is silent: linking
-    kube-apiserver says nothing for half a minute.
+    A thread of its own draws the line, so that the elapsed time advances while Go is silent:
+    linking kube-apiserver prints nothing for half a minute.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
-        self._live = stream.isatty()
+        self._line = StatusLine(stream, clock=clock)
         self._clock = clock
         self._started = clock()
         self._lock = threading.Lock()
@@ -63,7 +51,6 @@ class Progress:
         self._detail = ""
         self._done = 0
         self._total = 0
-        self._drawn = False
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -78,14 +65,14 @@ class Progress:
         self._stopped.set()
         self._thread.join()
         with self._lock:
-            self._erase()
+            self._line.erase()
 
     def step(self, text: str, total: int = 0) -> None:
         """Begin the next step; on a plain stream this writes a line at once."""
         with self._lock:
             self._step, self._detail, self._done, self._total = text, "", 0, total
-            if not self._live:
-                self._write_line(f"{text}, {format_elapsed(self._clock() - self._started)}")
+            if not self._line.is_live:
+                self._line.say(self.line())
 
     def advance(self, detail: str = "") -> None:
         """One more package (or download) of the current step is done."""
@@ -96,8 +83,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         with self._lock:
-            self._erase()
-            self._write_line(text)
+            self._line.say(text)
 
     def line(self) -> str:
         """The current line of progress."""
@@ -105,25 +91,8 @@ class Progress:
         return describe(self._step, self._done, self._total, self._detail, elapsed)
 
     def _draw_until_stopped(self) -> None:
-        interval = LIVE_INTERVAL if self._live else PLAIN_INTERVAL
-        while not self._stopped.wait(interval):
+        interval_s = LIVE_INTERVAL_S if self._line.is_live else PLAIN_INTERVAL_S
+        while not self._stopped.wait(interval_s):
             with self._lock:
-                if not self._step:
-                    continue
-                if self._live:
-                    width = shutil.get_terminal_size().columns
-                    self._stream.write(f"\r\x1b[2K{self.line()[: max(width - 1, 1)]}")
-                    self._stream.flush()
-                    self._drawn = True
-                else:
-                    self._write_line(self.line())
-
-    def _erase(self) -> None:
-        if self._drawn:
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
-            self._drawn = False
-
-    def _write_line(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+                if self._step:
+                    self._line.draw(self.line())

@@ -29,7 +29,7 @@ from stowplan.workloads.load import find_performance_config, read_workloads, sel
 from stowplan.workloads.model import Workload
 
 if TYPE_CHECKING:
-    from stowplan.sim.scenarios.trace_play import Progress
+    from stowplan.sim.scenarios.trace_play import TraceProgress
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Wishes:
     #: Which workloads, where there are several.
     pattern: str = "*"
     labels: Sequence[str] = ()
-    on_progress: Callable[[Progress], None] | None = None
+    on_progress: Callable[[TraceProgress], None] | None = None
 
 
 def read_playables(file: Path, wishes: Wishes | None = None) -> list[Playable]:

@@ -1,28 +1,27 @@
-"""What a person sees while a scenario is played: the timeline as it happens, and a line that moves.
+"""The timeline of a scenario, printed as it happens, with a status line on terminals.
 
-`Live` is `on_entry` of a run. Lines go to `lines` (none where the output is JSON), the moving line
-to `status` if that is a terminal. What must stay true: it costs little however many entries come,
-and what is piped gets neither colours nor carriage returns.
+`Live` is `on_entry` of a run. Lines go to `lines` (none where the output is JSON), the status line
+to `status` if that is a terminal. It must cost little however many entries come, and piped output
+gets neither colours nor carriage returns.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
+from stowplan.present.status_line import LIVE_INTERVAL_S, StatusLine
 from stowplan.sim.scenarios.report import is_worth_a_line, timeline_line
 from stowplan.sim.scenarios.timeline import Entry, EntryKind
 
 if TYPE_CHECKING:
-    from stowplan.sim.scenarios.trace_play import Progress
+    from stowplan.sim.scenarios.trace_play import TraceProgress
 
 #: So many entries are told one by one; then only steps, faults, expectations and what is said.
 MOST_LINES: Final = 400
-_INTERVAL_S: Final = 0.2
 _BAR: Final = 24
 _BOLD, _RED, _GREEN, _CYAN, _FAINT, _PLAIN = (
     f"\x1b[{code}m" for code in ("1", "31", "32", "36", "2", "0")
@@ -40,16 +39,15 @@ class Live:
     ) -> None:
         """`most`: None tells every entry."""
         self._lines = lines
-        self._status = status if status is not None and status.isatty() else None
+        self._status = None
+        if status is not None and status.isatty():
+            self._status = StatusLine(status, delay_s=LIVE_INTERVAL_S, clock=clock)
         self._has_colours = lines is not None and lines.isatty() and not os.environ.get("NO_COLOR")
         self._most = most
-        self._clock = clock
-        self._drawn_at = clock()
-        self._is_drawn = False
         self._told = 0
         self._counts: Counter[EntryKind] = Counter()
         self._at = 0.0
-        self._progress: Progress | None = None
+        self._progress: TraceProgress | None = None
 
     def __call__(self, entry: Entry) -> None:
         self._at = entry.at
@@ -57,16 +55,17 @@ class Live:
         if self._lines is not None:
             self._tell(entry)
         if self._status is not None:
-            self._draw()
+            self._status.update(self._state)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: TraceProgress) -> None:
         """How far a trace has come."""
         self._progress = progress
         if self._status is not None:
-            self._draw()
+            self._status.update(self._state)
 
     def end(self) -> None:
-        self._erase()
+        if self._status is not None:
+            self._status.erase()
 
     def _tell(self, entry: Entry) -> None:
         assert self._lines is not None
@@ -80,7 +79,7 @@ class Live:
 
     def _write(self, line: str) -> None:
         assert self._lines is not None
-        self._erase()
+        self.end()
         self._lines.write(f"{line}\n")
         self._lines.flush()
 
@@ -97,23 +96,6 @@ class Live:
             case EntryKind.FAULT | EntryKind.UNSCHEDULABLE | EntryKind.PREEMPTED:
                 return line
         return f"{_FAINT}{line}{_PLAIN}"
-
-    def _draw(self) -> None:
-        now = self._clock()
-        if now - self._drawn_at < _INTERVAL_S:
-            return
-        assert self._status is not None
-        self._drawn_at = now
-        self._is_drawn = True
-        width = max(shutil.get_terminal_size().columns - 1, 1)
-        self._status.write(f"\r\x1b[2K{self._state()[:width]}")
-        self._status.flush()
-
-    def _erase(self) -> None:
-        if self._is_drawn and self._status is not None:
-            self._status.write("\r\x1b[2K")
-            self._status.flush()
-            self._is_drawn = False
 
     def _state(self) -> str:
         clock = clock_text(self._at)

@@ -1,7 +1,7 @@
-"""A scenario as one HTML page that needs nothing else: the cluster drawn, and its timeline.
+"""A scenario as an HTML page: its expectations, drawings of the cluster, and the timeline.
 
-`page` is what `stowplan simulate --html` writes. Pure text; how it looks is in `page_style`. What
-must stay true: everything that comes from a cluster is escaped.
+`stowplan simulate --html` writes it. Pure text; its look is in `page_style`. Everything that comes
+from a cluster must be escaped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from html import escape
 from typing import Final
 from zlib import crc32
 
-from stowplan.sim.scenarios.page_style import FAMILIES, SCRIPT, STYLE
+from stowplan.present import html, plots
+from stowplan.present.plots import Line, lines
+from stowplan.sim.scenarios.page_style import COLOURS, FAMILIES, SCRIPT, STYLE
 from stowplan.sim.scenarios.picture import NodeBox, Picture, PodBox
 from stowplan.sim.scenarios.report import entry_text, is_worth_a_line, summary
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Outcome
@@ -27,13 +29,9 @@ _GIB: Final = 2**30
 
 def page(outcome: Outcome, pictures: Sequence[Picture], *, about: str = "") -> str:
     """`pictures` in the order of time; the last is the end."""
-    body = "\n".join(_body(outcome, pictures, about))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(outcome.name)}</title><style>{STYLE}</style></head>\n"
-        f"<body>\n{body}\n<script>{SCRIPT}</script>\n</body></html>\n"
-    )
+    body = _body(outcome, pictures, about)
+    style = plots.STYLE + STYLE
+    return html.page(outcome.name, body, colours=COLOURS, style=style, script=SCRIPT)
 
 
 def _body(outcome: Outcome, pictures: Sequence[Picture], about: str) -> Iterator[str]:
@@ -198,28 +196,23 @@ def _chart(entries: Sequence[Entry], until: float) -> str:
     points = pods_over_time(entries)
     stride = max(len(points) // _POINTS, 1)
     points = [*points[::stride], points[-1]]
-    highest = max(max(placed, waiting) for _, placed, waiting in points)
-    if not highest:
+    if not any(placed or waiting for _, placed, waiting in points):
         return ""
-    lines = []
-    for place, colour in ((1, "used"), (2, "waiting")):
-        path, height = [], 0.0
-        for point in points:
-            x, y = point[0] / until * 1000, 100 - float(point[place]) / highest * 100
-            path += [f"{x:.1f},{100 - height:.1f}", f"{x:.1f},{y:.1f}"]
-            height = 100 - y
-        path.append(f"1000,{100 - height:.1f}")
-        lines.append(f'<polyline style="stroke:var(--{colour})" points="{" ".join(path)}"/>')
-    keys = "".join(
-        f'<span><span class="key" style="border-color:var(--{colour})"></span>{word}</span> '
-        for colour, word in (("used", "pods with a node"), ("waiting", "pods that wait"))
-    )
-    return (
-        f'<h2>Pods over time</h2><figure class="chart"><figcaption>{keys} (highest: {highest:,})'
-        '</figcaption><svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="pods over time">{"".join(lines)}</svg>'
-        f'<div class="ends"><span>0 s</span><span>{until:,.1f} s</span></div></figure>'
-    )
+    series = [
+        Line(
+            "pods with a node", _stairs([(at, placed) for at, placed, _ in points], until), "used"
+        ),
+        Line("pods that wait", _stairs([(at, wait) for at, _, wait in points], until), "waiting"),
+    ]
+    return f"<h2>Pods over time</h2>{lines('pods over time', '', series, until_s=until)}"
+
+
+def _stairs(points: Sequence[tuple[float, int]], until: float) -> list[tuple[float, float]]:
+    """A line that keeps each value until the next one."""
+    stairs: list[tuple[float, float]] = []
+    for at, value in points:
+        stairs += [(at, stairs[-1][1] if stairs else 0.0), (at, float(value))]
+    return [*stairs, (until, stairs[-1][1])]
 
 
 def _timeline(entries: Sequence[Entry]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from stowplan.present.tables import printable
 from stowplan.sim.scenarios.facts import key_of, message_of, node_of, phase_of
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outcome
 
@@ -149,13 +150,6 @@ def decision_log(entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         if entry.kind in _DECISIONS:
             yield json.dumps(entry_data(entry), ensure_ascii=False, sort_keys=True) + "\n"
-
-
-def printable(text: str) -> str:
-    """One line that shows what it is."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _state(pod: dict[str, Any]) -> str:

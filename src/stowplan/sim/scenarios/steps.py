@@ -37,7 +37,7 @@ from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.workload_cluster import workload_scenario
 
 if TYPE_CHECKING:
-    from stowplan.sim.scenarios.trace_play import Progress
+    from stowplan.sim.scenarios.trace_play import TraceProgress
 
 
 class Player:
@@ -49,7 +49,7 @@ class Player:
         *,
         seed: int | None = None,
         after_step: Callable[[Cluster, Step], Awaitable[None]] | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[TraceProgress], None] | None = None,
     ) -> None:
         """`seed` goes before that of the scenario, and before those of its traces."""
         self._scenario = scenario

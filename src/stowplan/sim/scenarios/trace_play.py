@@ -38,7 +38,7 @@ _MAY_EXIST = ("Namespace", "PriorityClass", "StorageClass")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TraceProgress:
     """How far a trace has come."""
 
     #: Seconds since its beginning, in the cluster's time.
@@ -56,10 +56,10 @@ async def play_trace(
     cluster: Cluster,
     trace: Trace,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[TraceProgress], None] | None = None,
     replaces_lost: bool = True,
     keeps_finished: int = _FINISHED_KEPT,
-) -> Progress:
+) -> TraceProgress:
     """Until every event has happened, and every pod with a duration has ended that found a place.
 
     Pods that nothing makes room for are left waiting. Of those that have ended only the latest
@@ -87,7 +87,7 @@ class _Player:
         self,
         cluster: Cluster,
         trace: Trace,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[TraceProgress], None] | None,
         *,
         replaces_lost: bool,
         keeps_finished: int,
@@ -109,7 +109,7 @@ class _Player:
         self._began = 0.0
         self._arrived = self._finished = self._replaced = 0
 
-    async def play(self) -> Progress:
+    async def play(self) -> TraceProgress:
         cluster = self._cluster
         if self._trace.reading.left_out or self._trace.reading.broken:
             for line in self._trace.reading.summary().splitlines():
@@ -309,8 +309,8 @@ class _Player:
         if self._lost or not self._running:
             self._woken.set()
 
-    def _report(self) -> Progress:
-        progress = Progress(
+    def _report(self) -> TraceProgress:
+        progress = TraceProgress(
             at=self._cluster.now() - self._began,
             arrived=self._arrived,
             pods=self._trace.pods,

@@ -14,11 +14,11 @@ import pytest
 from stowplan.errors import ConfigError
 from stowplan.lab.bench.decision_report import decision_lines, read_decisions
 from stowplan.lab.bench.figures import KUBE, RAW, STOWPLAN
-from stowplan.lab.bench.plots import nice_steps
 from stowplan.lab.bench.profiles import digest
 from stowplan.lab.bench.report import judge, report
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.targets import SETS, Row, targets
+from stowplan.present.plots import nice_steps
 from tests.unit.lab.bench.runs import BASIC, measured, result, run
 
 
@@ -123,9 +123,9 @@ def test_a_profile_names_modules_without_saying_where_they_are(tmp_path: Path) -
     profiler.dump_stats(profile)
     packages, functions = (part.splitlines() for part in digest(profile).split("\n\n"))
     assert functions[0].split() == ["function", "share", "seconds", "calls"]
-    assert any(re.match(r"lab/bench/plots\.py:\d+ nice_steps +\S+% ", line) for line in functions)
+    assert any(re.match(r"present/plots\.py:\d+ nice_steps +\S+% ", line) for line in functions)
     # What nice_steps calls of Python's own counts for it.
-    assert re.match(r"lab +\d\d\S*% ", packages[1])
+    assert re.match(r"present +\d\d\S*% ", packages[1])
     assert not any("/src/" in line for line in packages + functions)
 
 

@@ -12,10 +12,11 @@ import pytest
 from stowplan.lab.bench.document import document
 from stowplan.lab.bench.figures import KUBE, RAW, STOWPLAN, Outcome, Spread
 from stowplan.lab.bench.page import page
-from stowplan.lab.bench.plots import nice_steps
-from stowplan.lab.bench.progress import Progress
+from stowplan.lab.bench.progress import BenchProgress
 from stowplan.lab.bench.results import Measured
-from stowplan.lab.bench.terminal import aligned, describe, figure_lines, ratio_text, summary
+from stowplan.lab.bench.terminal import describe, figure_lines, ratio_text, summary
+from stowplan.present.plots import nice_steps
+from stowplan.present.tables import format_figures
 from tests.unit.lab.bench.runs import BASIC, measured, result, run, setup
 
 # -- tables ---------------------------------------------------------------------------------------
@@ -36,7 +37,7 @@ def test_table_has_medians_and_no_empty_rows() -> None:
             run(STOWPLAN, 210, 3, latency_p50_s=None),
         ]
     )
-    header, rates, spread, *others = aligned(figure_lines(outcome)).splitlines()
+    header, rates, spread, *others = format_figures(figure_lines(outcome)).splitlines()
     assert header.split() == ["stowplan", "kube-scheduler"]
     assert rates.split() == ["pods/s", "210", "100"]
     assert spread.split()[-2:] == ["200..240", "100..100"]
@@ -106,7 +107,7 @@ class Terminal(StringIO):
 def test_progress_on_a_terminal_is_one_line() -> None:
     now = 0.0
     stream = Terminal()
-    progress = Progress(stream, lambda: now)
+    progress = BenchProgress(stream, lambda: now)
     progress.begin("round 1")
     for step in range(10):
         now = step / 8
@@ -121,7 +122,7 @@ def test_progress_on_a_terminal_is_one_line() -> None:
 def test_progress_in_a_log_is_plain_and_sparse() -> None:
     now = 0.0
     stream = StringIO()
-    progress = Progress(stream, lambda: now)
+    progress = BenchProgress(stream, lambda: now)
     progress.begin("round 1")
     for step in range(40):
         now = float(step)

@@ -15,7 +15,7 @@ from stowplan.lab.bench import session as session_module
 from stowplan.lab.bench.contestants import KUBE, RAW, STOWPLAN, Contestant
 from stowplan.lab.bench.figures import Run
 from stowplan.lab.bench.plan import Item
-from stowplan.lab.bench.progress import Progress
+from stowplan.lab.bench.progress import BenchProgress
 from stowplan.lab.bench.results import Measured, Results, about
 from stowplan.lab.bench.run import Conditions
 from stowplan.lab.bench.session import Session, Settings
@@ -137,7 +137,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 def a_session(folder: Path, *, fingerprint: str = "f1", keep_old: bool = False) -> Session:
     told = msgspec.structs.replace(result(run("x", 1)).about, fingerprint=fingerprint)
     settings = Settings((STOWPLAN, KUBE, RAW), 2, told, keep_old)
-    return Session(Results("mine", folder), settings, Progress(StringIO()))
+    return Session(Results("mine", folder), settings, BenchProgress(StringIO()))
 
 
 def an_item(without_raw: str = "", measured: int = 10) -> Item:
@@ -199,10 +199,10 @@ def test_what_is_to_be_done_is_told_first(tmp_path: Path, played: Played) -> Non
     played.interrupt_after = 4
     with pytest.raises(KeyboardInterrupt):
         a_session(tmp_path).measure(an_item())
+    stream = StringIO()
     session = a_session(tmp_path)
+    session.progress = BenchProgress(stream)
     session.announce([an_item(), an_item()])
-    stream = session.progress._stream
-    assert isinstance(stream, StringIO)
     told = stream.getvalue().splitlines()[0]
     expected = "2 workloads, 2 rounds of stowplan, kube-scheduler, raw: 4 runs to do, 8 stored"
     assert told == f"[0s] {expected}"

@@ -165,13 +165,6 @@ def test_unknown_names_are_refused(value: str, capsys: pytest.CaptureFixture[str
     assert "there is: etcd, kube-apiserver" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (59.9, "59s"), (65, "1m05s"), (3725, "1h02m")]
-)
-def test_elapsed_time(seconds: float, text: str) -> None:
-    assert progress.format_elapsed(seconds) == text
-
-
 def test_progress_line() -> None:
     assert progress.describe("Compiling x", 0, 900, "", 3) == "Compiling x, 3s"
     line = progress.describe("Compiling x", 120, 900, "k8s.io/api/core/v1", 61)
@@ -182,9 +175,9 @@ def test_progress_line() -> None:
 
 
 def test_a_piped_stream_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PLAIN_INTERVAL", 0.01)
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.01)
     stream = io.StringIO()
-    with progress.Progress(stream) as reporter:
+    with progress.BuildProgress(stream) as reporter:
         reporter.step("Compiling x", total=5)
         reporter.advance("a/b")
         while stream.getvalue().count("\n") < 3:
@@ -221,7 +214,7 @@ def test_failures_come_with_advice(message: str, advice: str) -> None:
 def test_lock_is_exclusive(empty_cache: Path) -> None:
     exclusively = fcntl.LOCK_EX | fcntl.LOCK_NB
     with (empty_cache / "lock").open("a") as other:
-        lock = build.build_lock(empty_cache, progress.Progress(io.StringIO()))
+        lock = build.build_lock(empty_cache, progress.BuildProgress(io.StringIO()))
         with lock, pytest.raises(BlockingIOError):
             fcntl.flock(other, exclusively)
         fcntl.flock(other, exclusively)

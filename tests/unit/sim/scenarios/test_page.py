@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 from typing import Any
 
 from stowplan.sim.scenarios.page import page, pods_over_time
-from stowplan.sim.scenarios.page_style import STYLE
 from stowplan.sim.scenarios.picture import Album, Picture, take_picture
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outcome
 
@@ -117,8 +116,9 @@ def test_the_page_needs_nothing_else() -> None:
     text = page(Outcome("a story", "virtual", 0), [picture([node("a")], [])])
     assert not re.search(r"https?://|//[a-z]|@import|url\(|src=|href=", text)
     used = set(re.findall(r"var\(--([\w-]+)\)", text))
-    for part in (STYLE.partition("@media")[0], STYLE.partition("@media")[2]):
-        assert used <= set(re.findall(r"--([\w-]+):", part))
+    light, dark = re.findall(r":root \{(.*?)\}", text)
+    for colours in (light, dark):
+        assert used <= set(re.findall(r"--([\w-]+):", colours))
 
 
 def test_names_are_escaped() -> None:
@@ -191,4 +191,4 @@ def test_a_long_timeline_is_cut_to_what_matters() -> None:
     shown = a_page([], entries=entries, cluster_s=1.0)
     assert "4,000 entries are not shown." in shown.texts
     assert "step 2: the last" in shown.texts
-    assert len(shown.of_class("chart")) == 1
+    assert len(shown.of_class("lines")) == 1

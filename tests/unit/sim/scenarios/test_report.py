@@ -18,7 +18,7 @@ from stowplan.sim.scenarios.report import (
     timeline_line,
 )
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outcome
-from stowplan.sim.scenarios.trace_play import Progress
+from stowplan.sim.scenarios.trace_play import TraceProgress
 
 Json = dict[str, Any]
 
@@ -194,7 +194,7 @@ def test_a_terminal_gets_colours_and_a_line_that_moves(monkeypatch: pytest.Monke
     live(entry(EntryKind.BOUND, "pod a", "bound", 3725.0))
     assert err.getvalue().endswith("\r\x1b[2K1:02:05  1 bound, 0 attempts in vain")
     now = 2.0
-    live.progress(Progress(at=10.0, arrived=50, pods=100, finished=7, replaced=0))
+    live.progress(TraceProgress(at=10.0, arrived=50, pods=100, finished=7, replaced=0))
     bar = "[############            ]  50%  1:02:05  50 of 100 pods, 7 finished"
     assert err.getvalue().endswith(f"\r\x1b[2K{bar}")
     live.end()

@@ -1,9 +1,8 @@
-"""Plots for the page: bars with their spread, and lines over time.
+"""Plots for an HTML page: bars with their spread, and lines over time.
 
-Pure text. What must stay true: nothing refers to anything outside the page; every colour is a CSS
-variable of it (`STYLE` is in its stylesheet), so that it can be read on a light and on a dark
-screen; and words are HTML, never part of a picture that is scaled, so that they can be read on a
-narrow one too.
+Pure text; `STYLE` belongs into the stylesheet of the page. Invariants: a plot loads nothing; every
+colour is a CSS variable of the page (see `html`); words are HTML, never part of a drawing that is
+scaled, so that they can be read on a narrow screen.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from stowplan.lab.bench.figures import Spread
-
-#: Of the drawing of lines, in units of its own: it is stretched to the place there is.
+#: Size of the drawing of lines, in units of its own: it is stretched to the space there is.
 _WIDTH: Final = 1000
 _HEIGHT: Final = 300
 
@@ -65,25 +62,28 @@ figure { margin: 1rem 0; }
 @dataclass(frozen=True)
 class Bar:
     label: str
-    value: Spread
-    #: What is written beside it.
+    median: float
+    low: float
+    high: float
+    #: Written beside the bar.
     text: str
-    #: Of the page's colours.
+    #: The name of a colour of the page.
     color: str
-    #: The id of the element on the page that its label leads to.
+    #: The id of the element that the label links to.
     leads_to: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
     label: str
-    values: Sequence[float]
+    #: Seconds and values, in the order of time.
+    points: Sequence[tuple[float, float]]
     color: str
     dashed: bool = False
 
 
 def breakable(name: str) -> str:
-    """A long name, in HTML, that may go on in the next line where a word of it ends."""
+    """A long name as HTML that can be wrapped where a word of it ends."""
     return _WORD_ENDS.sub("<wbr>", escape(name))
 
 
@@ -102,7 +102,7 @@ def bars(title: str, rows: Sequence[Bar], *, mark: float | None = None) -> str:
 
     `mark` is a value to reach, drawn as a dashed line.
     """
-    highest = max([bar.value.high for bar in rows] + [mark or 0.0]) or 1.0
+    highest = max([bar.high for bar in rows] + [mark or 0.0]) or 1.0
     drawn = "".join(_bar(bar, 100 / highest, mark) for bar in rows)
     return f'<figure class="bars" aria-label="{escape(title)}">{drawn}</figure>'
 
@@ -111,15 +111,14 @@ def _bar(bar: Bar, scale: float, mark: float | None) -> str:
     label = breakable(bar.label)
     if bar.leads_to:
         label = f'<a href="#{escape(bar.leads_to)}">{label}</a>'
-    value = bar.value
     track = (
-        f'<span class="bar" style="width: {value.median * scale:.1f}%; '
+        f'<span class="bar" style="width: {bar.median * scale:.1f}%; '
         f'background: var(--{bar.color})"></span>'
     )
-    if value.high > value.low:
-        width = (value.high - value.low) * scale
+    if bar.high > bar.low:
+        width = (bar.high - bar.low) * scale
         track += (
-            f'<span class="whisker" style="left: {value.low * scale:.1f}%; '
+            f'<span class="whisker" style="left: {bar.low * scale:.1f}%; '
             f'width: {width:.1f}%"></span>'
         )
     if mark is not None:
@@ -130,17 +129,17 @@ def _bar(bar: Bar, scale: float, mark: float | None) -> str:
     )
 
 
-def lines(title: str, caption: str, series: Sequence[Line], *, step_s: float) -> str:
-    """Values over time, one line each, with a legend."""
-    ups = nice_steps(max([value for line in series for value in line.values] + [0.0]), 4)
-    seconds = nice_steps(max([len(line.values) for line in series] + [1]) * step_s)
+def lines(title: str, caption: str, series: Sequence[Line], *, until_s: float) -> str:
+    """Values from 0 to at least `until_s` seconds, one line each, with a legend."""
+    ups = nice_steps(max([value for line in series for _, value in line.points] + [0.0]), 4)
+    seconds = nice_steps(until_s)
     legend = "".join(
         f'<span><span class="key" style="{_key_look(line)}"></span>{escape(line.label)}</span>'
         for line in series
     )
-    drawn = "".join(_drawing(series, ups, seconds, step_s))
-    up_labels = "".join(f"<span>{value:g}</span>" for value in reversed(ups))
-    across_labels = "".join(f"<span>{value:g} s</span>" for value in seconds)
+    drawn = "".join(_drawing(series, ups, seconds))
+    up_labels = "".join(f"<span>{_number(value)}</span>" for value in reversed(ups))
+    across_labels = "".join(f"<span>{_number(value)} s</span>" for value in seconds)
     return (
         f'<figure class="lines" aria-label="{escape(title)}">'
         f"<figcaption><span>{escape(caption)}</span>{legend}</figcaption>"
@@ -151,8 +150,12 @@ def lines(title: str, caption: str, series: Sequence[Line], *, step_s: float) ->
     )
 
 
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
 def _drawing(
-    series: Sequence[Line], ups: Sequence[float], seconds: Sequence[float], step_s: float
+    series: Sequence[Line], ups: Sequence[float], seconds: Sequence[float]
 ) -> Iterator[str]:
     up, across = _HEIGHT / ups[-1], _WIDTH / seconds[-1]
     for value in ups:
@@ -160,8 +163,7 @@ def _drawing(
         yield f'<line class="grid" x1="0" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
     for line in series:
         points = " ".join(
-            f"{(at + 0.5) * step_s * across:.1f},{_HEIGHT - value * up:.1f}"
-            for at, value in enumerate(line.values)
+            f"{at * across:.1f},{_HEIGHT - value * up:.1f}" for at, value in line.points
         )
         yield (
             f'<polyline style="{_line_look(line)}" points="{points}">'

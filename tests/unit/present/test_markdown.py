@@ -8,7 +8,7 @@ import click
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.learn.page import render
+from stowplan.present.markdown import render
 
 
 def plain(page: str, width: int = 40) -> str:

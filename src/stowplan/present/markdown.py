@@ -1,8 +1,8 @@
-"""A page of Markdown for a terminal: wrapped, with headings, lists, code and emphasis.
+"""Markdown for a terminal: wrapped, with headings, lists, code and emphasis.
 
-Only what the lessons use is known (see the package). Styles are ANSI sequences, which `click.echo`
-leaves out where the output is no terminal, so that a page in a pipe is plain text. Wide characters
-take two columns and may be wrapped anywhere, as Japanese is.
+It supports the subset that lessons use: paragraphs, headings, `-` and `1.` lists, fenced code,
+`code` and **bold**. Styles are ANSI sequences, which `click.echo` removes where the output is not a
+terminal. Wide characters take two columns and can be wrapped anywhere, as in Japanese.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.learn.page import render
+from stowplan.present.markdown import render
 
 
 def test_a_line_break_between_wide_characters_is_no_space() -> None:
