@@ -6,7 +6,7 @@ import unicodedata
 
 import click
 from hypothesis import assume, given
-from hypothesis import assume, strategies as st
+from hypothesis import strategies as st
 
 from stowplan.present.markdown import render
 
