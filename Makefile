@@ -44,14 +44,18 @@ SCENARIO ?= examples/scenarios/mini_kube_scheduler.py
 start: $(if $(filter real,$(ON)),controlplane,$(READY)) ## A scenario on the real control plane; ON=virtual takes a second; SCENARIO=my.py
 	@$(BIN)/stowplan simulate $(SCENARIO) --on $(ON)
 
+.PHONY: check
+check: lint types ## The inner loop, under three minutes: lint, types, unit tests, a tenth of the property tests' examples
+	@EXAMPLES_SHARE=0.1 PYTHONHASHSEED=0 $(BIN)/python -m pytest -q -m "not slow" -n 2 --dist worksteal tests/unit tests/property
+
 .PHONY: test
 test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 leaves out the control plane
 ifdef PYTEST_ARGS
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 else
 	@# Two files at a time. What only computes comes first: it needs no server, and fails sooner.
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile $(COMPUTING)
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report=term -n 2 --dist loadfile $(patsubst %,--ignore=%,$(COMPUTING))
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile --durations=10 $(COMPUTING)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report=term -n 2 --dist loadfile --durations=10 $(patsubst %,--ignore=%,$(COMPUTING))
 endif
 	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import SHARE
+
 pytest_plugins = ["tests.controlplane_fixtures", "tests.embedded_fixtures"]
 
 # How long an example takes says nothing on a machine that others use too. Without a database an
@@ -16,7 +18,7 @@ untimed = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None, print_blob=True
 )
 # The same examples in every run; `make fuzz` explores others.
-settings.register_profile("fixed", untimed, derandomize=True)
+settings.register_profile("fixed", untimed, derandomize=True, max_examples=round(100 * SHARE))
 settings.register_profile("explore", untimed, max_examples=500)
 settings.load_profile("fixed")
 

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Namespace, Node, Pod, PodAffinity, PodAffinityTerm
@@ -33,6 +33,7 @@ from stowplan.framework.handle import Handle
 from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import SUCCESS
 from stowplan.plugins.inter_pod_affinity import InterPodAffinity
+from tests.examples import examples
 from tests.property.affinity_clusters import (
     NODE_NAMES,
     TOPOLOGY_KEYS,
@@ -118,7 +119,7 @@ def _by_value(table: NodeTable, weights: dict[str, Int64Array]) -> dict[str, dic
     return found
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     history=_histories,
     asker=pods(),
@@ -147,7 +148,7 @@ def test_index_equals_a_recount(
         assert not family._files, "whatever was filed is taken out again"
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     history=_histories,
     few=st.sampled_from([0, 1, 48]),
@@ -321,7 +322,7 @@ def _plugin(cache: ClusterCache, known: list[Namespace], **args: Any) -> InterPo
     return plugin
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     placed=st.lists(nodes(), min_size=1, max_size=4),
     history=_histories,
@@ -362,7 +363,7 @@ def test_filter_says_what_upstreams_maps_say(
         assert step.status_of_row(cycle, row) == status
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     placed=st.lists(nodes(), min_size=1, max_size=4),
     history=_histories,
@@ -410,7 +411,7 @@ def test_what_if_pods_count_around_their_own_node(
         assert (step.status(cycle, verdict) if verdict else SUCCESS) == status
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     placed=st.lists(nodes(), min_size=1, max_size=4),
     history=_histories,

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -26,6 +25,7 @@ from stowplan.cluster.ports import HostPort, host_ports
 from stowplan.cluster.table import NodeTable
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
+from tests.examples import examples
 
 GPU = "example.com/gpu"
 MIB = 1024 * 1024
@@ -469,4 +469,4 @@ class ClusterMachine(RuleBasedStateMachine):
 
 
 TestCluster = ClusterMachine.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=40)
+TestCluster.settings = examples(60, stateful_step_count=40)

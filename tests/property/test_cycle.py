@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Pod
@@ -25,6 +25,7 @@ from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
+from tests.examples import examples
 from tests.property.clusters import GPU, NODE_NAMES, STORAGE, clusters, nodes, pods
 from tests.property.reference_scheduler import Outcome, Reference
 from tests.unit.scheduler.engine_bench import changed
@@ -147,7 +148,7 @@ def _new(asker: Pod, number: int) -> Pod:
     return changed(asker, name=f"pod-{number}", uid=f"uid-{number}")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     cache=clusters(),
     askers=st.lists(_askers, min_size=3, max_size=3),
@@ -253,7 +254,7 @@ def _decide_both(
     return decision
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     cache=clusters(),
     askers=st.lists(_askers, min_size=3, max_size=3),
@@ -318,7 +319,7 @@ def _by_name(verdicts: dict[str, Status | None]) -> Any:
     return lambda pod, node: verdicts.get(node.name)
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     names=st.lists(st.sampled_from(NODE_NAMES), unique=True, min_size=1),
     toys=_toys(),
@@ -336,7 +337,7 @@ def test_any_plugins_decide_as_the_reference_does(
     _decide_both(world, make_pod(nominated_node=nominated_node), toys, weights, 100)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(seed=st.integers(0, 2**32), percentage=st.sampled_from([0, 1, 30, 70, 99, 100]))
 def test_sampling_goes_on_as_the_reference_does(seed: int, percentage: int) -> None:
     source = random.Random(seed)

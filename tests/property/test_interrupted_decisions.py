@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Pod
@@ -23,6 +23,7 @@ from stowplan.framework import forms
 from stowplan.framework.profile import Profile
 from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
+from tests.examples import examples
 from tests.property.clusters import clusters
 from tests.property.test_cycle import World, _shown
 from tests.property.test_shapes import TEMPLATES, _default_profile, _populate, _turns
@@ -110,7 +111,7 @@ def _play(world: World, turns: Turns, kept: Profile, plain: Profile, dice: Rando
     return interruptions
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     cache=clusters(),
     turns=_turns,

@@ -6,10 +6,11 @@ import copy
 from random import Random
 from typing import Any, TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.judge import Judge, Stream, answer
+from tests.examples import examples
 from tests.parity.generate.case import key_of, line, random_case
 from tests.unit.judge.malformed import GOOD
 
@@ -51,7 +52,7 @@ def _history(objects: list[Json], rng: Random) -> list[Json]:
 
 
 @given(seed=st.integers(0, 10**6), order=st.integers(0, 10**6))
-@settings(max_examples=60)
+@examples(60)
 def test_history_does_not_matter(seed: int, order: int) -> None:
     question = line(random_case(seed))
     for thing in question["objects"]:
@@ -94,7 +95,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(data=st.data(), kind=st.sampled_from(sorted(GOOD)))
-@settings(max_examples=300)
+@examples(300)
 def test_no_object_breaks_it(data: st.DataObject, kind: str) -> None:
     obj = copy.deepcopy(GOOD[kind])
     for _ in range(data.draw(st.integers(1, 3))):

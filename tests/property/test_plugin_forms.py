@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Pod
@@ -22,6 +22,7 @@ from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.registry import IN_TREE
+from tests.examples import examples
 from tests.property.clusters import GPU, NODE_NAMES, PAGES, STORAGE, clusters, nodes, pods
 
 _ALL = [{"name": name, "weight": 1} for name in ("cpu", "memory", STORAGE, GPU, PAGES)]
@@ -143,7 +144,7 @@ def test_there_are_plugins_with_both_forms() -> None:
     }
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(cache=clusters(), pod=pods(), chosen=st.sets(st.sampled_from(NODE_NAMES)))
 def test_filter_forms_agree(cache: ClusterCache, pod: Pod, chosen: set[str]) -> None:
     table = cache.table
@@ -164,7 +165,7 @@ def test_filter_forms_agree(cache: ClusterCache, pod: Pod, chosen: set[str]) -> 
             assert (columns.status(cycle, verdict_id) if verdict_id else SUCCESS) == expected
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     cache=clusters(),
     pod=pods(),
@@ -202,7 +203,7 @@ def test_filter_forms_agree_on_what_if(
             assert status == per_node.status_of_row(cycle, row, overlay)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(cache=clusters(), pod=pods())
 def test_score_forms_agree(cache: ClusterCache, pod: Pod) -> None:
     table = cache.table
@@ -231,7 +232,7 @@ _changes = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     cache=clusters(),
     askers=st.lists(pods(), min_size=1, max_size=2),

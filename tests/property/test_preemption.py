@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Container, ContainerPort, Pod, PodStatus, ResourceRequirements
@@ -28,6 +28,7 @@ from stowplan.plugins.node_ports import NodePorts
 from stowplan.queue.nominator import Nominator
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
+from tests.examples import examples
 from tests.unit.scheduler.scheduler_kit import defaults, profile_of
 
 NODES = [f"n{number}" for number in range(5)]
@@ -92,7 +93,7 @@ def dry_run(
     return DryRun(cycle, budgets, now), cycle
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(cases())
 def test_many_rows_at_once_are_each_row_by_itself(
     case: tuple[ClusterCache, Pod, Nominator, Budgets],
@@ -102,7 +103,7 @@ def test_many_rows_at_once_are_each_row_by_itself(
     assert search.try_rows(rows) == {row: search.try_row(row) for row in rows}
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(cases())
 def test_nominees_object_to_many_rows_at_once_as_to_each(
     case: tuple[ClusterCache, Pod, Nominator, Budgets],
@@ -116,7 +117,7 @@ def test_nominees_object_to_many_rows_at_once_as_to_each(
         assert cycle.what_if.nominees_object(cycle, rows) == at_once
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(cases())
 def test_a_candidate_fits_and_spares_whom_it_can(
     case: tuple[ClusterCache, Pod, Nominator, Budgets],
@@ -191,7 +192,7 @@ class World:
             self.now += what
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(cases(), st.lists(st.lists(_changes, max_size=3), min_size=3, max_size=8), st.data())
 def test_what_rows_said_before_is_what_they_say(
     case: tuple[ClusterCache, Pod, Nominator, Budgets],

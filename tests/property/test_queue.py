@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -24,6 +23,7 @@ from stowplan.queue import QueuedPod
 from stowplan.queue import events as ev
 from stowplan.queue.events import ActionType, ClusterEvent, EventResource, Hint
 from stowplan.queue.heap import priority_then_age
+from tests.examples import examples
 from tests.unit.queue.queue_kit import PROFILE, Bench, make_pod, on
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -319,4 +319,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=50)
+TestQueueMachine.settings = examples(100, stateful_step_count=50)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Node, Pod
@@ -27,6 +27,7 @@ from stowplan.plugins.node_resources_balanced_allocation import NodeResourcesBal
 from stowplan.plugins.node_resources_fit import NodeResourcesFit
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
+from tests.examples import examples
 
 NAMES = [f"example.com/r{number}" for number in range(40)]
 NODES = [f"n{number}" for number in range(5)]
@@ -99,7 +100,7 @@ def _sums(table: NodeTable, row: int, name: str) -> int:
     return sum(dict(info.held).get(name, 0) for info in table.pods[row].values())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(changes)
 def test_columns_equal_the_sums_and_go_back_to_the_start(steps: list[tuple[str, Any]]) -> None:
     cache = ClusterCache()
@@ -156,7 +157,7 @@ _SCORES = [
 ]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(changes, pods(), st.lists(nodes(), min_size=1, max_size=3))
 def test_forms_agree_and_scores_are_in_range(
     steps: list[tuple[str, Any]], pod: Pod, last: list[Node]
@@ -191,7 +192,7 @@ def test_forms_agree_and_scores_are_in_range(
                 assert set(status.reasons) - {"Too many pods"} == short
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     steps=changes,
     pod=pods(),

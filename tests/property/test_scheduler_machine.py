@@ -7,7 +7,6 @@ at will. At the end of each day the trouble ends: what can be scheduled then mus
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +17,7 @@ from stowplan.cluster.pod_info import compile_pod
 from stowplan.errors import Conflict
 from stowplan.scheduler.cycle import decide
 from stowplan.testing import node, pod
+from tests.examples import examples
 from tests.property.remote_api import RemoteApi, VirtualLoop
 from tests.property.whole_scheduler import Breakages, Scheduler
 from tests.unit.scheduler.engine_bench import changed
@@ -373,4 +373,4 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
-TestSchedulerMachine.settings = settings(max_examples=250, stateful_step_count=50)
+TestSchedulerMachine.settings = examples(250, stateful_step_count=50)

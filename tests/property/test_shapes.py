@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import ObjectMeta, Pod
@@ -36,6 +36,7 @@ from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.ranking import Ranking
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
+from tests.examples import examples
 from tests.property.clusters import clusters, nodes, pods
 from tests.property.test_cycle import World, _shown
 from tests.unit.scheduler.engine_bench import changed
@@ -224,7 +225,7 @@ def _play(
                 world.assume(asker, first.node)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(
     cache=clusters(),
     asker=pods(),
@@ -306,7 +307,7 @@ class Leveller(Plugin):
         return 100 * scores // max(int(scores.max()), 1)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     turns=_turns,
     breaks_at=st.sampled_from([99, 1, 2, 3]),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ from stowplan.plugins.pod_topology_spread import PodTopologySpread
 from stowplan.plugins.pod_topology_spread.constraints import HARD, SOFT, SYSTEM_DEFAULTS
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
+from tests.examples import examples
 from tests.property.reference_spread import HOSTNAME, ReferenceSpread
 
 ZONE = "topology.kubernetes.io/zone"
@@ -251,7 +252,7 @@ def _check_scores(world: World, pod: Pod, feasible: list[str]) -> None:
         assert step.finish(cycle, out[rows]).tolist() == final
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seed=seeds)
 def test_both_forms_say_what_a_plain_reading_says(seed: int) -> None:
     draw, world = Draw(seed), World()
@@ -272,7 +273,7 @@ def test_both_forms_say_what_a_plain_reading_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 1024])
-@settings(max_examples=30)
+@examples(30)
 @given(seed=seeds)
 def test_kept_sums_equal_a_recount(limit: int, seed: int) -> None:
     draw, world = Draw(seed), World()

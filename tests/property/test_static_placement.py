@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Node
@@ -25,6 +25,7 @@ from stowplan.framework.status import SUCCESS
 from stowplan.plugins.static_placement.plugin import StaticPlacement, StaticPlacementArgs
 from stowplan.queue.events import Hint
 from stowplan.testing import node, pod
+from tests.examples import examples
 
 NODES = [f"n{number}" for number in range(5)]
 PODS = ["web-0", "web-1", "db"]
@@ -109,7 +110,7 @@ def _check(plugin: StaticPlacement, cache: ClusterCache, *, older_labels: bool) 
                 assert (step.status(cycle, int(column[row])) if column[row] else SUCCESS) == one
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(changes=changes, older_labels=st.booleans(), journal=st.sampled_from([2, 8192]))
 def test_the_index_says_what_the_nodes_say(
     changes: list[tuple[str, Any]], older_labels: bool, journal: int
@@ -124,7 +125,7 @@ def test_the_index_says_what_the_nodes_say(
             _check(plugin, cache, older_labels=older_labels)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(first=changes, second=changes)
 def test_one_plugin_may_be_asked_about_several_clusters(
     first: list[tuple[str, Any]], second: list[tuple[str, Any]]
@@ -138,7 +139,7 @@ def test_one_plugin_may_be_asked_about_several_clusters(
         _check(plugin, cache, older_labels=True)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     old=st.one_of(st.none(), nodes),
     new=nodes,

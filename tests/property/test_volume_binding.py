@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import ObjectReference
@@ -20,6 +20,7 @@ from stowplan.plugins.volume_binding import VolumeBinding
 from stowplan.plugins.volume_binding.assumed import BelievedVolumes
 from stowplan.plugins.volume_binding.volume_index import Kind, class_of_volume, is_free, known
 from stowplan.testing import node
+from tests.examples import examples
 from tests.unit.plugins.volume_binding_kit import (
     HOSTNAME,
     SELECTED_NODE,
@@ -131,7 +132,7 @@ def _only(form: str, scene: Scene) -> FilterStep:
     return FilterStep(plugin)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(scenes(), st.lists(st.sampled_from(CLAIMS), min_size=1, max_size=4), st.data())
 def test_columns_say_what_each_node_says(
     scene: Scene, used: list[str], data: st.DataObject
@@ -154,7 +155,7 @@ def test_columns_say_what_each_node_says(
                 assert expected.is_success
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(scenes(), st.lists(st.sampled_from(CLAIMS), min_size=1, max_size=4), st.data())
 def test_reserving_and_taking_back_leaves_no_trace(
     scene: Scene, used: list[str], data: st.DataObject

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.quantity import nanos
@@ -19,6 +19,7 @@ from stowplan.apiserver.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.errors import ApiError
 from stowplan.sim.virtual.time_loop import TimeLoop, run_virtually
+from tests.examples import examples
 from tests.unit.apiserver.volume_stage import (
     BIND_COMPLETED,
     DRIVER,
@@ -139,7 +140,7 @@ def stored(stage: Stage) -> tuple[dict[str, Json], dict[str, Json]]:
     )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(done=histories(), delay=st.sampled_from([0.0, 0.2]))
 def test_when_it_is_done_claims_and_volumes_agree(done: list[Act], delay: float) -> None:
     async def check(stage: Stage) -> None:
@@ -198,7 +199,7 @@ def check_pending(stage: Stage, claim: Json, volumes: list[Json]) -> None:
         assert provisioner == NO_PROVISIONER or not is_node
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(done=histories())
 def test_the_same_history_ends_the_same(done: list[Act]) -> None:
     ends: list[tuple[dict[str, Json], dict[str, Json]]] = []

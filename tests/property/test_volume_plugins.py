@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import AzureDisk, DiskWithId, Pod
@@ -29,6 +29,7 @@ from stowplan.plugins.node_volume_limits import NodeVolumeLimits
 from stowplan.plugins.volume_restrictions import VolumeRestrictions
 from stowplan.plugins.volume_zone import VolumeZone
 from stowplan.testing import node, pod
+from tests.examples import examples
 from tests.unit.plugins.volume_kit import (
     attachment,
     claim,
@@ -225,7 +226,7 @@ def _agree(
         assert _by_columns(columns, cycle, fine, None) == answers
 
 
-@settings(max_examples=90)
+@examples(90)
 @given(
     changes=st.lists(_changes, min_size=10, max_size=40),
     askers=st.lists(_pods(standing=False), min_size=1, max_size=3),
@@ -253,7 +254,7 @@ def test_forms_agree_whatever_happens(changes: list[Change], askers: list[Pod]) 
             assert again == _by_columns(columns, cycle, slice(None), None)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     changes=st.lists(_changes, min_size=5, max_size=25),
     mine=_pods(standing=False),
@@ -280,7 +281,7 @@ def test_forms_agree_on_what_if(
             _agree(columns, _only(plugin, "filter_columns", cache.catalog), cycle, overlay)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(changes=st.lists(_changes, min_size=5, max_size=40))
 def test_used_volumes_equal_a_recount(changes: list[Change]) -> None:
     cache = ClusterCache()

@@ -29,6 +29,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tests / "conftest.py").write_text(
         "\n".join(line for line in profiles.splitlines() if "pytest_plugins" not in line)
     )
+    for needed in ("__init__.py", "examples.py"):
+        (tests / needed).write_text((fuzz.TESTS / needed).read_text())
     machine = tests / "test_small.py"
     machine.write_text(FAILING)
     monkeypatch.setattr(fuzz, "ROOT", tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.client import ApiClient
@@ -17,6 +17,7 @@ from stowplan.api.informer import Informer
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from stowplan.api.watch import LineSplitter
+from tests.examples import examples
 from tests.unit.api.api_kit import (
     bookmark,
     event_line,
@@ -185,7 +186,7 @@ async def follow(seed: int, changes: int) -> None:
     assert in_store == expected
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(seed=st.integers(0, 2**32), changes=st.integers(1, 40))
 def test_nothing_is_lost_on_the_way(seed: int, changes: int) -> None:
     asyncio.run(follow(seed, changes))

@@ -104,6 +104,8 @@ class Stage:
 
 
 QUICK: dict[str, Any] = {"lease_duration_s": 1, "renew_deadline_s": 0.5, "retry_period_s": 0.05}
+#: No stall of the machine ends leadership.
+PATIENT: dict[str, Any] = {"lease_duration_s": 60, "renew_deadline_s": 50, "retry_period_s": 0.05}
 
 
 @pytest.fixture
@@ -410,7 +412,7 @@ async def test_acquire_waits_for_the_holder_and_says_who_leads(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "stowplan")
-    first, second = stage.elector("one", **QUICK), stage.elector("two", **QUICK)
+    first, second = stage.elector("one", **PATIENT), stage.elector("two", **PATIENT)
     await first.acquire()
     waiting = asyncio.create_task(second.acquire())
     await until(lambda: second.leader == "one")
@@ -463,7 +465,7 @@ async def test_release_never_raises(stage: Stage) -> None:
 
 
 async def test_hold_renews_and_survives_a_short_failure(stage: Stage) -> None:
-    elector = stage.elector("one", **QUICK)
+    elector = stage.elector("one", **PATIENT)
     await elector.acquire()
     holding = asyncio.create_task(elector.hold())
     await until(lambda: stage.leases.writes >= 3)
@@ -494,7 +496,7 @@ async def test_hold_ends_at_the_deadline(stage: Stage, how: str) -> None:
 
 
 async def test_hold_ends_at_once_when_another_leads(stage: Stage) -> None:
-    elector = stage.elector("one", lease_duration_s=60, renew_deadline_s=50, retry_period_s=0.05)
+    elector = stage.elector("one", **PATIENT)
     await elector.acquire()
     holding = asyncio.create_task(elector.hold())
     await until(lambda: stage.leases.writes >= 2)
@@ -517,7 +519,7 @@ async def test_rights_that_are_missing_end_the_first_try_only(stage: Stage) -> N
 async def test_an_api_server_that_is_away_is_told_once(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    elector = stage.elector("one", **QUICK)
+    elector = stage.elector("one", **PATIENT)
     stage.leases.fails_with = 500
     acquiring = asyncio.create_task(elector.acquire())
     await until(lambda: len(stage.server.seen) >= 4)

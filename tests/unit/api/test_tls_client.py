@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.http1 import Pool
 from stowplan.api.tls_client import TlsClient
+from tests.examples import examples
 from tests.unit.api.tls_kit import Authority
 
 #: Two records.
@@ -149,7 +150,7 @@ def maker(tmp_path_factory: pytest.TempPathFactory) -> Maker:
     cuts=st.lists(st.integers(20, 2000), min_size=1, max_size=5),
     texts=st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=4),
 )
-@settings(max_examples=20)
+@examples(20)
 def test_whatever_way_the_network_cuts_it(
     maker: Maker, cuts: list[int], texts: list[bytes]
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from stowplan.errors import ConfigError
@@ -27,6 +27,7 @@ from stowplan.extender.algorithms.plugins import Plugins
 from stowplan.extender.configuration import load
 from stowplan.extender.data import Resource
 from stowplan.extender.prometheus import Result, Row
+from tests.examples import examples
 
 from .memory_provider import MemoryProvider
 
@@ -104,7 +105,7 @@ ALGORITHMS: list[Callable[[MemoryProvider], Algorithm]] = [
 
 
 @pytest.mark.parametrize("number", range(len(ALGORITHMS)))
-@settings(max_examples=MANY)
+@examples(MANY)
 @given(provider=_providers, requests=st.lists(_requests, min_size=1, max_size=2))
 def test_no_input_makes_an_algorithm_raise(
     number: int, provider: MemoryProvider, requests: list[ExtenderArgs]
@@ -136,7 +137,7 @@ _PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_PIECES, max_size=14).map("".join) | st.text() | st.binary())
 def test_no_file_makes_reading_raise_anything_but_a_mistake(
     tmp_path: Path, content: str | bytes

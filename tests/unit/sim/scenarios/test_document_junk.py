@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from stowplan.errors import ConfigError
 from stowplan.sim.scenarios.document import read_scenario
+from tests.examples import examples
 
 WHOLE: dict[str, Any] = yaml.safe_load("""
 name: x
@@ -117,7 +118,7 @@ def test_the_whole_of_it_is_good(tmp_path: Path) -> None:
 
 
 @given(path=st.sampled_from([*_places(WHOLE)]), junk=st.sampled_from(JUNK))
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_junk_is_refused_in_words(tmp_path: Path, path: tuple[Any, ...], junk: Any) -> None:
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(_with(path, junk)))

@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.errors import ConfigError
 from stowplan.sim.traces.generate import generate
 from stowplan.sim.traces.model import RUN_SECONDS, Arrival, Disruption, Trace
 from stowplan.sim.traces.presets import PRESETS
+from tests.examples import examples
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "traces"
 
@@ -338,7 +339,7 @@ def test_mistakes_name_the_field(description: Any, message: str) -> None:
     assert str(caught.value).startswith("made.yaml: generate")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.integers(0, 2**40),
     st.sampled_from(sorted(PRESETS)),
