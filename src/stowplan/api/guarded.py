@@ -14,21 +14,22 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from stowplan.api.lanes import JSON
-from stowplan.api.transport import Guard, Lane, Params, Requests
+from stowplan.api.transport import Lane, Params, Requests
+from stowplan.http.client import Guard
 
 
 @dataclass(frozen=True, slots=True)
 class WriteGuard:
-    """Who may write, and for how long."""
+    """The check of a write, and the time limit of a write that passed it."""
 
-    #: Raises where the write must not be sent.
+    #: Raises if the write must not be sent.
     check: Guard
-    #: The longest that a request may take once it was allowed.
+    #: The longest that a request may take after the check.
     timeout_s: float
 
 
 class GuardedRequests:
-    """A transport of which every request but GET passes a guard."""
+    """A transport whose requests, except GET, are checked by a guard."""
 
     def __init__(self, transport: Requests, guard: WriteGuard) -> None:
         self._transport = transport

@@ -1,7 +1,7 @@
-"""What it means when the API server did not answer, said for people.
+"""Explain why the API server did not answer.
 
-Called by `transport`. What must stay true: `maybe_done` is False only where it is certain that the
-request was not sent; everything else may have taken effect.
+Called by `transport`. Invariant: `maybe_done` is False only if the request was certainly not sent;
+everything else may have taken effect.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import os
 import re
 import ssl
 
-from stowplan.api.connections import NotConnected
-from stowplan.api.http1 import Disconnected, Garbled, TooLong
 from stowplan.errors import ApiUnavailable
+from stowplan.http.client import Disconnected, NotConnected, TooLong
+from stowplan.http.parser import ProtocolError
 from stowplan.redaction import redact_text, redact_url
 
-#: What sending and receiving may raise.
-#: RuntimeError: the session is closed; ValueError: a header that cannot be sent.
+#: Errors of sending and receiving.
+#: RuntimeError: the client is closed; ValueError: a header that cannot be sent.
 NO_ANSWER = (
     NotConnected,
     Disconnected,
-    Garbled,
+    ProtocolError,
     OSError,
     TimeoutError,
     RuntimeError,
@@ -34,7 +34,7 @@ _NOT_SENT = (
 
 
 def unavailable(server: str, request: str, error: BaseException) -> ApiUnavailable:
-    """Unless sure that the request was not sent, say maybe."""
+    """Return the error to raise; `maybe_done` unless the request was certainly not sent."""
     not_sent = isinstance(error, _NOT_SENT)
     return ApiUnavailable(
         f"API server {redact_url(server)}: {request}: {_problem(error, not_sent=not_sent)}",
@@ -59,7 +59,7 @@ def _problem(error: BaseException, *, not_sent: bool) -> str:
         return f"cannot connect: {os.strerror(code) if code > 0 else error.strerror or error}"
     if isinstance(error, TooLong):
         return str(error)
-    if isinstance(error, Garbled):
+    if isinstance(error, ProtocolError):
         return "the answer broke off or is garbled"
     return redact_text(" ".join(str(error).split())) or type(error).__name__
 

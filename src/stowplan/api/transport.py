@@ -1,9 +1,8 @@
 """HTTP to one API server: lanes, credentials, retries after 429, errors with a type.
 
-`client` speaks Kubernetes on top of it. Each lane has its own connection pool and rate limit, so
-that events or a slow list never hold up binds or the lease. Every failure leaves as ApiError (the
-server answered) or ApiUnavailable (it did not). Requests go straight to the server by `quick`, or
-by `proxied` where there is a proxy on the way.
+`client` speaks Kubernetes on top of it. Each lane has its own connection pool, rate limit and
+concurrency limit, so that events or a slow list never delay binds or the lease. Every failure
+leaves as ApiError (the server answered) or ApiUnavailable (it did not).
 """
 
 from __future__ import annotations
@@ -12,15 +11,14 @@ import asyncio
 import random
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import quote, urlencode
 
 from stowplan.api.adaptive_limit import AdaptiveLimit
 from stowplan.api.auth import Credential, credentials_for
-from stowplan.api.http1 import TooLong
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.lanes import JSON, Lanes
 from stowplan.api.loopback import is_loopback as _is_loopback
@@ -30,25 +28,22 @@ from stowplan.api.status_errors import error_from_response
 from stowplan.api.tls import build_context
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import KubeconfigError, Throttled, Unauthorized
-
-if TYPE_CHECKING:
-    from stowplan.api.proxied import ProxiedLanes
+from stowplan.http.client import Guard, Response
 
 Params: TypeAlias = Mapping[str, str | int]
-#: Called immediately before the bytes of a request are written, also of one that is sent again;
-#: raises where they must not be.
-Guard: TypeAlias = Callable[[], None]
 
 _MAX_THROTTLE_RETRIES = 10
 _MAX_RETRY_AFTER_S = 30.0
 #: 500 objects, a page of a list, cannot have more: etcd takes 1.5 MiB of each.
 _MAX_ANSWER = 1024 * 1024 * 1024
+#: A few objects at most.
+_MAX_SHORT_ANSWER = 16 * 1024 * 1024
 _PATH_SAFE = "/:@!$&'()*+,;=-._~"
 _is_safe_path = re.compile(r"[A-Za-z0-9/:@!$&'()*+,;=\-._~]*").fullmatch
 
 
 class Lane(StrEnum):
-    """What a request is for; lanes share nothing but the credential."""
+    """The purpose of a request. Lanes share nothing but the credential."""
 
     READ = "read"
     WATCH = "watch"
@@ -58,24 +53,14 @@ class Lane(StrEnum):
     LEASE = "lease"
 
 
-#: Few bytes, and often.
-_QUICK = frozenset((Lane.BIND, Lane.STATUS, Lane.EVENTS, Lane.LEASE))
+#: Lanes with short requests and responses; the other lanes share connections and may use gzip.
+_SHORT = frozenset((Lane.BIND, Lane.STATUS, Lane.EVENTS, Lane.LEASE))
 # Concurrent requests. Streams take no slot: they last, and their number is not limited.
 _AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 64, Lane.LEASE: 2}
 
 
-class _OpenAnswer(Protocol):
-    """One that has begun; `piece` returns nothing at its end."""
-
-    status: int
-
-    def header(self, name: bytes) -> str | None: ...
-    async def piece(self) -> bytes: ...
-    def close(self) -> None: ...
-
-
 class Requests(Protocol):
-    """How a client reaches an API server; `Transport` is by HTTP."""
+    """The way from a client to an API server; `Transport` uses HTTP."""
 
     async def request(
         self,
@@ -122,16 +107,9 @@ class Transport:
         }
         always = [("User-Agent", user_agent), *config.impersonate]
         server_name = config.tls_server_name
-        self._quick: Lanes | None = None
-        self._proxied: ProxiedLanes | None = None
-        if config.proxy_url:
-            from stowplan.api.proxied import ProxiedLanes  # few have one, and it takes long to load
-
-            self._proxied = ProxiedLanes(
-                self._server, always, proxy_url=config.proxy_url, tls_server_name=server_name
-            )
-        else:
-            self._quick = Lanes(self._server, always, tls_server_name=server_name)
+        self._lanes = Lanes(
+            self._server, always, tls_server_name=server_name, proxy_url=config.proxy_url
+        )
         clock = clock or SystemClock()
         limited: list[Lane] = [lane for lane in Lane if qps > 0 and lane is not Lane.WATCH]
         self._rate_limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
@@ -148,10 +126,7 @@ class Transport:
         return self._server
 
     async def close(self) -> None:
-        if self._quick is not None:
-            self._quick.close()
-        if self._proxied is not None:
-            await self._proxied.close()
+        self._lanes.close()
 
     async def request(
         self,
@@ -167,12 +142,15 @@ class Transport:
         retry_throttled: bool = True,
         guard: Guard | None = None,
     ) -> bytes:
-        """One request and its answer; waits and repeats after 429, and once after a 401."""
+        """Send a request and return the body of its response.
+
+        Waits and repeats the request after 429, and once after 401.
+        """
         rate_limit = self._rate_limits.get(lane)
         if rate_limit is not None:
             await rate_limit.take()
         target = _target(path, params)
-        quick = self._quick if lane in _QUICK else None
+        longest = _MAX_SHORT_ANSWER if lane in _SHORT else _MAX_ANSWER
         limit = self._concurrency[lane]
         is_renewed = False
         throttled = 0
@@ -182,26 +160,10 @@ class Transport:
                 async with limit, asyncio.timeout(timeout_s):
                     # The credential may have been renewed during the wait for a slot.
                     credential = self._credentials.cached() or credential
-                    if quick is not None:
-                        found = await quick.ask(
-                            lane,
-                            method,
-                            target,
-                            authorization=credential.authorization,
-                            tls=self._tls_context(credential) if self._uses_tls else None,
-                            body=body,
-                            content_type=content_type,
-                            accept=accept,
-                            guard=guard,
-                        )
-                        status, answer = found.status, found.body
-                        retry_after = None if status < 300 else found.header(b"retry-after")
-                    else:
-                        opened = await self._open(
-                            lane, method, target, credential, body, content_type, accept, guard
-                        )
-                        status, answer = opened.status, await _read(opened)
-                        retry_after = opened.header(b"retry-after")
+                    response = await self._ask(
+                        lane, method, target, credential, body, content_type, accept, guard
+                    )
+                    status, answer = response.status, await response.read(longest)
             except NO_ANSWER as error:
                 limit.refused()
                 raise unavailable(self._server, f"{method} {path}", error) from error
@@ -212,7 +174,10 @@ class Transport:
             if status < 300:
                 return answer
             refusal = error_from_response(
-                status, answer, request=f"{method} {path}", retry_after=retry_after
+                status,
+                answer,
+                request=f"{method} {path}",
+                retry_after=response.head.headers.get("retry-after") or None,
             )
             if status == 401 and not is_renewed:
                 is_renewed = True
@@ -233,7 +198,7 @@ class Transport:
     async def stream(
         self, path: str, *, params: Params, inactivity_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A long answer in the chunks it comes in; silence for `inactivity_s` ends it."""
+        """Yield the pieces of a long response; silence for `inactivity_s` is an error."""
         target = _target(path, params)
         request = f"GET {path}"
         is_renewed = False
@@ -241,41 +206,41 @@ class Transport:
             credential = self._credentials.cached() or await self._credentials.obtain()
             try:
                 async with asyncio.timeout(inactivity_s):
-                    opened = await self._open(Lane.WATCH, "GET", target, credential)
-                    if opened.status == 200:
+                    response = await self._ask(Lane.WATCH, "GET", target, credential)
+                    if response.status == 200:
                         break
-                    answer = await _read(opened)
+                    answer = await response.read(_MAX_ANSWER)
             except NO_ANSWER as error:
                 raise unavailable(self._server, request, error) from error
-            if opened.status == 401 and not is_renewed:
+            if response.status == 401 and not is_renewed:
                 is_renewed = True
                 if await self._credentials.refresh(credential) != credential:
                     continue
             raise error_from_response(
-                opened.status,
+                response.status,
                 answer,
                 request=request,
-                retry_after=opened.header(b"retry-after"),
+                retry_after=response.head.headers.get("retry-after") or None,
             )
         try:
-            yield self._chunks(opened, request, inactivity_s)
+            yield self._pieces(response, request, inactivity_s)
         finally:
-            opened.close()
+            response.close()
 
-    async def _chunks(
-        self, opened: _OpenAnswer, request: str, inactivity_s: float
+    async def _pieces(
+        self, response: Response, request: str, inactivity_s: float
     ) -> AsyncIterator[bytes]:
         while True:
             try:
                 async with asyncio.timeout(inactivity_s):
-                    chunk = await opened.piece()
+                    piece = await response.piece()
             except NO_ANSWER as error:
                 raise unavailable(self._server, request, error) from error
-            if not chunk:
+            if not piece:
                 return
-            yield chunk
+            yield piece
 
-    async def _open(
+    async def _ask(
         self,
         lane: Lane,
         method: str,
@@ -285,19 +250,19 @@ class Transport:
         content_type: str = "",
         accept: str = "",
         guard: Guard | None = None,
-    ) -> _OpenAnswer:
-        lanes = self._quick or self._proxied
-        assert lanes is not None
-        return await lanes.open(
-            lane,
+    ) -> Response:
+        is_short = lane in _SHORT
+        return await self._lanes.ask(
+            lane if is_short else Lane.READ,
             method,
             target,
             authorization=credential.authorization,
             tls=self._tls_context(credential) if self._uses_tls else None,
             body=body,
             content_type=content_type,
-            accept=accept or JSON,
+            accept=accept,
             encoding="gzip" if self._wants_gzip and lane is Lane.READ else "identity",
+            unpacks=not is_short,
             guard=guard,
         )
 
@@ -321,21 +286,6 @@ class Transport:
             self._tls_for = credential
         assert self._tls is not None
         return self._tls
-
-
-async def _read(opened: _OpenAnswer) -> bytes:
-    """All of it."""
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        while piece := await opened.piece():
-            pieces.append(piece)
-            size += len(piece)
-            if size > _MAX_ANSWER:
-                raise TooLong(_MAX_ANSWER)
-    finally:
-        opened.close()
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _target(path: str, params: Params | None) -> str:

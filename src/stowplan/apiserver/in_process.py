@@ -13,13 +13,14 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from stowplan.api.status_errors import error_from_response
-from stowplan.api.transport import Guard, Lane, Params
+from stowplan.api.transport import Lane, Params
 from stowplan.apiserver import faults
 from stowplan.apiserver.cluster import Cluster
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import Request
 from stowplan.apiserver.statuses import no_such_path, status_of
 from stowplan.errors import ApiError, ApiUnavailable
+from stowplan.http.client import Guard
 
 SERVER = "in-process:"
 

@@ -8,22 +8,20 @@ is worded as kube-scheduler words it, as far as that can be.
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
-from stowplan.api.connections import NotConnected
 from stowplan.api.decoding import UNREADABLE
 from stowplan.api.guarded import WriteGuard
-from stowplan.api.http1 import BrokenOff, Disconnected, Garbled
 from stowplan.api.lanes import JSON, Lanes
 from stowplan.api.no_answer import NO_ANSWER
 from stowplan.api.objects import Pod
-from stowplan.api.streams import LongAnswer
 from stowplan.cluster.table import NodeTable
 from stowplan.errors import ExtenderError
+from stowplan.http.client import BrokenOff, Disconnected, NotConnected, Response
+from stowplan.http.connecting import basic_authorization
 from stowplan.logs import V5, get_logger, kv
 from stowplan.scheduler import extender_wire as wire
 from stowplan.scheduler.configured_extender import ConfiguredExtender
@@ -171,7 +169,7 @@ class _Line:
         # DIVERGES: connections go straight. Upstream heeds the environment's proxy, and follows
         # redirects.
         self._lanes = Lanes(self._url, [("User-Agent", "stowplan")], tls_server_name=server_name)
-        self._authorization = _basic(self._url)
+        self._authorization = basic_authorization(self._url)
 
     def close(self) -> None:
         self._lanes.close()
@@ -195,7 +193,7 @@ class _Line:
             async with asyncio.timeout(timeout_s):
                 answer = await self._post(verb, body, is_repeatable, guard)
                 status = answer.status
-                content = await _content(answer)
+                content = await answer.read(_MAX_ANSWER)
         except NO_ANSWER as problem:
             if not status:
                 raise ExtenderError(f'Post "{url}": {self._why(problem)}') from problem
@@ -210,17 +208,17 @@ class _Line:
 
     async def _post(
         self, verb: str, body: bytes, is_repeatable: bool, guard: WriteGuard | None
-    ) -> LongAnswer:
+    ) -> Response:
         try:
-            return await self._open(verb, body, guard)
+            return await self._send(verb, body, guard)
         except Disconnected:
             if not is_repeatable:
                 raise
             # The extender may end an idle connection at the very moment when it is used.
-            return await self._open(verb, body, guard)
+            return await self._send(verb, body, guard)
 
-    async def _open(self, verb: str, body: bytes, guard: WriteGuard | None) -> LongAnswer:
-        return await self._lanes.open(
+    async def _send(self, verb: str, body: bytes, guard: WriteGuard | None) -> Response:
+        return await self._lanes.ask(
             "",
             "POST",
             f"/{quote(verb, safe='/?=&%')}",
@@ -229,7 +227,7 @@ class _Line:
             body=body,
             content_type=JSON,
             accept=JSON,
-            encoding="identity",
+            unpacks=True,
             guard=guard.check if guard is not None else None,
         )
 
@@ -245,20 +243,6 @@ class _Line:
         if isinstance(problem, Disconnected):
             return "EOF"
         return " ".join(str(problem).split()) or type(problem).__name__
-
-
-async def _content(answer: LongAnswer) -> bytes:
-    try:
-        pieces: list[bytes] = []
-        size = 0
-        while piece := await answer.piece():
-            size += len(piece)
-            if size > _MAX_ANSWER:
-                raise Garbled("an answer without an end")
-            pieces.append(piece)
-        return b"".join(pieces)
-    finally:
-        answer.close()
 
 
 def _why_no_more(problem: BaseException) -> str:
@@ -277,12 +261,3 @@ def _told(problem: Exception) -> str:
     if not isinstance(problem, ExtenderError):
         log.error("Asking an extender broke", exc_info=problem)
     return str(problem) or type(problem).__name__
-
-
-def _basic(url: str) -> str:
-    """A name and a password may be part of the URL."""
-    parts = urlsplit(url)
-    if not parts.username:
-        return ""
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Basic {b64encode(pair.encode()).decode()}"

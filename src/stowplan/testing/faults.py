@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
-from stowplan.api.transport import Guard, Lane, Params, Requests
+from stowplan.api.transport import Lane, Params, Requests
 from stowplan.apiserver.faults import Action, Fault
 from stowplan.framework.plugin import Plugin
+from stowplan.http.client import Guard
 
 _BINDING = "/binding"
 _POINT_METHODS = (

@@ -74,6 +74,8 @@ async def scripted_server(
 @asynccontextmanager
 async def raw_server(
     talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    *,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[str]:
     """For what no proper HTTP server would do; yields its address."""
 
@@ -85,7 +87,7 @@ async def raw_server(
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         port = server.sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from stowplan.api import streams
 from stowplan.api.client import ApiClient, PatchKind
 from stowplan.api.objects import Lease, LeaseSpec, ObjectMeta
 from stowplan.api.resources import LEASES, NODES, PODS
@@ -17,6 +16,8 @@ from stowplan.errors import (
     ApiUnavailable,
     Gone,
 )
+from stowplan.http.client import ClientConnection
+from stowplan.http.parser import ResponseHead
 from tests.unit.api.api_kit import (
     STATUS_OK,
     bookmark,
@@ -70,11 +71,11 @@ async def test_the_server_works_on_the_next_page_while_one_is_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
-    writes = streams._Connection.ask
+    writes = ClientConnection.ask
 
-    async def noting(self: Any, request: bytes, guard: Any) -> tuple[int, bytes]:
+    async def noting(self: Any, request: bytes, guard: Any, unpacks: bool) -> ResponseHead:
         order.append("asked")
-        return await writes(self, request, guard)
+        return await writes(self, request, guard, unpacks)
 
     class Noting(ApiClient):
         def decoder(self, resource: Any) -> Any:
@@ -88,7 +89,7 @@ async def test_the_server_works_on_the_next_page_while_one_is_decoded(
         is_first = "continue" not in request.query
         return reply(pod_list(pod("a"), pod("b"), continue_token="next" if is_first else ""))
 
-    monkeypatch.setattr(streams._Connection, "ask", noting)
+    monkeypatch.setattr(ClientConnection, "ask", noting)
     async with scripted_server(handler) as server, Noting(server.config) as client:
         await client.list_all(PODS)
     assert order == ["asked", "asked", *["decoded"] * 4]

@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 
 from stowplan.api.client import ApiClient, Lane
-from stowplan.api.connections import NotConnected
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.no_answer import unavailable
 from stowplan.api.resources import NODES, PODS
@@ -29,6 +28,7 @@ from stowplan.errors import (
     Throttled,
     Unauthorized,
 )
+from stowplan.http.client import NotConnected
 from tests.unit.api.api_kit import (
     STATUS_OK,
     echo_empty,

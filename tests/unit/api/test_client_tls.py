@@ -128,14 +128,15 @@ def test_an_unusable_client_certificate_is_a_mistake_of_the_file() -> None:
             ApiClient(config)
 
 
-async def test_requests_go_through_the_proxy(tmp_path: Path) -> None:
-    """Also with TLS inside: the proxy sees CONNECT and bytes it cannot read."""
+@pytest.mark.parametrize("proxy_tls", [False, True], ids=["http", "https"])
+async def test_requests_go_through_the_proxy(tmp_path: Path, proxy_tls: bool) -> None:
+    """With TLS inside the proxy sees CONNECT and bytes it cannot read."""
     authority = Authority()
-    connects: list[bytes] = []
+    connects: list[list[bytes]] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        connects.append(head.split(b"\r\n")[0])
+        connects.append(head.split(b"\r\n"))
         host, port = head.split(b" ")[1].decode().split(":")
         inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", int(port))
         assert host == "api.internal"
@@ -149,25 +150,64 @@ async def test_requests_go_through_the_proxy(tmp_path: Path) -> None:
         await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
 
     context = authority.server_context(tmp_path, "api.internal")
-    async with scripted_server(who, tls=context) as server, raw_server(proxy) as proxy_url:
+    outer = authority.server_context(tmp_path, "localhost") if proxy_tls else None
+    async with (
+        scripted_server(who, tls=context) as server,
+        raw_server(proxy, tls=outer) as proxy_url,
+    ):
         port = server.url.rpartition(":")[2]
+        proxy_port = proxy_url.rpartition(":")[2]
+        scheme = "https" if proxy_tls else "http"
         config = ClusterConfig(
-            server=f"https://api.internal:{port}", ca_data=authority.cert, proxy_url=proxy_url
+            server=f"https://api.internal:{port}",
+            ca_data=authority.cert,
+            proxy_url=f"{scheme}://me:p%40ss@localhost:{proxy_port}",
         )
         async with ApiClient(config) as client:
-            assert await client.version() == {"name": ""}
-    assert connects == [f"CONNECT api.internal:{port} HTTP/1.1".encode()]
+            for _ in range(2):
+                assert await client.version() == {"name": ""}
+    (connect,) = connects
+    assert connect[0] == f"CONNECT api.internal:{port} HTTP/1.1".encode()
+    assert b"Proxy-Authorization: Basic bWU6cEBzcw==" in connect
 
 
-async def test_a_proxy_that_refuses(tmp_path: Path) -> None:
+async def test_plain_requests_tell_the_proxy_where_they_go() -> None:
+    heads: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async with raw_server(proxy) as proxy_url:
+        url = proxy_url.replace("http://", "http://me:secret@")
+        config = ClusterConfig(server="http://api.internal:8080/below", proxy_url=url)
+        async with ApiClient(config) as client:
+            await client.version()
+    lines = heads[0].split(b"\r\n")
+    assert lines[0] == b"GET http://api.internal:8080/below/version HTTP/1.1"
+    assert b"Host: api.internal:8080" in lines
+    assert b"Proxy-Authorization: Basic bWU6c2VjcmV0" in lines
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "the proxy answered with .* 403"),
+        (b"SSH-2.0\r\n\r\n", "the proxy's answer is garbled"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", "the proxy sent more than its answer"),
+        (b"HTTP/1.1 200 OK\r\n", "the proxy closed the connection"),
+        (b"", "the proxy closed the connection"),
+    ],
+)
+async def test_a_proxy_that_opens_no_tunnel(answer: bytes, problem: str) -> None:
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        writer.write(answer)
 
     async with raw_server(proxy) as proxy_url:
         config = ClusterConfig(server="https://api.internal:6443", proxy_url=proxy_url)
         async with ApiClient(config) as client:
-            with pytest.raises(ApiUnavailable, match="403") as caught:
+            with pytest.raises(ApiUnavailable, match=problem) as caught:
                 await client.request("POST", "/x", body=b"{}")
     assert not caught.value.maybe_done
 

@@ -1,14 +1,14 @@
-"""Requests of the quick lanes: nothing that is said in them can become a header of its own."""
+"""Requests as bytes: no text in them can become a header of its own."""
 
 from __future__ import annotations
 
 import pytest
 from aiohttp import web
 
-from stowplan.api import connections
 from stowplan.api.client import ApiClient, Lane
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.errors import ApiUnavailable
+from stowplan.http import client as http_client
 from tests.unit.api.api_kit import echo_empty, scripted_server
 
 
@@ -56,6 +56,6 @@ async def test_connections_that_were_idle_for_long_are_not_used(
         server.handler = handler
         await client.bind("ns", "p", "u", "n")
         await client.bind("ns", "p", "u", "n")
-        monkeypatch.setattr(connections, "_KEEPALIVE_S", -1.0)
+        monkeypatch.setattr(http_client, "_KEEPALIVE_S", -1.0)
         await client.bind("ns", "p", "u", "n")
     assert ports[0] == ports[1] != ports[2]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from stowplan.api import http1
 from stowplan.api.client import ApiClient
 from stowplan.api.guarded import WriteGuard
 from stowplan.api.kubeconfig import ClusterConfig
@@ -21,6 +20,7 @@ from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.errors import ApiUnavailable, LeadershipLost, NotFound
+from stowplan.http import client as http_client
 from tests.unit.api.api_kit import (
     STATUS_OK,
     ScriptedServer,
@@ -169,14 +169,14 @@ async def test_it_is_asked_after_the_rate_limit() -> None:
 
 async def test_it_is_asked_after_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     lease = Lease()
-    connect = http1.Pool.connect
+    connect = http_client.Pool.connect
 
     async def slowly(self: Any, tls: Any) -> Any:
         connection = await connect(self, tls)
         lease.is_held = False
         return connection
 
-    monkeypatch.setattr(http1.Pool, "connect", slowly)
+    monkeypatch.setattr(http_client.Pool, "connect", slowly)
     async with scripted_server(echo_empty) as server, ApiClient(server.config) as client:
         with pytest.raises(LeadershipLost):
             await bind(guarded(client, lease))

@@ -1,10 +1,10 @@
-"""TLS between the event loop and a protocol of ours, in as little memory as it takes.
+"""TLS between the event loop's transport and a protocol, with little memory per connection.
 
-`connections` opens one for each connection. The event loops have TLS of their own, but theirs keeps
-256 KiB for every connection and asks for as much again with every read. With a hundred connections
-that come and go those holes in the heap fill up with other things, and a scheduler grows for hours.
-Here a connection costs what OpenSSL needs. What must stay true: the protocol above sees what it
-would see of any transport, and an end that TLS did not announce is never taken for a proper one.
+`client` puts one below each connection that needs it. The event loops have TLS of their own, but it
+keeps 256 KiB for every connection and allocates as much again with every read. With a hundred
+connections that come and go this fragments the heap, and a scheduler grows for hours. Here a
+connection costs what OpenSSL needs. Invariants: the protocol above sees what it would see of any
+transport, and an end of the connection without TLS's close_notify is reported as an error.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import asyncio
 import ssl
 from typing import Any, cast
 
-#: No record is longer, so that nothing is gained by asking for more.
+#: The longest record.
 _RECORD_BYTES = 16 * 1024
-_NOBODY = asyncio.Protocol()
+_NO_PROTOCOL = asyncio.Protocol()
 
 
 class TlsClient(asyncio.Protocol, asyncio.Transport):
-    """Below it is a protocol, above a transport; await `settled` before either is used."""
+    """A protocol to the transport below it, a transport to the protocol above it.
+
+    Await `settled` before using it.
+    """
 
     def __init__(
         self,
@@ -38,39 +41,39 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
         self._is_open = False
         self._has_ended = False
         self._problem: Exception | None = None
-        #: Done when both sides have shaken hands, or never will: see `problem`.
+        #: Done when the handshake is complete or has failed (see `problem`).
         self.settled: asyncio.Future[None] = loop.create_future()
 
     @property
     def problem(self) -> Exception | None:
-        """Why nothing can be sent or received; None while it can."""
+        """The error that ended the connection; None while it works."""
         return self._problem
 
-    # What the event loop says
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
-        self._shake_hands()
+        self._handshake()
 
     def data_received(self, data: bytes) -> None:
         self._incoming.write(data)
         if self._is_open:
             self._read()
             return
-        if self._shake_hands() and self._incoming.pending:
+        if self._handshake() and self._incoming.pending:
             self._read()
 
     def connection_lost(self, problem: Exception | None) -> None:
         if self._problem is None and not self._has_ended:
             self._problem = problem or ConnectionResetError("Server disconnected")
         self._settle()
-        # Nothing may be left that holds itself: it would wait for the garbage collector.
-        above, self._above, self._below = self._above, _NOBODY, None
+        # Break the reference cycle, which would wait for the garbage collector.
+        above, self._above, self._below = self._above, _NO_PROTOCOL, None
         if self._is_open:
             self._is_open = False
             above.connection_lost(None if self._has_ended else self._problem)
 
-    # What the protocol above asks for
+    # Called by the protocol above
 
     def write(self, data: Any) -> None:
         try:
@@ -78,9 +81,16 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
             while sent < len(data):
                 sent += self._tls.write(memoryview(data)[sent:])
         except ssl.SSLError as problem:
-            self._break_off(problem)
+            self._fail(problem)
         else:
             self._flush()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._above = cast(asyncio.Protocol, protocol)
+
+    def close(self) -> None:
+        if self._below is not None:
+            self._below.close()
 
     def abort(self) -> None:
         if self._below is not None:
@@ -97,17 +107,15 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default if self._below is None else self._below.get_extra_info(name, default)
 
-    # Inside
-
-    def _shake_hands(self) -> bool:
-        """True when both sides have."""
+    def _handshake(self) -> bool:
+        """Return True when the handshake is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             self._flush()
         except (ssl.SSLError, ssl.CertificateError) as problem:
-            self._flush()  # the other side is told why
-            self._break_off(problem)
+            self._flush()  # sends the alert that says why
+            self._fail(problem)
         else:
             self._flush()
             self._is_open = True
@@ -126,7 +134,7 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:
-            self._break_off(problem)
+            self._fail(problem)
         if self._outgoing.pending:
             self._flush()
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -139,8 +147,8 @@ class TlsClient(asyncio.Protocol, asyncio.Transport):
         if self._below is not None and self._outgoing.pending:
             self._below.write(self._outgoing.read())
 
-    def _break_off(self, problem: Exception) -> None:
-        """What follows, follows from `connection_lost`."""
+    def _fail(self, problem: Exception) -> None:
+        """Close; `connection_lost` does the rest."""
         self._problem = self._problem or problem
         if self._below is not None:
             self._below.close()
