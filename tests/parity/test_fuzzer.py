@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.table import NodeTable
-from stowplan.framework.shapes import Accepted, Follower, Scored
+from stowplan.framework.shapes import Accepted, Scored
 from stowplan.plugins import image_locality, taint_toleration
 from stowplan.scheduler.ranking import Ranking
 from tests.parity.examine import Examiner, Finding
@@ -78,18 +79,18 @@ def test_what_is_not_forgotten_is_found_by_a_detour(
     assert "steps" in found.question, "the case alone is answered rightly"
 
 
-def forgetful(self: Follower, table: NodeTable) -> list[int] | None:
+def forgetful(self: DerivedRows, table: NodeTable) -> list[int] | None:
     """`changed_rows` that skips the last entry of the journal."""
     rows = changed_rows(self, table)
     return rows[:-1] if rows else rows
 
 
-changed_rows = Follower.changed_rows
+changed_rows = DerivedRows.changed_rows
 
 
 @pytest.mark.parametrize("kept", [Accepted, Scored, Ranking])
 def test_a_kept_shape_that_misses_a_change_is_found(
-    kept: type[Follower], oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+    kept: type[DerivedRows], oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge answers rightly all the while: only what the live scheduler keeps is broken."""
     monkeypatch.setattr(kept, "changed_rows", forgetful)

@@ -16,12 +16,12 @@ from stowplan.cluster import (
     bytes_lru,
     counters,
     domain_sums,
-    domains,
     pod_classes,
     row_counts,
 )
 from stowplan.cluster.affinity_terms import TermFamily
 from stowplan.cluster.counters import PodCounters
+from stowplan.cluster.derived import Derived
 from stowplan.cluster.domains import Domains
 from stowplan.cluster.journal import ChangeLog
 from stowplan.cluster.label_columns import LabelColumns
@@ -48,7 +48,7 @@ _LIMITS: list[tuple[Any, int]] = [
 ]
 _CONSTANTS: list[tuple[Any, str, int]] = [
     (RowCounts, "_LOG_LIMIT", 2),
-    (domains, "_MANY_CHANGES", 1),
+    (Derived, "MOST_CHANGES", 1),
     (counters, "_MANY_CHANGES", 2),
     (affinity_terms, "_MANY_CHANGES", 2),
     (row_counts, "_MANY_CHANGES", 1),

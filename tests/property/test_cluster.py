@@ -139,7 +139,9 @@ class ClusterMachine(RuleBasedStateMachine):
         self.images: dict[str, tuple[int, set[str]]] = {}
         self.tree = Tree()
         self.serial = 0
-        self.pod_position = self.node_position = 0
+        self.pod_position = self.table.pod_journal.end
+        self.node_position = self.table.node_journal.end
+        self.capacity = self.table.capacity
         self.seen_pods: dict[int, tuple[int, int, int]] = {}
         self.seen_nodes: dict[int, tuple[int, int]] = {}
         self.followed: dict[PodCounter, tuple[int, dict[int, int]]] = {}
@@ -438,7 +440,10 @@ class ClusterMachine(RuleBasedStateMachine):
         pod_rows = table.pod_journal.since(self.pod_position)
         node_rows = table.node_journal.since(self.node_position)
         assert pod_rows is not None
-        assert node_rows is not None
+        if node_rows is None:
+            assert self.capacity != table.capacity, "only growth makes readers start over"
+            node_rows = table.live_rows
+        self.capacity = table.capacity
         for row in pod_rows.tolist():
             self.seen_pods[row] = (
                 int(table.requested[0, row]),

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from stowplan.api.objects import Node
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.journal import Journal
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep
@@ -116,7 +115,7 @@ def test_the_index_says_what_the_nodes_say(
     changes: list[tuple[str, Any]], older_labels: bool, journal: int
 ) -> None:
     cache = ClusterCache()
-    cache.table.node_journal = Journal(limit=journal)
+    cache.table.node_journal.limit = journal
     args = StaticPlacementArgs(older_labels=older_labels)
     plugin = StaticPlacement(args, Handle(profile="test"))
     for action, what in [*changes, ("ask", None)]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.bytes_lru import BytesLru
+from stowplan.cluster.derived import Derived
 from stowplan.cluster.journal import ChangeLog
 from stowplan.cluster.pod_affinity import AffinityTerm, PodTerms, pod_terms
 from stowplan.cluster.row_counts import RowCounts
@@ -35,7 +36,7 @@ _File: TypeAlias = tuple[_Label, str | None]
 _ANY: Final[_Label] = ("", None)
 #: A group is filed under each of its namespaces and values only if there are few of both together.
 _FEW_FILES: Final = 64
-#: More changes than this are not replayed one by one.
+#: As many changes are logged; with more, what is cached is found again.
 _MANY_CHANGES: Final = 256
 #: Groups with more namespaces, requirements or values than this are large.
 _LARGE: Final = 64
@@ -61,19 +62,23 @@ class TermGroup(RowCounts):
         return parts > _LARGE or sum(len(each.values) for each in requirements) > _LARGE
 
 
-class TermsAbout:
+#: A group, a row, and by how much its terms there became more or less.
+TermLog: TypeAlias = ChangeLog[tuple[TermGroup, int, int]]
+
+
+class TermsAbout(Derived[tuple[TermGroup, int, int]]):
     """The groups that speak of one kind of pod, and their weights added up by domain."""
 
-    __slots__ = ("_keys_version", "_labels", "_matches", "_namespace", "_namespace_labels",
-                 "_position", "_versions", "groups", "weights")  # fmt: skip
+    __slots__ = ("_labels", "_matches", "_namespace", "_namespace_labels", "_versions", "groups",
+                 "weights")  # fmt: skip
 
     def __init__(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> None:
+        super().__init__()
         self._namespace = namespace
         self._labels = labels
         self._namespace_labels = namespace_labels
-        self._position = -1
         #: The groups, in the order of their coming.
         self.groups: dict[TermGroup, None] = {}
         #: Topology key -> the sum of weight times pods, by value id of the label. Read only. The
@@ -83,7 +88,6 @@ class TermsAbout:
         self._matches: dict[str, int] = {}
         #: The versions of those topology keys that some node has a label for.
         self._versions: dict[str, int] = {}
-        self._keys_version = -1
 
     @property
     def nbytes(self) -> int:
@@ -93,10 +97,9 @@ class TermsAbout:
     def is_about(self, term: AffinityTerm) -> bool:
         return term.accepts(self._namespace, self._labels, self._namespace_labels)
 
-    def build(self, table: NodeTable, groups: Iterable[TermGroup], position: int) -> None:
+    def build(self, table: NodeTable, groups: Iterable[TermGroup], log: TermLog) -> None:
         """Add up the groups that speak of the pod."""
-        self._position = position
-        self._keys_version = table.labels.keys_version
+        self.stamp(table.labels.keys_version, log)
         self.groups = dict.fromkeys(groups)
         by_key: dict[str, list[TermGroup]] = {}
         for group in self.groups:
@@ -119,20 +122,16 @@ class TermsAbout:
         if self._matches[key]:
             self.weights[key] = sums
 
-    def follow(self, table: NodeTable, log: ChangeLog[tuple[TermGroup, int, int]]) -> int | None:
+    def follow(self, table: NodeTable, log: TermLog) -> int | None:
         """Catch up with the pods; returns how many changes there were, None: build it again."""
         labels = table.labels
-        if self._keys_version != labels.keys_version:
-            return None
         for key, version in self._versions.items():
             if labels.version(key) != version:
                 return None
-        count = log.count_since(self._position)
-        if not count:
-            return count
-        if count > _MANY_CHANGES:
+        changes = self.changes(labels.keys_version, log)
+        if changes is None or len(changes) > _MANY_CHANGES:
             return None
-        for group, row, delta in log.entries_since(self._position) or ():
+        for group, row, delta in changes:
             if group not in self.groups and not self.is_about(group.term):
                 continue
             if group.total:
@@ -154,8 +153,7 @@ class TermsAbout:
             self._matches[key] = self._matches.get(key, 0) + delta
             if not self._matches[key]:
                 del self.weights[key]
-        self._position = log.end
-        return count
+        return len(changes)
 
 
 class TermFamily:
@@ -170,7 +168,7 @@ class TermFamily:
         self._keys: dict[str, int] = {}
         #: How many groups select namespaces by their labels.
         self._by_namespace_labels = 0
-        self._log: ChangeLog[tuple[TermGroup, int, int]] = ChangeLog(limit=_MANY_CHANGES)
+        self._log: TermLog = ChangeLog(limit=_MANY_CHANGES)
         self._about: BytesLru[tuple[object, ...], TermsAbout] = BytesLru(limit_bytes)
 
     def __len__(self) -> int:
@@ -200,7 +198,7 @@ class TermFamily:
         if found is None or changes is None:
             found = TermsAbout(namespace, labels, spaces)
             asked, groups = self._find(found, namespace, labels)
-            found.build(self._table, groups, self._log.end)
+            found.build(self._table, groups, self._log)
             self._about.put(kind, found, found.nbytes)
             self._table.work.spend(STEP * (20 + asked + 2 * len(groups)))
         elif changes:

@@ -27,6 +27,7 @@ from stowplan.api.resources import (
 from stowplan.api.storage_objects import CSINode, VolumeAttachment
 from stowplan.cluster.attachable import Attachable, AttachableReader, AttachError, Key
 from stowplan.cluster.catalog import Catalog, Cataloged
+from stowplan.cluster.derived import Derived
 from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 
 #: More than any driver allows.
@@ -71,10 +72,6 @@ class Driver:
         self.limit: Int64Array = np.full(capacity, NO_LIMIT, np.int64)
         self.attached: Int64Array = np.zeros(capacity, np.int64)
 
-    def grow(self, more: int) -> None:
-        self.limit = np.pad(self.limit, (0, more), constant_values=NO_LIMIT)
-        self.attached = np.pad(self.attached, (0, more))
-
 
 @dataclass(slots=True)
 class _Row:
@@ -86,19 +83,17 @@ class _Row:
     looked_at: set[Key] = field(default_factory=set)
 
 
-class AttachedVolumes:
+class AttachedVolumes(Derived[int]):
     """Columns by driver, and where each volume is attached because a pod there uses it."""
 
     def __init__(self, catalog: Catalog) -> None:
+        super().__init__()
         self._catalog = catalog
         #: Attachments by node and name.
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         #: Nodes and rows to be counted again.
         self._stale_nodes: set[str] = set()
         self._stale: set[int] = set()
-        #: How far the table has been followed.
-        self._position = 0
-        self._nodeset_version = -1
         self._start(None)
         for attachment in catalog[VOLUME_ATTACHMENTS]:
             self._attachment_changed(None, attachment)
@@ -159,31 +154,25 @@ class AttachedVolumes:
 
     # Catching up
 
-    def refresh(self, table: NodeTable) -> None:
+    def follow(self, table: NodeTable) -> None:
         """Catch up with the table and the catalog; cheap when nothing happened."""
-        journal = table.used_volumes.journal
-        rows = journal.since(self._position) if self._table is table else None
+        journals = (table.used_volumes.journal, table.node_journal)
+        rows = self.changes(None, *journals)
         if rows is None:
             self._start(table)
-        else:
-            self._stale.update(rows.tolist())
-            self._fit_capacity(table)
-        self._position = journal.end
+            self.stamp(None, *journals)
+            rows = table.live_rows.tolist()
+        self._stale.update(rows)
         for name in self._stale_nodes:
             row = table.row_of.get(name)
             if row is not None:
                 self._stale.add(row)
         self._stale_nodes.clear()
-        if self._nodeset_version != table.nodeset_version:
-            self._nodeset_version = table.nodeset_version
-            self._notice_nodes(table)
         for row in self._stale:
             self._count(table, row)
         self._stale.clear()
 
     def _start(self, table: NodeTable | None) -> None:
-        self._table = table
-        self._nodeset_version = -1
         self._capacity = table.capacity if table is not None else 0
         self._drivers: dict[str, Driver] = {}
         self._has_csi_node: BoolArray = np.zeros(self._capacity, np.bool_)
@@ -192,22 +181,6 @@ class AttachedVolumes:
         self._rows: dict[int, _Row] = {}
         self._dependents: dict[Key, set[int]] = {}
         self._stale.clear()
-
-    def _fit_capacity(self, table: NodeTable) -> None:
-        more = table.capacity - self._capacity
-        if more:
-            self._capacity = table.capacity
-            self._has_csi_node = np.pad(self._has_csi_node, (0, more))
-            for driver in self._drivers.values():
-                driver.grow(more)
-
-    def _notice_nodes(self, table: NodeTable) -> None:
-        """Rows that came, went or changed hands."""
-        self._stale.update(row for row in self._rows if not table.valid[row])
-        for row in table.live_rows.tolist():
-            known = self._rows.get(row)
-            if known is None or known.name != table.names[row]:
-                self._stale.add(row)
 
     def _count(self, table: NodeTable, row: int) -> None:
         self._take_back(row)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from stowplan.cluster.derived import Derived
 from stowplan.cluster.domain_sums import add_domain_sums
 from stowplan.cluster.pod_affinity import AffinityTerm
-from stowplan.cluster.pod_classes import CounterKey, PodClasses
+from stowplan.cluster.pod_classes import CounterKey, PodClass, PodClasses
 from stowplan.cluster.work import STEP
 
 if TYPE_CHECKING:
@@ -26,29 +27,24 @@ WeightedTerms: TypeAlias = Sequence[tuple[int, AffinityTerm]]
 
 #: Up to so many terms are looked up in counters.
 FEW_TERMS: Final = 64
-#: More new classes than this, and all terms are evaluated again.
-_MANY_CLASSES: Final = 32
 
 
-class ClassWeights:
-    """Weights of terms by class of pods."""
+class ClassWeights(Derived[PodClass]):
+    """Weights of terms by class of pods. Follows the log of new classes."""
+
+    #: With more new classes, all terms are evaluated again.
+    MOST_CHANGES = 32
 
     def __init__(self, classes: PodClasses) -> None:
+        super().__init__(classes.capacity, classes.new_classes)
         #: How many terms are added up.
         self._done = 0
         self._weights: Int64Array = np.zeros(classes.capacity, np.int64)
         self._is_matched = np.zeros(classes.capacity, np.bool_)
-        self._position = classes.new_classes.end
 
     @property
     def nbytes(self) -> int:
         return self._weights.nbytes + self._is_matched.nbytes
-
-    def is_usable(self, classes: PodClasses) -> bool:
-        """Whether it is worth to go on, and not to begin again."""
-        count = classes.new_classes.count_since(self._position)
-        has_room = len(self._weights) == classes.capacity
-        return has_room and count is not None and count <= _MANY_CLASSES
 
     def add(
         self,
@@ -57,7 +53,6 @@ class ClassWeights:
         counted_by: Callable[[AffinityTerm], CounterKey],
     ) -> None:
         """Add up the terms that are missing; DecisionDeferred interrupts it."""
-        self._catch_up(classes, terms, counted_by)
         while self._done < len(terms):
             weight, term = terms[self._done]
             chosen = classes.matching(counted_by(term))
@@ -66,15 +61,14 @@ class ClassWeights:
             self._done += 1
             classes.work.spend(15 * STEP + 2 * len(chosen))
 
-    def _catch_up(
+    def include(
         self,
+        new: Sequence[PodClass],
         classes: PodClasses,
         terms: WeightedTerms,
         counted_by: Callable[[AffinityTerm], CounterKey],
     ) -> None:
-        new = classes.new_classes.entries_since(self._position)
-        assert new is not None, "is_usable was asked"
-        self._position = classes.new_classes.end
+        """Add up the same terms for classes that are new."""
         for each in new:
             # An index may have belonged to another class before.
             self._weights[each.index] = 0
@@ -136,8 +130,11 @@ def _class_weights(
 ) -> ClassWeights:
     classes = table.pod_classes
     found = table.class_weights.get(key)
-    if found is None or not found.is_usable(classes):
+    new = None if found is None else found.changes(classes.capacity, classes.new_classes)
+    if found is None or new is None or len(new) > found.MOST_CHANGES:
         found = ClassWeights(classes)
         table.class_weights.put(key, found, found.nbytes)
+    elif new:
+        found.include(new, classes, terms, counted_by)
     found.add(classes, terms, counted_by)
     return found

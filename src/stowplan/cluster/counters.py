@@ -27,8 +27,8 @@ _MANY_CHANGES: Final = 128
 class PodCounter(RowCounts):
     """Matching pods by row, and a log of what changed since.
 
-    A reader that keeps sums of its own remembers `position` and the counter itself: a counter that
-    was dropped is replaced by another, which has another history.
+    A reader that keeps sums of its own remembers a position in `log`. A counter that was evicted is
+    replaced by another, whose log does not know the position: the reader starts over.
     """
 
     __slots__ = ("_followed", "key", "key_bytes")

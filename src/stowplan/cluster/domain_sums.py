@@ -7,10 +7,10 @@ What must stay true: sums equal a recount over the label column.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from stowplan.cluster.derived import Derived
+from stowplan.cluster.label_columns import LabelColumn
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.work import STEP
@@ -19,15 +19,38 @@ from stowplan.cluster.work import STEP
 FEW_ROWS = 48
 
 
-@dataclass(slots=True)
-class DomainSums:
-    """Sums by value id of the label; the last entry, for nodes without the label, stays 0."""
+class DomainSums(Derived[tuple[int, int]]):
+    """Sums by value id of the label; the last entry, for nodes without the label, stays 0.
 
-    sums: Int64Array
-    #: All of them together.
-    total: int
-    position: int
-    label_version: int
+    Follows the log of the counts; rebuilt when the label's value ids change.
+    """
+
+    __slots__ = ("_label", "_source", "sums", "total")
+
+    def follow(self, source: RowCounts, label: LabelColumn) -> bool:
+        """Bring the sums up to date; True if they were added up again."""
+        self._source, self._label = source, label
+        return self.update(label.version, source.log)
+
+    def rebuild(self) -> None:
+        rows, amounts = self._source.arrays()
+        self.sums: Int64Array = np.zeros(len(self._label.values) + 1, np.int64)
+        np.add.at(self.sums, self._label.value_ids[rows], amounts)
+        self.sums[-1] = 0
+        #: All of them together.
+        self.total = int(self.sums.sum())
+
+    def refresh(self, changes: list[tuple[int, int]]) -> None:
+        column = self._label.value_ids
+        for row, delta in changes:
+            value = column[row]
+            if value >= 0:
+                self.sums[value] += delta
+                self.total += delta
+
+    @property
+    def nbytes(self) -> int:
+        return self.sums.nbytes
 
 
 def add_domain_sums(
@@ -57,37 +80,16 @@ def _sums(table: NodeTable, source: RowCounts, key: str) -> Int64Array | None:
     values = table.labels.column(key)[rows]
     if values.max() < 0:
         return None
-    sums = _blank_sums(table, key)
+    sums = np.zeros(len(table.labels.values(key)) + 1, np.int64)
     np.add.at(sums, values, amounts)
     sums[-1] = 0
     return sums if sums.any() else None
 
 
-def _blank_sums(table: NodeTable, key: str) -> Int64Array:
-    return np.zeros(len(table.labels.values(key)) + 1, np.int64)
-
-
 def _kept_sums(table: NodeTable, source: RowCounts, key: str) -> DomainSums:
-    label = table.labels.find(key)
-    column, label_version = label.value_ids, label.version
-    kept = source.domain_sums.get(key)
-    changes = None
-    if kept is not None and kept.label_version == label_version:
-        changes = source.since(kept.position)
-    if kept is None or changes is None:
-        sums = _blank_sums(table, key)
-        rows, amounts = source.arrays()
-        np.add.at(sums, column[rows], amounts)
-        sums[-1] = 0
-        kept = DomainSums(sums, int(sums.sum()), source.position, label_version)
+    kept = source.domain_sums.get(key) or DomainSums()
+    if kept.follow(source, table.labels.find(key)):
         source.domain_sums[key] = kept
         source.has_grown = True
-        table.work.spend(20 * STEP + 10 * len(rows) + len(sums))
-        return kept
-    for row, delta in changes:
-        value = column[row]
-        if value >= 0:
-            kept.sums[value] += delta
-            kept.total += delta
-    kept.position = source.position
+        table.work.spend(20 * STEP + 10 * source.size + len(kept.sums))
     return kept

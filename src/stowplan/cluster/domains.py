@@ -5,7 +5,7 @@ but only nodes that carry certain labels and pass the pod's inclusion policies (
 part. Sums are kept for each (counter, label, inclusion) and follow the counter's log, so that a
 decision costs the same however many pods there are. What must stay true: sums equal a recount over
 the rows that take part; when nodes come or go, or their labels or taints change
-(`NodeTable.layout_version`), everything is counted anew. A ghost row takes part nowhere.
+(`NodeTable.layout_journal`), everything is counted again. A ghost row takes part nowhere.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from stowplan.api.labels import NOTHING, Requirement
 from stowplan.api.objects import Toleration
 from stowplan.cluster.bytes_lru import BytesLru
 from stowplan.cluster.counters import PodCounter
+from stowplan.cluster.derived import Derived
+from stowplan.cluster.label_columns import LabelColumn
 from stowplan.cluster.node_masks import RequiredNodes, required_mask, tolerated_mask
 from stowplan.cluster.pod_classes import CounterKey
 from stowplan.cluster.work import STEP
@@ -26,8 +28,6 @@ from stowplan.cluster.work import STEP
 if TYPE_CHECKING:
     from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 
-#: More changes than this are not replayed one by one: counting anew is quicker.
-_MANY_CHANGES = 64
 #: What a key takes, about; the rest of it is shared with the pod and the counter.
 _KEY_BYTES = 500
 #: What is counted where no node takes part.
@@ -49,12 +49,12 @@ class Inclusion(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 class _Participants:
     """The rows that take part, and the domains that they form; good for one layout of nodes."""
 
-    __slots__ = ("_are_domains", "_table", "capacity", "is_empty", "layout_version", "mask")
+    __slots__ = ("_are_domains", "_table", "is_empty", "layout", "mask")
 
     def __init__(self, table: NodeTable, inclusion: Inclusion) -> None:
         self._table = table
-        self.layout_version = table.layout_version
-        self.capacity = table.capacity
+        #: The layout of nodes for which they are good.
+        self.layout = table.layout_journal.end
         mask: BoolArray = table.valid.copy()
         table.labels.narrow(mask, tuple(Requirement(key, "Exists") for key in inclusion.labels))
         if inclusion.required is not None:
@@ -70,12 +70,6 @@ class _Participants:
     def nbytes(self) -> int:
         return self.mask.nbytes + sum(found.nbytes for _, found in self._are_domains.values())
 
-    @property
-    def is_stale(self) -> bool:
-        # A ghost row may widen the table without a change of its layout.
-        table = self._table
-        return self.layout_version != table.layout_version or self.capacity != table.capacity
-
     def are_domains(self, label: str) -> BoolArray:
         """By value id: whether some participant has the value; the last entry is False."""
         labels = self._table.labels
@@ -89,70 +83,74 @@ class _Participants:
         return found
 
 
-class DomainCounts:
-    """One counter's pods by value id of a label. Read only, and good for one decision."""
+class DomainCounts(Derived[tuple[int, int]]):
+    """One counter's pods by value id of a label. Read only, and good for one decision.
 
-    __slots__ = (
-        "_position", "are_domains", "counter", "counts", "domain_count", "label_version",
-        "participants",
-    )  # fmt: skip
+    Follows the counter's log; rebuilt when the layout of nodes or the label's value ids change.
+    """
 
-    def __init__(
-        self, table: NodeTable, counter: PodCounter, label: str, participants: _Participants
-    ) -> None:
-        self.counter = counter
-        self.participants = participants
-        self.label_version = table.labels.version(label)
+    __slots__ = ("_source", "are_domains", "counts", "domain_count")
+
+    def follow(
+        self, counter: PodCounter, label: LabelColumn, participants: _Participants, key: str
+    ) -> bool:
+        """Bring the sums up to date; True if they were counted again."""
+        self._source = (counter, label, participants, key)
+        return self.update((participants.layout, label.version), counter.log)
+
+    def rebuild(self) -> None:
+        counter, label, participants, key = self._source
         #: Values that a participant has. Others have no pods here, and are no domains.
-        self.are_domains = participants.are_domains(label)
+        self.are_domains = participants.are_domains(key)
         self.domain_count = int(np.count_nonzero(self.are_domains))
         #: The last entry is for participants that lack the label, where `ABSENT` (-1) finds it.
         self.counts: Int64Array = np.zeros(len(self.are_domains), np.int64)
         rows, amounts = counter.arrays()
         inside = participants.mask[rows]
-        np.add.at(self.counts, table.labels.column(label)[rows[inside]], amounts[inside])
-        self._position = counter.position
+        np.add.at(self.counts, label.value_ids[rows[inside]], amounts[inside])
+
+    def refresh(self, changes: list[tuple[int, int]]) -> None:
+        _, label, participants, _ = self._source
+        column, mask = label.value_ids, participants.mask
+        for row, delta in changes:
+            if mask[row]:
+                self.counts[column[row]] += delta
+
+    @property
+    def participants(self) -> _Participants:
+        """The rows that are counted."""
+        return self._source[2]
+
+    @property
+    def label_version(self) -> int:
+        """The version of the label whose value ids these are."""
+        return self._source[1].version
 
     @property
     def nbytes(self) -> int:
         return self.counts.nbytes + self.are_domains.nbytes
 
-    def follow(self, table: NodeTable, label: str) -> bool:
-        """Catch up with the counter; False when too much happened since."""
-        found = table.labels.find(label)
-        if self.label_version != found.version:
-            return False
-        changes = self.counter.since(self._position)
-        if changes is None or len(changes) > _MANY_CHANGES:
-            return False
-        if changes:
-            column, mask = found.value_ids, self.participants.mask
-            for row, delta in changes:
-                if mask[row]:
-                    self.counts[column[row]] += delta
-            self._position = self.counter.position
-        return True
 
+class _RowColumn(Derived[tuple[int, int]]):
+    """One counter's pods as a column of the table. Follows the counter's log."""
 
-class _RowColumn:
-    """One counter's pods as a column of the table."""
+    __slots__ = ("_capacity", "_counter", "counts")
 
-    __slots__ = ("_position", "counter", "counts")
+    def follow(self, counter: PodCounter, capacity: int) -> bool:
+        """Bring the column up to date; True if it was built again."""
+        self._counter, self._capacity = counter, capacity
+        return self.update(capacity, counter.log)
 
-    def __init__(self, counter: PodCounter, capacity: int) -> None:
-        self.counter = counter
-        self.counts = counter.dense(capacity)
-        self._position = counter.position
+    def rebuild(self) -> None:
+        self.counts = self._counter.dense(self._capacity)
 
-    def follow(self) -> bool:
-        """Catch up with the counter; False when too much happened since."""
-        changes = self.counter.since(self._position)
-        if changes is None or len(changes) > _MANY_CHANGES:
-            return False
+    def refresh(self, changes: list[tuple[int, int]]) -> None:
         for row, delta in changes:
             self.counts[row] += delta
-        self._position = self.counter.position
-        return True
+
+    @property
+    def nbytes(self) -> int:
+        return self.counts.nbytes
 
 
 class Domains:
@@ -184,14 +182,8 @@ class Domains:
             counted = _NO_PODS
         counter = table.counters.get(counted)
         key = (counted, label, inclusion)
-        sums = self._sums.get(key)
-        if (
-            sums is None
-            or sums.counter is not counter
-            or sums.participants is not participants
-            or not sums.follow(table, label)
-        ):
-            sums = DomainCounts(table, counter, label, participants)
+        sums = self._sums.get(key) or DomainCounts()
+        if sums.follow(counter, table.labels.find(label), participants, label):
             self._sums.put(key, sums, sums.nbytes + _KEY_BYTES)
             self._participants.resize(inclusion, participants.nbytes + _KEY_BYTES)
             table.work.spend(20 * STEP + 5 * counter.size + 2 * len(sums.counts))
@@ -200,22 +192,16 @@ class Domains:
     def by_row(self, counted: CounterKey) -> Int64Array:
         """The pods of a key by row, whoever takes part. Read only, and good for one decision."""
         counter = self._table.counters.get(counted)
-        column = self._columns.get(counted)
-        if (
-            column is None
-            or column.counter is not counter
-            or len(column.counts) != self._table.capacity
-            or not column.follow()
-        ):
-            column = _RowColumn(counter, self._table.capacity)
-            self._columns.put(counted, column, column.counts.nbytes + _KEY_BYTES)
+        column = self._columns.get(counted) or _RowColumn()
+        if column.follow(counter, self._table.capacity):
+            self._columns.put(counted, column, column.nbytes + _KEY_BYTES)
             self._table.work.spend(10 * STEP + 2 * self._table.capacity)
         return column.counts
 
     def participants(self, inclusion: Inclusion) -> _Participants:
         """The rows that take part now."""
         found = self._participants.get(inclusion)
-        if found is None or found.is_stale:
+        if found is None or found.layout != self._table.layout_journal.end:
             found = _Participants(self._table, inclusion)
             self._participants.put(inclusion, found, found.nbytes + _KEY_BYTES)
         return found

@@ -1,31 +1,37 @@
 """Bounded logs of changes, so that a derived value can be refreshed instead of rebuilt.
 
 A reader remembers the position it has read up to and asks what came since. A position is a
-generation number: two equal positions mean that nothing changed.
+generation number: two equal positions mean that nothing changed. Every log begins at a position of
+its own, so positions of different logs are never equal.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from itertools import count
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.intp]
 T = TypeVar("T")
+#: Each log begins at a multiple of this; no log lives long enough to reach the next one.
+_APART: Final = 1 << 40
+_numbers = count(1)
 
 
 class ChangeLog(Generic[T]):
     """Append-only entries, the oldest of which are dropped."""
 
-    __slots__ = ("_entries", "_limit", "_start", "end")
+    __slots__ = ("_entries", "_start", "end", "limit")
 
     def __init__(self, limit: int = 8192) -> None:
         self._entries: list[T] = []
-        self._start = 0
-        self._limit = limit
+        self._start = next(_numbers) * _APART
+        #: How many entries are kept at least.
+        self.limit = limit
         #: The position after the newest entry: what a reader that is up to date remembers.
-        self.end = 0
+        self.end = self._start
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -33,17 +39,24 @@ class ChangeLog(Generic[T]):
     def append(self, entry: T) -> None:
         self._entries.append(entry)
         self.end += 1
-        if self.end - self._start > 2 * self._limit:
-            self.keep_newest(self._limit)
+        if self.end - self._start > 2 * self.limit:
+            self.keep_newest(self.limit)
 
     def entries_since(self, position: int) -> list[T] | None:
-        """Every entry since `position`; None when it was dropped already."""
-        first = position - self._start
-        return self._entries[first:] if first >= 0 else None
+        """Every entry since `position`; None if some were dropped, or it is another log's."""
+        if self._start <= position <= self.end:
+            return self._entries[position - self._start :]
+        return None
 
     def count_since(self, position: int) -> int | None:
-        """The number of entries since `position`; None when some were dropped already."""
-        return self.end - position if position >= self._start else None
+        """The number of entries since `position`; None where `entries_since` is."""
+        return self.end - position if self._start <= position <= self.end else None
+
+    def restart(self) -> None:
+        """Drop all entries, so that every reader rebuilds."""
+        self._entries.clear()
+        self.end += 1
+        self._start = self.end
 
     def keep_newest(self, count: int) -> None:
         """Drop the oldest entries."""

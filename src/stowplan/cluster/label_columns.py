@@ -127,7 +127,7 @@ class LabelColumns:
     def tells_apart(self, key: str) -> bool:
         """Whether no two indexes have the same value of a label, as with hostnames."""
         column = self.find(key)
-        if column is self._nothing:
+        if not column.version:
             return True
         version, is_apart = column.apart_in
         if version != column.version:

@@ -30,7 +30,7 @@ _ENTRY_BYTES = 100
 class RowCounts:
     """Counts by row, and what changed since."""
 
-    __slots__ = ("_amounts", "_changes", "_log", "_rows", "domain_sums", "has_grown", "total")
+    __slots__ = ("_amounts", "_changes", "_rows", "domain_sums", "has_grown", "log", "total")
 
     _LOG_LIMIT = 1024
 
@@ -43,20 +43,21 @@ class RowCounts:
         self.total = 0
         #: Topology key -> the counts added up by domain, left here by `domain_sums`.
         self.domain_sums: dict[str, DomainSums] = {}
-        self._log: ChangeLog[tuple[int, int]] = ChangeLog()
+        #: (row, delta) of every change.
+        self.log: ChangeLog[tuple[int, int]] = ChangeLog()
         #: Whether `nbytes` may be larger than when the keeper asked last.
         self.has_grown = True
 
     @property
     def position(self) -> int:
         """After the newest change: what a reader that is up to date remembers."""
-        return self._log.end
+        return self.log.end
 
     @property
     def nbytes(self) -> int:
         """What the counts take, about."""
-        kept = sum(each.sums.nbytes for each in self.domain_sums.values())
-        entries = len(self._changes) + len(self._log) + 5
+        kept = sum(each.nbytes for each in self.domain_sums.values())
+        entries = len(self._changes) + len(self.log) + 5
         return self._rows.nbytes + self._amounts.nbytes + kept + _ENTRY_BYTES * entries
 
     @property
@@ -74,7 +75,7 @@ class RowCounts:
 
     def since(self, position: int) -> list[tuple[int, int]] | None:
         """(row, delta) of every change since then; None when that is too long ago to tell."""
-        return self._log.entries_since(position)
+        return self.log.entries_since(position)
 
     def arrays(self) -> tuple[Rows, NDArray[np.int64]]:
         """Rows and amounts; a row may occur several times, its amounts add up."""
@@ -108,14 +109,14 @@ class RowCounts:
         else:
             del self._changes[row]
         self.total += delta
-        self._log.append((row, delta))
-        self.has_grown |= not self._log.end % _FEW
+        self.log.append((row, delta))
+        self.has_grown |= not self.log.end % _FEW
         # Replaying more than this is slower than adding up again, and counts of pods that have
         # come and gone, of which there may be thousands, must not remember all of them.
-        if len(self._log) > 2 * _FEW or len(self._log) > self._LOG_LIMIT:
+        if len(self.log) > 2 * _FEW or len(self.log) > self._LOG_LIMIT:
             enough = min(self._LOG_LIMIT, 2 * self.size + _FEW)
-            if len(self._log) > 2 * enough:
-                self._log.keep_newest(enough)
+            if len(self.log) > 2 * enough:
+                self.log.keep_newest(enough)
         if not self.total:
             self.start(_NO_ROWS, _NO_AMOUNTS)
             self._changes.clear()

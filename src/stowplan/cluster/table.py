@@ -106,18 +106,21 @@ class NodeTable:
         self.used_volumes = UsedVolumes()
         #: Container images that nodes report, by name.
         self.images = ImageIndex()
-        #: Rows whose pods changed, and rows whose node changed (labels, taints, allocatable, ...).
+        #: Rows whose pods changed.
         self.pod_journal = Journal()
+        #: Rows whose node came, went or changed (labels, taints, allocatable, ...). It restarts
+        #: when the table grows: arrays of the old capacity must be built again.
         self.node_journal = Journal()
+        #: Those of the changes of nodes that topology domains depend on: comings and goings, labels
+        #: and taints. It restarts with the other.
+        self.layout_journal = Journal()
         #: Rows where annotations, status or other fields of a pod changed that nothing counts, as
         #: kubelets do all the time. In-tree plugins do not read them; see `Reads.PODS`.
         self.detail_journal = Journal()
+        #: In the order of `Reads`: the more of a row is read, the more of them are followed.
+        self.journals = (self.node_journal, self.pod_journal, self.detail_journal)
         #: Rows where a pod that was there began to run, which matters to preemption alone.
         self.start_journal = Journal()
-        #: Counts every coming and going of a node.
-        self.nodeset_version = 0
-        #: Counts what topology domains depend on: the nodes there are, their labels and taints.
-        self.layout_version = 0
         #: Most nodes are of the same kind as the one that came before.
         self._last_offer = _Offer.of(None)
         self._tree = NodeTree()
@@ -129,8 +132,7 @@ class NodeTable:
     @property
     def version(self) -> int:
         """Grows with every change; a decision is stamped with it."""
-        pods = self.pod_journal.end + self.detail_journal.end
-        return pods + self.node_journal.end + self.nodeset_version
+        return self.pod_journal.end + self.detail_journal.end + self.node_journal.end
 
     @property
     def order(self) -> Rows:
@@ -208,12 +210,12 @@ class NodeTable:
         if not self.valid[row]:
             self.valid[row] = True
             self._tree.add(node)
-            self._nodeset_changed()
+            self._nodeset_changed(row)
             self._write_node(row, node)
         elif self._facts_differ(row, node):
             old = self.node(row)
             if (old.metadata.labels, old.spec.taints) != (node.metadata.labels, node.spec.taints):
-                self.layout_version += 1
+                self.layout_journal.mark(row)
             self._tree.move(node)
             self._write_node(row, node)
         # Even if nothing differs: reporting an image again may settle its size.
@@ -231,7 +233,8 @@ class NodeTable:
         self.labels.write(row, self._labels_of(row), {})
         self.nodes[row] = None
         self._tree.remove(name)
-        self._nodeset_changed()
+        self._nodeset_changed(row)
+        self.node_journal.mark(row)
         self.resources.set_offers(row, {})
         self.images.set(row, ())
         self._drop_if_empty(row)
@@ -362,9 +365,10 @@ class NodeTable:
         self.taint_class = np.pad(self.taint_class, (0, blank))
         self.feature_class = np.pad(self.feature_class, (0, blank))
         self.labels.grow(self.capacity)
+        self.node_journal.restart()
+        self.layout_journal.restart()
 
-    def _nodeset_changed(self) -> None:
-        self.nodeset_version += 1
-        self.layout_version += 1
+    def _nodeset_changed(self, row: int) -> None:
+        self.layout_journal.mark(row)
         self._order = None
         self._live = None

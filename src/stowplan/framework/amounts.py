@@ -15,16 +15,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.requests import CPU, MEMORY
 from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
 from stowplan.framework.integers import EXACT_IN_FLOAT
-from stowplan.framework.shapes import Follower
 
 Floats: TypeAlias = "NDArray[np.float64]"
 _AS_SCORED = {CPU: CPU_ROW, MEMORY: MEMORY_ROW}
 
 
-class Amounts(Follower):
+class Amounts(DerivedRows):
     """Of each resource in `names`, by row; `as_scored`: pods without requests count as scores count
     them.
 
@@ -33,7 +33,6 @@ class Amounts(Follower):
 
     def __init__(self, table: NodeTable, names: Sequence[str], *, as_scored: bool) -> None:
         super().__init__(table)
-        self._table = table
         self.names = list(names)
         self._sources = [
             partial(held_column, table, name, as_scored=as_scored) for name in self.names
@@ -50,7 +49,7 @@ class Amounts(Follower):
 
     def follow(self, table: NodeTable) -> list[int] | None:
         """Catch up, and say which rows' pods changed; None: make it anew."""
-        rows = self.changed_rows(table) if table is self._table else None
+        rows = self.changed_rows(table)
         if rows:
             for place, source in enumerate(self._sources):
                 column = source()

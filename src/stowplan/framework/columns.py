@@ -15,39 +15,33 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stowplan.cluster.journal import Rows
+from stowplan.cluster.derived import Derived, few_rows
+from stowplan.cluster.journal import Journal, Rows
 from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, RowSet, ScoreStep
-from stowplan.framework.plugin import Reads
 from stowplan.framework.recent import Recent
 
 _Fill: TypeAlias = Callable[[Cycle, RowSet, Any], None]
 
 
-class Column:
+class Column(Derived[int]):
     """A plugin's values over the whole table. Read only, and good for one decision."""
 
-    __slots__ = ("_range", "detail_position", "node_position", "pod_position", "values")
+    __slots__ = ("_range", "values")
 
-    def __init__(self, values: NDArray[Any], table: NodeTable) -> None:
+    def __init__(self, values: NDArray[Any], journals: tuple[Journal, ...]) -> None:
+        super().__init__(None, *journals)
         self.values = values
-        self.stamp(table)
-
-    def stamp(self, table: NodeTable) -> None:
-        """The values are up to date."""
-        self.node_position = table.node_journal.end
-        self.pod_position = table.pod_journal.end
-        self.detail_position = table.detail_journal.end
         self._range: tuple[int, int] | None = None
 
-    def is_current(self, table: NodeTable, reads: Reads) -> bool:
-        """Whether nothing has changed that the values depend on."""
-        return (
-            self.node_position == table.node_journal.end
-            and (reads is Reads.NODE or self.pod_position == table.pod_journal.end)
-            and (reads is not Reads.PODS or self.detail_position == table.detail_journal.end)
-        )
+    def changed_rows(self, table: NodeTable, journals: tuple[Journal, ...]) -> list[int] | None:
+        """Rows to fill again; None: it is quicker, or necessary, to fill all."""
+        rows = self.changes(None, *journals)
+        if not rows:
+            return rows
+        self._range = None
+        return few_rows(rows, table)
 
     def range_of(self, used: slice) -> tuple[int, int]:
         """The smallest and the largest value of slots that are used."""
@@ -96,7 +90,7 @@ class ColumnCache:
     ) -> Column:
         signature = step.sign(cycle) if self.recent.is_used else None
         if signature is None:
-            return Column(_whole(fill, cycle, dtype), cycle.table)
+            return Column(_whole(fill, cycle, dtype), ())
         return self._find(point, step, signature, fill, refresh, cycle, dtype, is_spare=False)
 
     def _find(
@@ -114,26 +108,38 @@ class ColumnCache:
         table = cycle.table
         key = (point, step.name, signature)
         column: Column | None = self.recent.get(key)
-        if column is not None and len(column.values) == table.capacity:
-            if column.is_current(table, step.reads):
-                self.hits += 1
-                return column
-            changed = _changed_rows(table, column, step.reads)
+        journals = table.journals[: step.journal_count]
+        if column is not None:
+            changed = column.changed_rows(table, journals)
             if changed is not None:
                 self.hits += 1
-                if len(changed):
-                    refresh(cycle, changed, column.values)
-                    column.stamp(table)
+                if changed:
+                    self._refresh(key, column, refresh, cycle, changed)
                 return column
         self.misses += 1
         is_wanted = self.recent.is_wanted(key)
         spare = self._spare.get((point, step.name)) if is_spare and not is_wanted else None
-        column = Column(_whole(fill, cycle, dtype, spare), table)
+        column = Column(_whole(fill, cycle, dtype, spare), journals)
         if is_wanted:
             self.recent.keep(key, column, column.values.nbytes)
         elif is_spare:
             self._spare[point, step.name] = column.values
         return column
+
+    def _refresh(
+        self,
+        key: Hashable,
+        column: Column,
+        refresh: Callable[[Cycle, Rows, Any], None],
+        cycle: Cycle,
+        rows: list[int],
+    ) -> None:
+        try:
+            refresh(cycle, np.array(rows, dtype=np.intp), column.values)
+        except BaseException:
+            # It may be half filled: a plugin broke, or the decision was deferred.
+            self.recent.drop(key)
+            raise
 
 
 def _whole(
@@ -145,21 +151,3 @@ def _whole(
         values = np.zeros(cycle.table.capacity, dtype)
     fill(cycle, cycle.table.used_slots, values)
     return values
-
-
-def _changed_rows(table: NodeTable, column: Column, reads: Reads) -> Rows | None:
-    """Rows to refresh; None when it is cheaper, or necessary, to start over."""
-    rows = table.node_journal.since(column.node_position)
-    if rows is None:
-        return None
-    if reads is not Reads.NODE:
-        pod_rows = table.pod_journal.since(column.pod_position)
-        if pod_rows is None:
-            return None
-        rows = pod_rows if not len(rows) else np.union1d(rows, pod_rows)
-    if reads is Reads.PODS:
-        detail_rows = table.detail_journal.since(column.detail_position)
-        if detail_rows is None:
-            return None
-        rows = np.union1d(rows, detail_rows)
-    return rows if len(rows) * 4 < len(table) + 16 else None

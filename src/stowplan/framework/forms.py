@@ -27,7 +27,7 @@ from stowplan.framework.status import SUCCESS, Status, unschedulable
 RowSet: TypeAlias = "Rows | slice"
 #: Up to so many rows, a per-node plugin beats a dozen numpy calls.
 FEW_ROWS = 4
-_READ_PODS = (Reads.POD_SPECS, Reads.PODS)
+_JOURNAL_COUNT = {Reads.NODE: 1, Reads.POD_SPECS: 2, Reads.PODS: 3, Reads.ANYTHING: 0}
 _RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
 
 
@@ -43,9 +43,10 @@ class FilterStep:
         if failure:
             self._columns, self.reads = None, Reads.ANYTHING
             self._row = _failing(self.name, "Filter", failure)
-        #: Whether its columns depend on pods that stand on the node.
-        self.reads_pods = self.reads in _READ_PODS
-        #: Whether they depend on every field of those pods (`NodeTable.detail_journal`).
+        #: How many of `NodeTable.journals` its columns follow.
+        self.journal_count = _JOURNAL_COUNT[self.reads]
+        #: Whether they depend on pods that stand on the node, and on every field of those.
+        self.reads_pods = self.reads in (Reads.POD_SPECS, Reads.PODS)
         self.reads_details = self.reads is Reads.PODS
         self.has_row_form = self._row is not None
         #: Whether its columns may be kept from one attempt to the next.
@@ -150,9 +151,10 @@ class ScoreStep:
         if failure:
             self._columns, self.reads = None, Reads.ANYTHING
             self._row = _failing(self.name, "Score", failure)
-        #: Whether its columns depend on pods that stand on the node.
-        self.reads_pods = self.reads in _READ_PODS
-        #: Whether they depend on every field of those pods (`NodeTable.detail_journal`).
+        #: How many of `NodeTable.journals` its columns follow.
+        self.journal_count = _JOURNAL_COUNT[self.reads]
+        #: Whether they depend on pods that stand on the node, and on every field of those.
+        self.reads_pods = self.reads in (Reads.POD_SPECS, Reads.PODS)
         self.reads_details = self.reads is Reads.PODS
         self.has_row_form = self._row is not None
         self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)

@@ -17,6 +17,7 @@ from stowplan.errors import ConfigError
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.forms import FilterStep, ScoreStep, describe
 from stowplan.framework.handle import Handle
+from stowplan.framework.nominees import NomineeCache
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.framework.shapes import Shapes
@@ -44,6 +45,7 @@ class Profile:
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.columns = columns if columns is not None else ColumnCache()
         self.shapes = Shapes(self.columns)
+        self.nominees = NomineeCache()
         self._points = {point: [p for p, _ in points.get(point, ())] for point in POINTS}
         #: Names and methods, ready to be called for every pod.
         self.pre_filters = [(p.name, p.pre_filter) for p in self.at("preFilter")]

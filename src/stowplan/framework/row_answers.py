@@ -12,55 +12,53 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.derived import Derived, DerivedRows
 from stowplan.cluster.table import NodeTable
-from stowplan.framework.shapes import Follower
+from stowplan.framework.nominees import NOT_SHARED
 from stowplan.framework.status import Status
 
-#: The pods nominated to a row, as the one list that stands for them until they change.
-Crowd: TypeAlias = "list[PodInfo] | None"
+#: Row -> the generation of its nominations (`Nominees.generation`).
+Nominations: TypeAlias = Mapping[int, int]
 
 #: Of an answer about a row, roughly: the victims' tuple is the most of it.
 BYTES_A_ROW: Final = 400
 
 
-class RowAnswers(Follower):
+class RowAnswers(DerivedRows):
     """Answers by row, to pods of one kind and about one thing."""
 
-    __slots__ = ("_answers", "_start_position", "_words")
+    __slots__ = ("_answers", "_starts", "_words")
 
     def __init__(self, table: NodeTable, *, reads_details: bool) -> None:
-        super().__init__(table)
-        if reads_details:
-            self.follow_details(table)
-        self._start_position = table.start_journal.end
-        self._answers: dict[int, tuple[Crowd, Any]] = {}
+        super().__init__(table, reads_details=reads_details)
+        self._starts: Derived[int] = Derived(None, table.start_journal)
+        self._answers: dict[int, tuple[int, Any]] = {}
         self._words: dict[Status, Status] = {}
 
     def follow(self, table: NodeTable) -> bool:
         """Forget what changed rows said; False: nothing holds any more."""
-        began = table.start_journal.rows_since(self._start_position)
+        began = self._starts.changes(None, table.start_journal)
         rows = self.changed_rows(table)
         if rows is None or began is None:
             return False
-        self._start_position = table.start_journal.end
         for row in (*rows, *began):
             self._answers.pop(row, None)
         return True
 
-    def known(self, crowds: Mapping[int, Crowd]) -> dict[int, Any]:
+    def known(self, nominations: Nominations) -> dict[int, Any]:
         """What those of the rows say that have been asked before."""
         answers = self._answers
         known = {}
-        for row, crowd in crowds.items():
+        for row, generation in nominations.items():
             answer = answers.get(row)
-            if answer is not None and answer[0] is crowd:
+            if answer is not None and answer[0] == generation:
                 known[row] = answer[1]
         return known
 
-    def learn(self, crowds: Mapping[int, Crowd], said: Mapping[int, Any]) -> None:
+    def learn(self, nominations: Nominations, said: Mapping[int, Any]) -> None:
         """What is the same in words becomes the same object, by which a diagnosis groups rows."""
         for row, answer in said.items():
             if isinstance(answer, Status):
                 answer = self._words.setdefault(answer, answer)
-            self._answers[row] = crowds[row], answer
+            if nominations[row] != NOT_SHARED:
+                self._answers[row] = nominations[row], answer

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 from stowplan.errors import StowplanError
 from stowplan.framework import forms
@@ -32,63 +33,12 @@ from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
 _Signed: TypeAlias = tuple[FilterStep, Hashable]
 
 
-class Follower:
-    """Something by row that is up to date with the table's journals."""
-
-    __slots__ = (
-        "_capacity", "_detail_position", "_node_position", "_nodeset_version", "_pod_position",
-        "is_kept",
-    )  # fmt: skip
-
-    def __init__(self, table: NodeTable) -> None:
-        #: Whether it will be there for the next pod of the shape.
-        self.is_kept = False
-        self._capacity = table.capacity
-        self._nodeset_version = table.nodeset_version
-        self._node_position = table.node_journal.end
-        self._pod_position = table.pod_journal.end
-        #: None: annotations and status of pods do not matter.
-        self._detail_position: int | None = None
-
-    @property
-    def reads_details(self) -> bool:
-        """Whether a change of any field of a pod changes its row."""
-        return self._detail_position is not None
-
-    def follow_details(self, table: NodeTable) -> None:
-        """From now on, count a change of any field of a pod as a change of its row."""
-        self._detail_position = table.detail_journal.end
-
-    def has_same_nodes(self, table: NodeTable) -> bool:
-        """Whether no node has come, changed or gone since it was made."""
-        return (
-            self._node_position == table.node_journal.end
-            and self._nodeset_version == table.nodeset_version
-            and self._capacity == table.capacity
-        )
-
-    def changed_rows(self, table: NodeTable) -> list[int] | None:
-        """Rows whose pods changed since it was asked last; None: it must be made anew."""
-        if not self.has_same_nodes(table):
-            return None
-        journal = table.pod_journal
-        rows = journal.rows_since(self._pod_position)
-        if self._detail_position is not None and rows is not None:
-            details = table.detail_journal.rows_since(self._detail_position)
-            rows = None if details is None else sorted({*rows, *details})
-            self._detail_position = table.detail_journal.end
-        if rows is None or len(rows) * 4 >= len(table) + 16:
-            return None
-        self._pod_position = journal.end
-        return rows
-
-
 def is_few(rows: list[int], table: NodeTable) -> bool:
     """Whether rows are better asked about one by one; a ghost cannot be, as there is no node."""
     return len(rows) <= forms.FEW_ROWS and all(table.valid[row] for row in rows)
 
 
-class Steady(Follower):
+class Steady(DerivedRows):
     """The rows that pass filters which do not look at pods."""
 
     __slots__ = ("mask",)
@@ -100,7 +50,7 @@ class Steady(Follower):
             self.mask &= columns.passing_verdicts(step, signature, cycle) == 0
 
 
-class Accepted(Follower):
+class Accepted(DerivedRows):
     """The rows that some filters accept."""
 
     __slots__ = ("_by_row", "_moving", "_steady", "alive", "memo", "number", "rated", "version")
@@ -153,7 +103,7 @@ class Accepted(Follower):
     def _judge_many(self, cycle: Cycle, rows: list[int]) -> None:
         chosen = np.array(rows, dtype=np.intp)
         alive = self._steady[chosen]
-        verdicts = np.zeros(self._capacity, np.int32)
+        verdicts = np.zeros(cycle.table.capacity, np.int32)
         for step in self._moving:
             step.fill(cycle, chosen, verdicts)
             alive &= verdicts[chosen] == 0
@@ -162,7 +112,7 @@ class Accepted(Follower):
             self.version += 1
 
 
-class Scored(Follower):
+class Scored(DerivedRows):
     """Weighted scores of all rows; only those of feasible rows mean anything."""
 
     __slots__ = ("_by_row", "_moving", "memo", "normalized", "parts", "sums")
@@ -231,7 +181,7 @@ class Scored(Follower):
 
     def _score_many(self, cycle: Cycle, rows: list[int]) -> None:
         chosen = np.array(rows, dtype=np.intp)
-        raw = np.zeros(self._capacity, np.int64)
+        raw = np.zeros(cycle.table.capacity, np.int64)
         for step, part in self._moving:
             step.fill(cycle, chosen, raw)
             scores = raw[chosen]

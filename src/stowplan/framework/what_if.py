@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.views import Overlay
 from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, call
+from stowplan.framework.nominees import NO_NOMINEES, NOT_SHARED, Nominees
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.row_answers import BYTES_A_ROW, RowAnswers
 from stowplan.framework.status import Status
@@ -42,31 +43,37 @@ class WhatIf:
 
     def nominees(self, cycle: Cycle, row: int) -> list[PodInfo]:
         """Pods nominated to a row that this one has to respect. Not to be written to."""
-        return self.crowds(cycle, (row,)).get(row, [])
+        found = self.all_nominees(cycle, (row,)).get(row)
+        return [] if found is None else found.pods
 
-    def crowds(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, list[PodInfo]]:
-        """The same of many rows; those without any are left out."""
+    def nominations(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, int]:
+        """Generations by row: where they are equal, the pod respects the same nominees."""
+        found = self.all_nominees(cycle, rows)
+        return {row: found[row].generation if row in found else NO_NOMINEES for row in rows}
+
+    def all_nominees(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, Nominees]:
+        """Pods nominated to some rows that this one has to respect; rows without are left out."""
         if self.nominated is None:
             return {}
         pod, names = cycle.pod, cycle.table.names
-        wanted, derived = self.nominated.nodes(), self.nominated.derived
-        own = self.nominated.node_of(pod)
-        crowds: dict[int, list[PodInfo]] = {}
+        wanted, own = self.nominated.nodes(), self.nominated.node_of(pod)
+        compiled = self.profile.nominees
+        all_nominees: dict[int, Nominees] = {}
         for row in rows:
             node = names[row]
             if node not in wanted:
                 continue
-            if node not in derived:
-                found = [compile_pod(other) for other in self.nominated.for_node(node)]
-                derived[node] = found, min(other.priority for other in found)
-            others, lowest = derived[node]
-            if lowest < pod.priority or node == own:
+            found = compiled.on(node, self.nominated)
+            if found.lowest < pod.priority or node == own:
                 others = [
-                    each for each in others if each.priority >= pod.priority and each.uid != pod.uid
+                    each
+                    for each in found.pods
+                    if each.priority >= pod.priority and each.uid != pod.uid
                 ]
-            if others:
-                crowds[row] = others
-        return crowds
+                found = Nominees(NOT_SHARED, others, pod.priority)
+            if found.pods:
+                all_nominees[row] = found
+        return all_nominees
 
     def tell(self, cycle: Cycle, others: Iterable[PodInfo], row: int, delta: int) -> None:
         """Let PreFilter plugins change their notes for pods that come (+1) or go (-1)."""
@@ -93,28 +100,32 @@ class WhatIf:
 
     def nominees_object(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, Status]:
         """Rows where the pod does not fit beside the pods nominated to them, and why."""
-        crowds = self.crowds(cycle, rows)
+        nominees = self.all_nominees(cycle, rows)
         found: dict[int, Status | None] | None = None
-        if len(crowds) > _FEW_ROWS and self.asks_in_columns(cycle):
+        if len(nominees) > _FEW_ROWS and self.asks_in_columns(cycle):
             # On which row a filter breaks shows only one by one.
             with suppress(StowplanError):
-                found = self._objections_beside(crowds, cycle)
+                found = self._objections_beside(nominees, cycle)
         if found is None:
-            found = {row: self._objection_beside(crowds[row], cycle, row) for row in crowds}
+            found = {
+                row: self._objection_beside(others.pods, cycle, row)
+                for row, others in nominees.items()
+            }
         return {row: objection for row, objection in found.items() if objection is not None}
 
     def _objections_beside(
-        self, crowds: dict[int, list[PodInfo]], cycle: Cycle
+        self, nominees: dict[int, Nominees], cycle: Cycle
     ) -> dict[int, Status | None]:
         kept = self.kept_answers(cycle, "beside nominees")
-        found: dict[int, Status | None] = {} if kept is None else kept.known(crowds)
-        others = {row: crowd for row, crowd in crowds.items() if row not in found}
+        nominations = {row: others.generation for row, others in nominees.items()}
+        found: dict[int, Status | None] = {} if kept is None else kept.known(nominations)
+        others = {row: beside.pods for row, beside in nominees.items() if row not in found}
         if others:
             said = self.objections(cycle, list(others), Overlay(cycle.table, others))
             answers = {row: said.get(row) for row in others}
             found |= answers
             if kept is not None:
-                kept.learn(others, answers)
+                kept.learn(nominations, answers)
         return found
 
     def _objection_beside(

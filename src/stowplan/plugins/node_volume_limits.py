@@ -84,7 +84,7 @@ class NodeVolumeLimits(Plugin):
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
         table, demand, index = cycle.table, self._demand(cycle), self._attached
-        index.refresh(table)
+        index.follow(table)
         verdicts = np.zeros(table.capacity, np.int32)
         asked = np.zeros(table.capacity, np.bool_)
         asked[rows] = True

@@ -8,12 +8,16 @@ A nomination made here is known before the API server's copy of the pod says so.
 from __future__ import annotations
 
 from collections.abc import Callable, KeysView
-from typing import Any
+from itertools import count
+from typing import Final
 
 from msgspec.structs import replace
 
 from stowplan.api.objects import Pod
 from stowplan.queue.pod import pod_uid
+
+#: No two nominators have a generation in common.
+_generations: Final = count(1)
 
 
 class Nominator:
@@ -26,8 +30,7 @@ class Nominator:
         #: Called with a pod, as it was nominated, whose room on that node is free again. A pod that
         #: stands on its node by now still holds it.
         self.on_freed: Callable[[Pod], None] | None = None
-        #: Node -> whatever a reader derived from its pods; gone as soon as they change.
-        self.derived: dict[str, Any] = {}
+        self._generation: dict[str, int] = {}  # of the nodes in `_pods`
 
     def __len__(self) -> int:
         """Number of nominated pods: 0, mostly, so test this before anything else."""
@@ -44,6 +47,10 @@ class Nominator:
         pods = self._pods.get(node)
         return list(pods.values()) if pods else []
 
+    def generation(self, node: str) -> int:
+        """Equal generations mean the same pods of a node that has some."""
+        return self._generation[node]
+
     def add(self, pod: Pod, node: str | None = None) -> None:
         """Nominate to `node`, instead of any other. None: as the pod's status says; "": nowhere."""
         node = pod.status.nominated_node_name if node is None else node
@@ -54,7 +61,7 @@ class Nominator:
         uid = pod_uid(pod)
         self._nodes[uid] = node
         self._pods.setdefault(node, {})[uid] = pod
-        self.derived.pop(node, None)
+        self._generation[node] = next(_generations)
         self._tell(freed)
 
     def update(self, old: Pod, new: Pod) -> None:
@@ -71,7 +78,7 @@ class Nominator:
         node = self._nodes.get(uid)
         if node is not None:
             self._pods[node][uid] = pod
-            self.derived.pop(node, None)
+            self._generation[node] = next(_generations)
 
     def delete(self, pod: Pod) -> None:
         self._tell(self._remove(pod, pod.spec.node_name))
@@ -82,11 +89,12 @@ class Nominator:
         node = self._nodes.pop(uid, None)
         if node is None:
             return None
-        self.derived.pop(node, None)
         pods = self._pods[node]
         known = pods.pop(uid)
-        if not pods:
-            del self._pods[node]
+        if pods:
+            self._generation[node] = next(_generations)
+        else:
+            del self._pods[node], self._generation[node]
         if node == keeps:
             return None
         return replace(known, status=replace(known.status, nominated_node_name=node))

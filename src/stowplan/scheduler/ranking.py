@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.framework import forms
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import ScoreStep
-from stowplan.framework.shapes import Accepted, Follower, Scored
+from stowplan.framework.shapes import Accepted, Scored
 from stowplan.scheduler.selection import RANK_BITS, first_feasible, heap_ranks
 
 
@@ -59,15 +60,13 @@ def is_found_again(rows: Rows, accepted: Accepted) -> bool:
     return found is not None and found.rows is rows and found.is_steady
 
 
-class Ranking(Follower):
+class Ranking(DerivedRows):
     """Feasible rows with a number each, the largest of which is the winner's."""
 
     __slots__ = ("_keys", "_level", "_places", "_ranks", "levels", "rows")
 
     def __init__(self, rows: Rows, scored: Scored, cycle: Cycle) -> None:
-        super().__init__(cycle.table)
-        if scored.reads_details:
-            self.follow_details(cycle.table)
+        super().__init__(cycle.table, reads_details=scored.reads_details)
         self.rows = rows
         self._places = np.full(cycle.table.capacity, -1, np.int32)
         self._places[rows] = np.arange(len(rows), dtype=np.int32)

@@ -22,14 +22,15 @@ def test_reader_gets_each_changed_row_once_in_order() -> None:
 
 def test_old_entries_are_dropped_and_old_readers_told() -> None:
     journal = Journal(limit=4)
+    start = journal.end
     for row in range(8):
         journal.mark(row)
-    assert since(journal, 0) == list(range(8))
+    assert since(journal, start) == list(range(8))
     journal.mark(8)
-    assert journal.end == 9
-    assert since(journal, 0) is None
-    assert since(journal, 4) is None
-    assert since(journal, 5) == [5, 6, 7, 8]
+    assert journal.end == start + 9
+    assert since(journal, start) is None
+    assert since(journal, start + 4) is None
+    assert since(journal, start + 5) == [5, 6, 7, 8]
 
 
 def test_positions_never_go_back() -> None:
@@ -38,4 +39,23 @@ def test_positions_never_go_back() -> None:
     for row in range(20):
         journal.mark(row)
         seen.append(journal.end)
-    assert seen == list(range(21))
+    assert seen == list(range(seen[0], seen[0] + 21))
+
+
+def test_a_position_of_another_journal_is_unknown_whichever_is_older() -> None:
+    older, newer = Journal(), Journal()
+    older.mark(1)
+    newer.mark(2)
+    assert older.rows_since(newer.end) is None
+    assert newer.rows_since(older.end) is None
+    assert older.count_since(newer.end) is newer.count_since(older.end) is None
+
+
+def test_a_restart_makes_every_reader_start_over() -> None:
+    journal = Journal()
+    journal.mark(1)
+    current = journal.end
+    journal.restart()
+    assert journal.rows_since(current) is None
+    assert journal.end != current
+    assert journal.rows_since(journal.end) == []

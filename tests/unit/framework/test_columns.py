@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from stowplan.cluster.cache import ClusterCache
-from stowplan.cluster.journal import Journal
 from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.errors import PluginError
 from stowplan.framework.columns import ColumnCache
@@ -133,7 +132,7 @@ def test_many_changes_start_over() -> None:
 
 def test_readers_that_are_too_late_start_over() -> None:
     setup, columns = Setup(), ColumnCache()
-    setup.cache.table.pod_journal = Journal(limit=2)
+    setup.cache.table.pod_journal.limit = 2
     for _ in range(2):
         columns.verdicts(setup.filter, setup.cycle())
     for index in range(10):

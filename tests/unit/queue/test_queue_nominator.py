@@ -123,7 +123,7 @@ def test_a_successor_of_the_same_name_ends_the_nomination() -> None:
     assert len(bench.queue.nominator) == 0
 
 
-def test_what_was_derived_from_a_nodes_pods_goes_when_they_change() -> None:
+def test_a_nodes_generation_changes_with_its_nominations_and_with_no_others() -> None:
     nominator = Nominator()
     first, second = make_pod("a", uid="1"), make_pod("b", uid="2")
     changes: list[Callable[[], None]] = [
@@ -134,10 +134,15 @@ def test_what_was_derived_from_a_nodes_pods_goes_when_they_change() -> None:
         lambda: nominator.add(second, "n2"),
         lambda: nominator.delete(first),
     ]
+    seen = set()
+    nominator.add(make_pod("c", uid="3"), "n1")
+    nominator.add(make_pod("d", uid="4"), "n9")
+    others = nominator.generation("n9")
     for change in changes:
-        nominator.derived = {"n1": "old", "n9": "of others"}
+        seen.add(nominator.generation("n1"))
         change()
-        assert nominator.derived == {"n9": "of others"}
+        assert nominator.generation("n1") not in seen
+        assert nominator.generation("n9") == others
 
 
 def test_room_is_free_when_a_nomination_ends_and_the_pod_is_not_there() -> None:

@@ -21,7 +21,6 @@ from stowplan.cluster.work import DECISION_WORK, STEP
 from stowplan.errors import StowplanError
 from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.row_answers import Crowd
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption.victims import (
@@ -75,18 +74,16 @@ class DryRun:
 
     def try_rows(self, rows: Sequence[int]) -> dict[int, Outcome]:
         """Every row's outcome. The decision may be deferred after each piece; see `said`."""
-        crowds: dict[int, Crowd] = {}
+        nominations: dict[int, int] = {}
         if self._kept is not None:
-            found = self._what_if.crowds(self._cycle, rows)
-            crowds = {row: found.get(row) for row in rows}
-            self.said |= self._kept.known(crowds)
+            nominations = self._what_if.nominations(self._cycle, rows)
+            self.said |= self._kept.known(nominations)
         for piece, work in self._pieces([row for row in rows if row not in self.said]):
             said = self._outcomes(piece)
             self.said |= said
             if self._kept is not None:
-                self._kept.learn(
-                    crowds, {row: outcome for row, outcome in said.items() if self._will_last(row)}
-                )
+                lasting = {row: outcome for row, outcome in said.items() if self._will_last(row)}
+                self._kept.learn(nominations, lasting)
             self._cycle.spend(work)
         return {row: self.said[row] for row in rows}
 
@@ -197,12 +194,13 @@ class DryRun:
     def _rounds(self, together: dict[int, list[PodInfo]]) -> list[Overlay]:
         """Rows without those of lower priority: beside the pods nominated to them, if there are
         any, and without."""
-        crowds = self._what_if.crowds(self._cycle, together)
+        nominees = self._what_if.all_nominees(self._cycle, together)
+        beside = {row: others.pods for row, others in nominees.items()}
         rounds = [
-            Overlay(self._table, crowds, {row: list(together[row]) for row in crowds}),
+            Overlay(self._table, beside, {row: list(together[row]) for row in beside}),
             Overlay(self._table, {}, {row: list(gone) for row, gone in together.items()}),
         ]
-        return rounds if crowds else rounds[1:]
+        return rounds if beside else rounds[1:]
 
     def _misfits(self, rows: Iterable[int], overlay: Overlay) -> set[int]:
         """Which of the rows have no room for the pod as they are now."""

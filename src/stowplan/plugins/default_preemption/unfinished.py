@@ -8,7 +8,7 @@ change it too (affinity, spreading), so the plugin asks the chosen row once more
 from __future__ import annotations
 
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.row_answers import Crowd, RowAnswers
+from stowplan.framework.row_answers import RowAnswers
 from stowplan.plugins.default_preemption.dry_run import Outcome
 
 
@@ -20,7 +20,7 @@ class Unfinished:
         self.draw = draw
         self._pod = cycle.pod
         self._answers = RowAnswers(cycle.table, reads_details=True)
-        self._answers.learn(_crowds(cycle, list(said)), said)
+        self._answers.learn(_nominations(cycle, list(said)), said)
 
     def said(self, cycle: Cycle, rows: list[int]) -> dict[int, Outcome]:
         """The outcomes that still hold."""
@@ -30,10 +30,9 @@ class Unfinished:
         )
         if not is_same or not self._answers.follow(cycle.table):
             return {}
-        return self._answers.known(_crowds(cycle, rows))
+        return self._answers.known(_nominations(cycle, rows))
 
 
-def _crowds(cycle: Cycle, rows: list[int]) -> dict[int, Crowd]:
+def _nominations(cycle: Cycle, rows: list[int]) -> dict[int, int]:
     assert cycle.what_if is not None
-    found = cycle.what_if.crowds(cycle, rows)
-    return {row: found.get(row) for row in rows}
+    return cycle.what_if.nominations(cycle, rows)

@@ -39,7 +39,7 @@ class Landscape:
         self._table = table
         self._rows = rows
         self.keys = keys
-        self._made_for = (table.layout_version, table.capacity)
+        self._layout = table.layout_journal.end
         #: Rows that lack a label; None if none of the feasible ones does.
         self.ignored: BoolArray | None = None
         #: The same for the feasible rows, in their order.
@@ -56,10 +56,8 @@ class Landscape:
 
     def is_of(self, table: NodeTable, rows: Rows, keys: tuple[str, ...]) -> bool:
         return (
-            rows is self._rows
-            and table is self._table
-            and keys == self.keys
-            and self._made_for == (table.layout_version, table.capacity)
+            # The same array is the common case; equal rows in another one are only counted again.
+            rows is self._rows and keys == self.keys and self._layout == table.layout_journal.end
         )
 
     @property

@@ -2,8 +2,7 @@
 
 The plugin asks it once a pod, so the answer is a look-up: nodes are read when they change, never
 when a pod asks. What must stay true: for a row that holds a node, the index says what the node's
-labels and annotations say. Rows whose node is gone may still be in it, as the journal does not tell
-of those; they are left out when somebody asks.
+labels and annotations say.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stowplan.api.objects import Node
+from stowplan.cluster.derived import Derived
 from stowplan.cluster.table import NodeTable
 from stowplan.plugins.static_placement.labels import Form, PinLabels
 
@@ -20,14 +20,17 @@ PodNames = frozenset[tuple[str, str]]
 _NOBODY: PodNames = frozenset()
 
 
-class PinIndex:
+class PinIndex(Derived[int]):
     """Rows by pod, up to date with a table's journal of nodes."""
 
+    #: Reading a node again costs the same however many there are.
+    MOST_CHANGES = 1 << 20
+
     def __init__(self, labels: PinLabels, *, older_labels: bool = True) -> None:
+        super().__init__()
         self._labels = labels
         self._older_labels = older_labels
         self._table: NodeTable | None = None
-        self._position = 0
         self._rows: dict[tuple[str, str], set[int]] = {}
         self._pods: dict[int, PodNames] = {}
 
@@ -42,29 +45,24 @@ class PinIndex:
 
     def find(self, table: NodeTable, namespace: str, pod: str) -> Mapping[int, bool]:
         """Rows that are pinned for a pod, and whether only an older label says so."""
-        self._follow(table)
-        nodes = table.nodes
+        self._table = table
+        self.update(None, table.node_journal)
         found: dict[int, bool] = {}
         for key, is_older in (((namespace, pod), False), (("", pod), True)):
             for row in self._rows.get(key, ()):
-                if nodes[row] is not None:
-                    found.setdefault(row, is_older)
+                found.setdefault(row, is_older)
         return found
 
-    def _follow(self, table: NodeTable) -> None:
-        """Read the nodes that changed since the last question."""
-        journal = table.node_journal
-        if table is self._table and journal.end == self._position:
-            return
-        changed = journal.rows_since(self._position) if table is self._table else None
-        if changed is None:
-            self._table = table
-            self._rows.clear()
-            self._pods.clear()
-            changed = table.live_rows.tolist()
-        for row in changed:
-            self._set(row, table.nodes[row])
-        self._position = journal.end
+    def rebuild(self) -> None:
+        self._rows.clear()
+        self._pods.clear()
+        assert self._table is not None
+        self.refresh(self._table.live_rows.tolist())
+
+    def refresh(self, changes: list[int]) -> None:
+        assert self._table is not None
+        for row in set(changes):
+            self._set(row, self._table.nodes[row])
 
     def _set(self, row: int, node: Node | None) -> None:
         before = self._pods.pop(row, _NOBODY)

@@ -35,11 +35,11 @@ class MigratedRows:
     def __init__(self, catalog: Catalog) -> None:
         self._csi_nodes = catalog[CSI_NODES]
         self._masks: dict[str, BoolArray] = {}
-        self._versions: tuple[int, int, int] = (-1, -1, -1)
+        self._versions = (-1, -1)
 
     def mask(self, table: NodeTable, plugin: str) -> BoolArray:
         """A mask over all rows of the table."""
-        versions = (self._csi_nodes.version, table.nodeset_version, table.capacity)
+        versions = (self._csi_nodes.version, table.layout_journal.end)
         if versions != self._versions:
             self._masks.clear()
             self._versions = versions

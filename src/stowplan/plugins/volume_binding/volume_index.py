@@ -105,8 +105,8 @@ class FreeVolumes:
         self._values: Interner[tuple[str, str]] = Interner()
         self._facts: NDArray[np.int32] | None = None
         self._changes = 0
-        #: By label: the table's values, how many of them and of ours there were, and our numbers.
-        self._translated: dict[str, tuple[Interner[str], int, int, NDArray[np.intp]]] = {}
+        #: By label: its version, how many values we had, and our numbers.
+        self._translated: dict[str, tuple[int, int, NDArray[np.intp]]] = {}
 
     def __len__(self) -> int:
         return len(self._volumes)
@@ -190,14 +190,14 @@ class FreeVolumes:
     def value_ids(self, key: str, table: NodeTable) -> NDArray[np.intp]:
         """Our numbers by the table's numbers for the values of a label; the last entry is for
         nodes without the label. -1: no volume asks for it."""
-        values = table.labels.values(key)
-        sizes = (len(values), len(self._values))
+        label = table.labels.find(key)
+        made_for = (label.version, len(self._values))
         kept = self._translated.get(key)
-        if kept is None or kept[0] is not values or kept[1:3] != sizes:
-            numbers = [self._values.get((key, value)) for value in values.values]
+        if kept is None or kept[:2] != made_for:
+            numbers = [self._values.get((key, value)) for value in label.values.values]
             array = np.array([-1 if n is None else n for n in numbers] + [-1], np.intp)
-            kept = self._translated[key] = (values, *sizes, array)
-        return kept[3]
+            kept = self._translated[key] = (*made_for, array)
+        return kept[2]
 
 
 class VolumeIndex:

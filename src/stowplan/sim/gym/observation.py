@@ -13,12 +13,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.errors import ConfigError
-from stowplan.framework.shapes import Follower
 from stowplan.sim.gym.asking import Question
 from stowplan.sim.gym.world import World
 from stowplan.sim.traces.manifests import ZONE
@@ -100,10 +100,10 @@ class Observer:
         return shown
 
 
-class _Shown(Follower):
+class _Shown(DerivedRows):
     """The node columns of a table. Only rows whose pods changed are written again."""
 
-    __slots__ = ("_resources", "_table", "_units", "allocatable", "exists", "requested", "zone")
+    __slots__ = ("_resources", "_units", "allocatable", "exists", "requested", "zone")
 
     def __init__(
         self,
@@ -113,7 +113,6 @@ class _Shown(Follower):
         units: NDArray[np.float64],
     ) -> None:
         super().__init__(table)
-        self._table = table
         self._units = units
         self._resources = resources
         used = min(len(table.names), max_nodes)
@@ -129,8 +128,6 @@ class _Shown(Follower):
 
     def follow(self, table: NodeTable) -> bool:
         """Take over what changed; False: make it anew."""
-        if table is not self._table:
-            return False
         rows = self.changed_rows(table)
         if rows is None:
             return False
