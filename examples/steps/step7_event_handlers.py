@@ -1,1 +1,295 @@
-../../src/stowplan/learn/lessons/16_event_handlers/solution.py
+"""Lesson 16, event handlers: `stowplan learn read 16`, then `stowplan learn check 16`."""
+
+import asyncio
+import logging
+import random
+import sys
+from dataclasses import dataclass, field
+
+from stowplan import SUCCESS, Node, Pod, Status, unschedulable, wait
+from stowplan.api.client import ApiClient
+from stowplan.api.informer import Informer
+from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.objects import Taint
+from stowplan.api.resources import NODES, PODS
+from stowplan.api.tolerations import tolerates
+from stowplan.errors import Conflict, NotFound, StowplanError
+
+log = logging.getLogger("minischeduler")
+
+#: What plugins note down during one attempt; kube-scheduler calls it CycleState.
+Cycle = dict[str, str]
+
+#: How long permit plugins may hold a pod.
+PERMIT_TIMEOUT_S = 10.0
+
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class NodeUnschedulable:
+    """Filter: a cordoned node takes only pods that tolerate that."""
+
+    name = "NodeUnschedulable"
+    events = frozenset({"Node/Add", "Node/Update"})  # what may help pods that it refused
+
+    def filter(self, pod: Pod, node: Node) -> Status:
+        is_tolerated = any(tolerates(one, CORDON) for one in pod.spec.tolerations or ())
+        if node.spec.unschedulable and not is_tolerated:
+            return unschedulable("node(s) were unschedulable")
+        return SUCCESS
+
+
+class WaitingPod:
+    """A pod that permit plugins hold: which of them still do, and whether it may go."""
+
+    def __init__(self, held_by: set[str]) -> None:
+        self.held_by = held_by
+        self.allowed = asyncio.Event()
+
+    def allow(self, plugin: str) -> None:
+        self.held_by.discard(plugin)
+        if not self.held_by:
+            self.allowed.set()
+
+
+class NodeNumber:
+    """Score: pod1 likes node1. Permit: it is held for one second before it may go there."""
+
+    name = "NodeNumber"
+    events = frozenset({"Node/Add"})
+    note = "PreScoreNodeNumber"
+
+    def __init__(self, waiting: dict[str, WaitingPod]) -> None:
+        self.waiting = waiting
+
+    def pre_score(self, cycle: Cycle, pod: Pod, nodes: list[Node]) -> None:
+        cycle[self.note] = last_digit(pod.metadata.name)
+
+    def score(self, cycle: Cycle, pod: Pod, node: Node) -> int:
+        digit = cycle[self.note]
+        return 10 if digit and digit == last_digit(node.name) else 0
+
+    def permit(self, pod: Pod, node: str) -> Status:
+        """SUCCESS: the pod may go. wait(): it is held until `allow`, or until time is up."""
+        delay_s = int(last_digit(node) or 0)
+        if delay_s == 0:
+            return SUCCESS
+        asyncio.get_running_loop().call_later(delay_s, self.allow, pod.uid)
+        return wait()
+
+    def allow(self, uid: str) -> None:
+        if uid in self.waiting:
+            self.waiting[uid].allow(self.name)
+
+
+def last_digit(name: str) -> str:
+    """Of pod1 it is "1", of node10 "0", and "" where the name ends in no digit."""
+    return name[-1] if name[-1].isdigit() else ""
+
+
+@dataclass
+class Queued:
+    """A pod and what became of its attempts so far."""
+
+    pod: Pod
+    attempts: int = 0
+    failed_at: float = 0.0  # in seconds of the event loop's clock
+    refused_by: set[str] = field(default_factory=set)  # plugins that said no the last time
+
+
+class SchedulingQueue:
+    """Where pods wait: for their turn, for the end of a pause, or for news."""
+
+    def __init__(self, events: dict[str, frozenset[str]]) -> None:
+        self.events = events  # by the plugin's name: what may help pods that it refused
+        self.active: asyncio.Queue[Queued] = asyncio.Queue()
+        self.unschedulable: dict[str, Queued] = {}  # by the pod's UID
+
+    def add(self, queued: Queued) -> None:
+        self.active.put_nowait(queued)
+
+    async def pop(self) -> Queued:
+        """The next pod to try, once there is one."""
+        queued = await self.active.get()
+        queued.attempts += 1
+        queued.refused_by.clear()
+        return queued
+
+    def add_failed(self, queued: Queued) -> None:
+        """Refused by plugins: it is unschedulable. If not, something broke: backoff."""
+        queued.failed_at = asyncio.get_running_loop().time()
+        if queued.refused_by:
+            log.info("pod %s is unschedulable by %s", queued.pod.key, queued.refused_by)
+            self.unschedulable[queued.pod.uid] = queued
+        else:
+            self.add_backoff(queued)
+
+    def add_backoff(self, queued: Queued) -> None:
+        """Active again 1, 2, 4, 8 and from then on 10 seconds after it has failed."""
+        backoff_s = min(2 ** (queued.attempts - 1), 10)
+        log.info("pod %s comes back %d s after it failed", queued.pod.key, backoff_s)
+        asyncio.get_running_loop().call_at(queued.failed_at + backoff_s, self.add, queued)
+
+    def move(self, event: str) -> None:
+        """Something has happened: whom it may help is tried again, after its backoff."""
+        for uid, queued in list(self.unschedulable.items()):
+            if any(event in self.events[plugin] for plugin in queued.refused_by):
+                log.info("%s brings back pod %s", event, queued.pod.key)
+                del self.unschedulable[uid]
+                self.add_backoff(queued)
+
+    def delete(self, pod: Pod) -> None:
+        self.unschedulable.pop(pod.uid, None)
+
+
+class MiniScheduler:
+    def __init__(self, api: ApiClient, name: str = "default-scheduler") -> None:
+        self.api = api
+        self.name = name
+        self.filters = [NodeUnschedulable()]
+        self.waiting: dict[str, WaitingPod] = {}  # by the pod's UID
+        number = NodeNumber(self.waiting)
+        self.pre_scorers = [number]
+        self.scorers = [number]
+        self.permits = [number]
+        events = {plugin.name: plugin.events for plugin in self.filters}
+        events |= {plugin.name: plugin.events for plugin in self.permits}
+        self.queue = SchedulingQueue(events)
+        # An informer lists once, then watches: `store` is a copy of what the server has.
+        self.nodes = Informer(
+            api, NODES, on_add=self.add_node, on_update=self.update_node, on_delete=ignore
+        )
+        self.pods = Informer(
+            api, PODS, on_add=self.add_pod, on_update=ignore, on_delete=self.queue.delete
+        )
+
+    def add_node(self, node: Node) -> None:
+        self.queue.move("Node/Add")
+
+    def update_node(self, old: Node, new: Node) -> None:
+        """Nodes report their health all the time; only another spec is news."""
+        if new.spec != old.spec:
+            self.queue.move("Node/Update")
+
+    def add_pod(self, pod: Pod) -> None:
+        """A pod that has no node yet and asks for us waits for its turn."""
+        if not pod.spec.node_name and pod.spec.scheduler_name == self.name:
+            self.queue.add(Queued(pod))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.nodes.run())
+            tasks.create_task(self.pods.run())
+            await self.nodes.synced.wait()
+            while True:
+                queued = await self.queue.pop()
+                node = self.schedule_one(queued)
+                if node is not None:
+                    tasks.create_task(self.binding_cycle(queued, node))
+                else:
+                    self.queue.add_failed(queued)
+
+    def schedule_one(self, queued: Queued) -> str | None:
+        """The scheduling cycle, one pod after the other: its node, or None."""
+        pod = queued.pod
+        feasible = self.run_filters(queued, list(self.nodes.store.values()))
+        if not feasible:
+            log.info("no node for pod %s", pod.key)
+            return None
+        queued.refused_by.clear()  # some nodes were refused, but not all
+        cycle: Cycle = {}
+        self.run_pre_scorers(cycle, pod, feasible)
+        scores = self.run_scorers(cycle, pod, feasible)
+        log.info("scores for pod %s: %s", pod.key, scores)
+        node = self.select_node(scores)
+        return node if self.run_permits(queued, node) else None
+
+    def run_filters(self, queued: Queued, nodes: list[Node]) -> list[Node]:
+        """The nodes that every filter plugin accepts for the pod; notes who refused one."""
+        feasible = []
+        for node in nodes:
+            answers = {plugin.name: plugin.filter(queued.pod, node) for plugin in self.filters}
+            refused_by = {name for name, status in answers.items() if status.is_rejected}
+            queued.refused_by |= refused_by
+            if not refused_by:
+                feasible.append(node)
+        return feasible
+
+    def run_pre_scorers(self, cycle: Cycle, pod: Pod, nodes: list[Node]) -> None:
+        """Once an attempt: plugins may note what is the same for all nodes."""
+        for plugin in self.pre_scorers:
+            plugin.pre_score(cycle, pod, nodes)
+
+    def run_scorers(self, cycle: Cycle, pod: Pod, nodes: list[Node]) -> dict[str, int]:
+        """By the name of the node: what all score plugins say about it, added up."""
+        scores = {}
+        for node in nodes:
+            scores[node.name] = sum(plugin.score(cycle, pod, node) for plugin in self.scorers)
+        return scores
+
+    def select_node(self, scores: dict[str, int]) -> str:
+        """The node with the highest score; among equals, chance decides."""
+        best = max(scores.values())
+        return random.choice([name for name, score in scores.items() if score == best])
+
+    def run_permits(self, queued: Queued, node: str) -> bool:
+        """Whether nobody refuses the pod; if somebody holds it, it is a waiting one from now on."""
+        answers = {plugin.name: plugin.permit(queued.pod, node) for plugin in self.permits}
+        queued.refused_by |= {name for name, status in answers.items() if status.is_rejected}
+        if queued.refused_by:
+            return False
+        held_by = {name for name, status in answers.items() if status.is_wait}
+        if held_by:
+            self.waiting[queued.pod.uid] = WaitingPod(held_by)
+        return True
+
+    async def binding_cycle(self, queued: Queued, node: str) -> None:
+        """The rest of an attempt. It may take long, so it runs beside the attempts of others."""
+        if not await self.wait_on_permit(queued) or not await self.bind(queued.pod, node):
+            self.queue.add_failed(queued)
+
+    async def wait_on_permit(self, queued: Queued) -> bool:
+        """True once nobody holds the pod any more, False if its time was up before."""
+        pod = queued.pod
+        waiting = self.waiting.get(pod.uid)
+        if waiting is None:
+            return True
+        log.info("pod %s is held by %s", pod.key, waiting.held_by)
+        try:
+            await asyncio.wait_for(waiting.allowed.wait(), PERMIT_TIMEOUT_S)
+        except TimeoutError:
+            log.info("pod %s was held for too long by %s", pod.key, waiting.held_by)
+            queued.refused_by |= waiting.held_by
+            return False
+        finally:
+            del self.waiting[pod.uid]
+        return True
+
+    async def bind(self, pod: Pod, node: str) -> bool:
+        """False: it is worth another attempt."""
+        log.info("pod %s will be bound to node %s", pod.key, node)
+        try:
+            await self.api.bind(pod.metadata.namespace, pod.metadata.name, pod.uid, node)
+        except (Conflict, NotFound) as problem:  # it has a node, or is gone
+            log.info("pod %s needs no node any more: %s", pod.key, problem)
+        except StowplanError as problem:
+            log.info("could not bind pod %s: %s", pod.key, problem)
+            return False
+        return True
+
+
+def ignore(*_: object) -> None:
+    """A handler for what does not matter to us."""
+
+
+async def main(name: str = "default-scheduler") -> None:
+    async with ApiClient(load_cluster_config()) as api:
+        await MiniScheduler(api, name).run()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level="INFO", format="minischeduler: %(message)s")
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except (StowplanError, KeyboardInterrupt) as problem:
+        sys.exit(str(problem))

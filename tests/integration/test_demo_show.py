@@ -19,7 +19,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.cluster.pod_info import held_amounts
 from stowplan.demo.displays import PlainLines
-from stowplan.demo.show import Outcome, Show, ShowOptions
+from stowplan.demo.show import DemoResult, Show, ShowOptions
 from stowplan.testing.builders import as_manifest, pod
 
 QUICK = KubeletOptions(start_delay_s=0.01, stop_delay_s=0.01)
@@ -37,7 +37,7 @@ async def cluster() -> AsyncIterator[tuple[str, ApiClient]]:
         await server.stop()
 
 
-async def until(is_so: Callable[[], bool], show: asyncio.Task[Outcome]) -> None:
+async def until(is_so: Callable[[], bool], show: asyncio.Task[DemoResult]) -> None:
     while not is_so():
         assert not show.done(), "the show ended by itself"
         await asyncio.sleep(0.01)

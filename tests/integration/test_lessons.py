@@ -11,7 +11,7 @@ import pytest
 
 from stowplan.learn.child import check_in_child
 from stowplan.learn.course import TRACKS, Course, Lesson
-from stowplan.learn.judging import Verdict, judge
+from stowplan.learn.work_check import CheckResult, check_work
 from tests.integration import wrong_answers as wrong
 from tests.integration.wrong_answers import Edit, WrongAnswer, wrong_answers
 
@@ -31,8 +31,8 @@ WRONG = [
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=[each.key for each in LESSONS])
 
 
-def judged(lesson: Lesson, file: Path, on: str = "virtual") -> Verdict:
-    return judge(lesson, file, on=on, language="en")
+def judged(lesson: Lesson, file: Path, on: str = "virtual") -> CheckResult:
+    return check_work(lesson, file, on=on, language="en")
 
 
 def test_there_are_sixteen_lessons() -> None:

@@ -25,9 +25,9 @@ from stowplan.api.resources import (
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.cli.main import main
 from stowplan.lab.controlplane import ControlPlane, components
-from stowplan.sim.scenarios import Options, Outcome, grounds, run
+from stowplan.sim.scenarios import Options, Outcome, run, targets
 from stowplan.sim.scenarios.files import read_playables
-from stowplan.sim.scenarios.grounds import Ground
+from stowplan.sim.scenarios.targets import Target
 from stowplan.workloads.kinds import resource_named
 from tests.controlplane_fixtures import require_binaries
 
@@ -97,18 +97,18 @@ def plane() -> Iterator[ControlPlane]:
         disabled_admission_plugins=components.ADMISSION_NEEDING_CONTROLLERS
     ) as running:
         running.start_controller_manager(
-            grounds._CLAIMS_AGAIN, controllers=grounds._VOLUME_CONTROLLERS
+            targets._CLAIMS_AGAIN, controllers=targets._VOLUME_CONTROLLERS
         )
         running.start_kwok()
         yield running
 
 
 @asynccontextmanager
-async def ground_on(plane: ControlPlane) -> AsyncIterator[Ground]:
+async def target_on(plane: ControlPlane) -> AsyncIterator[Target]:
     config = load_cluster_config(kubeconfig=str(plane.kubeconfig))
-    async with grounds._real_time("real", config) as ground:
-        yield ground
-        await empty(ground.client)
+    async with targets._real_time("real", config) as target:
+        yield target
+        await empty(target.client)
 
 
 async def empty(client: ApiClient) -> None:
@@ -129,7 +129,7 @@ async def empty(client: ApiClient) -> None:
 @pytest.mark.e2e
 @pytest.mark.parametrize("file", ON_REAL, ids=[file.name for file in ON_REAL])
 def test_on_real(file: Path, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "real_ground", lambda **_: ground_on(plane))
+    monkeypatch.setattr(run, "real_ground", lambda **_: target_on(plane))
     outcome = play(file, "real")
     assert outcome.is_ok, told(outcome)
     assert outcome.placements == on_virtual(file).placements

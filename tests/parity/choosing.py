@@ -20,8 +20,8 @@ from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code
 from stowplan.judge import Stream
 from stowplan.judge.configuration import Configuration
+from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Thing
-from stowplan.judge.world import World
 from stowplan.plugins.default_preemption.dry_run import DryRun
 from stowplan.plugins.default_preemption.victims import read_budgets
 from stowplan.scheduler.cycle import decide
@@ -110,7 +110,9 @@ class Chooser(Stream):
         )
         return bool(pod.spec.node_name) and not pod.is_finished and not is_known
 
-    def _judged(self, world: World, pod: Thing, profile: Profile, config: Configuration) -> Json:
+    def _judged(
+        self, world: GivenCluster, pod: Thing, profile: Profile, config: Configuration
+    ) -> Json:
         table, info = world.cache.table, world.asked(pod)
         # A judge looks at all nodes, so the profiles of a stream do not know.
         pattern = config.profile_for(pod.struct)
@@ -148,7 +150,7 @@ def _twin(pod: Pod) -> PodInfo | None:
     return compile_pod(msgspec.structs.replace(pod, metadata=metadata))
 
 
-def _room(decision: Decision, world: World) -> Json:
+def _room(decision: Decision, world: GivenCluster) -> Json:
     """What it would cost to clear nodes for a pod that fits nowhere, by node."""
     if decision.node is not None or decision.diagnosis is None:
         return {}

@@ -26,7 +26,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.config.defaults import default_config
 from stowplan.framework.forms import FilterStep, ScoreStep
-from stowplan.lab.bench.decisions import Scenario, Stage
+from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
 from stowplan.lab.bench.synthetic import HOPELESS, as_informed
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
@@ -79,7 +79,7 @@ class Work:
 def decision_work(kind: str) -> dict[str, float]:
     """Work a pod: of the decision, and of what follows it."""
     deciding, following = Work(), Work()
-    stage = Stage(Scenario("counted", kind, nodes=NODES, existing=STANDING))
+    stage = LoadedEngine(DecisionCase("counted", kind, nodes=NODES, existing=STANDING))
     engine, handlers = stage.engine, EventHandlers(stage.engine)
     for each in stage.next_pods(WARM_UP + PODS_COUNTED):
         handlers.add_pod(each)

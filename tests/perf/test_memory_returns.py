@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.cluster import bytes_lru, compiled
 from stowplan.cluster.table import NodeTable
-from stowplan.lab.bench.attack_trial import Cluster, Report, Trial
+from stowplan.lab.bench.attack_trial import AttackedCluster, AttackTrial, Report
 from stowplan.lab.bench.hostile import ATTACKS, Attack, decoded
 
 _MIB = 1 << 20
@@ -39,9 +39,9 @@ def caches_forget_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 @pytest.mark.parametrize("is_standing", [False, True], ids=["pending", "standing"])
 def test_caches_are_as_large_as_before(attack: Attack, is_standing: bool) -> None:
-    cluster = Cluster(_NODES, _PODS, 50)
+    cluster = AttackedCluster(_NODES, _PODS, 50)
     table = cluster.engine.cache.table
-    trial = Trial(cluster, Report())
+    trial = AttackTrial(cluster, Report())
     for _ in range(_PLAIN_PODS):
         trial.plain_pod()
     before = _kept_bytes(table), len(table.pod_classes), table.requested.nbytes

@@ -10,7 +10,7 @@ from stowplan.api.objects import Container, Pod, ResourceRequirements
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.requests import pod_requests
 from stowplan.cluster.resource_columns import ResourceColumns
-from stowplan.lab.bench.decisions import Scenario, Stage
+from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
 from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.testing import node, pod
@@ -35,7 +35,7 @@ def counted(action: Callable[..., object], *args: object) -> int:
     return work.calls
 
 
-def attempted(stage: Stage) -> tuple[Placement | Failure, int]:
+def attempted(stage: LoadedEngine) -> tuple[Placement | Failure, int]:
     """The outcome of an attempt, and the calls that it took."""
     work = Work()
     with work.counted():
@@ -44,8 +44,8 @@ def attempted(stage: Stage) -> tuple[Placement | Failure, int]:
     return outcome, work.calls
 
 
-def a_stage() -> tuple[Stage, EventHandlers]:
-    stage = Stage(Scenario("counted", "one shape", nodes=NODES, existing=NODES))
+def a_stage() -> tuple[LoadedEngine, EventHandlers]:
+    stage = LoadedEngine(DecisionCase("counted", "one shape", nodes=NODES, existing=NODES))
     return stage, EventHandlers(stage.engine)
 
 

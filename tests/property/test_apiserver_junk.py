@@ -15,7 +15,7 @@ from stowplan.apiserver.history import Record
 from stowplan.apiserver.kinds import KINDS, Kind
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.options import WriteOptions
-from stowplan.apiserver.paths import Target
+from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.server import ApiServer
 from stowplan.errors import ApiError
 
@@ -169,7 +169,7 @@ def test_one_wrong_value_anywhere(plural: str, data: st.DataObject) -> None:
     server = ApiServer(kubelet=KubeletOptions(enabled=False))
     writer = server.rest.writer
     namespace = "default" if kind.namespaced else ""
-    collection, single = Target(kind, namespace), Target(kind, namespace, "a")
+    collection, single = ResourcePath(kind, namespace), ResourcePath(kind, namespace, "a")
     path = data.draw(st.sampled_from(paths(body)))
     junk = data.draw(JUNK)
     changed = with_junk(body, path, junk)

@@ -19,18 +19,18 @@ import pytest
 
 from stowplan.api.objects import Node, Pod
 from stowplan.config.defaults import default_config
-from stowplan.lab.bench.churn_objects import Kind, Layout, PodMaker
+from stowplan.lab.bench.churn_objects import NodeLayout, PodKind, PodMaker
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 
-LAYOUT = Layout(20)
+LAYOUT = NodeLayout(20)
 #: Pods at a time.
 POPULATION = 60
 #: Twice as many are more than any cache of what single pods spell remembers: all have been full.
 ARRIVALS = 1_000
-KINDS = (*6 * (Kind.ODD,), Kind.PLAIN, Kind.SPREAD, Kind.APART, Kind.TOGETHER)
+KINDS = (*6 * (PodKind.ODD,), PodKind.PLAIN, PodKind.SPREAD, PodKind.APART, PodKind.TOGETHER)
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 _decode_node = msgspec.json.Decoder(Node).decode

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stowplan.config.defaults import default_config
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.sim.gym.world import World
+from stowplan.sim.gym.simulation import Simulation
 from stowplan.sim.traces import Arrival, Disruption, Event, Removal
 from stowplan.sim.traces.manifests import priority_class
 from tests.unit.sim.gym.clusters import some_node, some_pod, trace_of
@@ -72,7 +72,7 @@ def test_the_books_are_right(happening: list[Event], rng: Random) -> None:
         *(some_node(name) for name in NODES),
     ]
     trace = trace_of(objects, happening)
-    world = World(trace, default_config(), REGISTRY, max_nodes=len(NODES), seed=0)
+    world = Simulation(trace, default_config(), REGISTRY, max_nodes=len(NODES), seed=0)
     answers = placed = 0
     last = 0.0
     while (question := world.next_question()) is not None and answers < 200:
@@ -90,7 +90,7 @@ def test_the_books_are_right(happening: list[Event], rng: Random) -> None:
     check(world)
 
 
-def check(world: World) -> None:
+def check(world: Simulation) -> None:
     table = world.table
     live = table.live_rows
     assert (table.requested[:, live] <= table.allocatable[:, live]).all()

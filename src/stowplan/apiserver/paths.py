@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stowplan.apiserver.kinds import NAMESPACES, Kind, kind_for
 
 
-class Target(NamedTuple):
+class ResourcePath(NamedTuple):
     """What a path names: a collection (no name), an object, or a subresource of one."""
 
     kind: Kind
@@ -21,7 +21,7 @@ class Target(NamedTuple):
         return self.kind.namespaced and not self.namespace
 
 
-def parse_path(path: str) -> Target | None:
+def parse_path(path: str) -> ResourcePath | None:
     """None for anything that is not a served resource."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
@@ -41,7 +41,7 @@ def parse_path(path: str) -> Target | None:
     return target
 
 
-def _target(group: str, version: str, rest: list[str], watch: bool) -> Target | None:
+def _target(group: str, version: str, rest: list[str], watch: bool) -> ResourcePath | None:
     if not rest or "" in rest:
         return None
     if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in NAMESPACES.subresources:
@@ -49,9 +49,9 @@ def _target(group: str, version: str, rest: list[str], watch: bool) -> Target | 
         if kind is None or not kind.namespaced or len(rest) > 5:
             return None
         name, subresource = (*rest[3:], "", "")[:2]
-        return Target(kind, rest[1], name, subresource, watch)
+        return ResourcePath(kind, rest[1], name, subresource, watch)
     kind = kind_for(group, version, rest[0])
     if kind is None or len(rest) > 3 or (kind.namespaced and len(rest) > 1):
         return None
     name, subresource = (*rest[1:], "", "")[:2]
-    return Target(kind, "", name, subresource, watch)
+    return ResourcePath(kind, "", name, subresource, watch)

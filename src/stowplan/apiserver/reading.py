@@ -15,7 +15,7 @@ from stowplan.apiserver import events
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.negotiation import JSON, Wanted, encode
-from stowplan.apiserver.paths import Target
+from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.selection import Predicate, predicate
 from stowplan.apiserver.statuses import Cause, Failure, bad_request, invalid_options, too_large
 from stowplan.apiserver.store import Store
@@ -36,7 +36,7 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, target: Target, query: Mapping[str, str], want: Wanted) -> bytes:
+    def get(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> bytes:
         record = self._store.require(target.kind, target.namespace, target.name)
         return self.show(target.kind, record, want, query)
 
@@ -63,7 +63,7 @@ class Reader:
             include_object=query.get("includeObject", ""),
         )
 
-    def list_objects(self, target: Target, query: Mapping[str, str], want: Wanted) -> bytes:
+    def list_objects(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> bytes:
         kind = target.kind
         records, meta = self._page(target, query)
         if want.form == "table":
@@ -82,7 +82,7 @@ class Reader:
             return encoded_list(kind, records, meta)
         return encode(msgspec.json.decode(encoded_list(kind, records, meta)), want.media)
 
-    def _page(self, target: Target, query: Mapping[str, str]) -> tuple[list[Record], Json]:
+    def _page(self, target: ResourcePath, query: Mapping[str, str]) -> tuple[list[Record], Json]:
         kind, store = target.kind, self._store
         if query.get("sendInitialEvents"):
             text = "Forbidden: sendInitialEvents is forbidden for list"
@@ -168,7 +168,7 @@ class Reader:
         return version, start
 
 
-def selector_of(target: Target, query: Mapping[str, str]) -> Predicate | None:
+def selector_of(target: ResourcePath, query: Mapping[str, str]) -> Predicate | None:
     """The selectors of a list or watch; a watch of one object is a selector on its name."""
     fields = query.get("fieldSelector", "")
     if target.name:

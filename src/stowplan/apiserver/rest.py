@@ -20,7 +20,7 @@ from stowplan.apiserver.kinds import (
 )
 from stowplan.apiserver.negotiation import Wanted, decode_body, encode, wanted
 from stowplan.apiserver.options import TRUE, WriteOptions, delete_options, write_options
-from stowplan.apiserver.paths import Target
+from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.pod_actions import PodActions
 from stowplan.apiserver.reading import Reader, encoded_list, selector_of
 from stowplan.apiserver.statuses import details_of, method_not_allowed, success
@@ -34,7 +34,7 @@ class Request(NamedTuple):
     """One request for a resource, however it came."""
 
     method: str
-    target: Target
+    target: ResourcePath
     query: Mapping[str, str]
     body: bytes = b""
     content_type: str = ""
@@ -101,7 +101,7 @@ class Rest:
             return self._patch(target, request.content_type, request.body, want, query, write)
         raise method_not_allowed()
 
-    def _read(self, target: Target, query: Mapping[str, str], want: Wanted) -> Answer:
+    def _read(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> Answer:
         _check_readable(target)
         if target.name:
             return Answer(self.reader.get(target, query, want), want.media)
@@ -109,7 +109,7 @@ class Rest:
 
     def _post(
         self,
-        target: Target,
+        target: ResourcePath,
         sent: Json,
         want: Wanted,
         query: Mapping[str, str],
@@ -132,7 +132,7 @@ class Rest:
 
     def _patch(
         self,
-        target: Target,
+        target: ResourcePath,
         content_type: str,
         body: bytes,
         want: Wanted,
@@ -154,7 +154,7 @@ class Rest:
         return self._show(target.kind, record, want, query, code, options.warnings)
 
     def _delete(
-        self, target: Target, options: Json, want: Wanted, query: Mapping[str, str]
+        self, target: ResourcePath, options: Json, want: Wanted, query: Mapping[str, str]
     ) -> Answer:
         kind = target.kind
         dry_run = bool(options.get("dryRun"))
@@ -171,7 +171,7 @@ class Rest:
 
     def _delete_collection(
         self,
-        target: Target,
+        target: ResourcePath,
         options: Json,
         want: Wanted,
         query: Mapping[str, str],
@@ -204,6 +204,6 @@ class Rest:
         return Answer(self.reader.show(kind, record, want, query), want.media, code, warnings)
 
 
-def _check_readable(target: Target) -> None:
+def _check_readable(target: ResourcePath) -> None:
     if not target.kind.stored or target.subresource in ("binding", "eviction"):
         raise method_not_allowed()

@@ -23,7 +23,7 @@ from stowplan.apiserver.cluster import Cluster
 from stowplan.apiserver.discovery import discovery_document
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.openapi import openapi_document
-from stowplan.apiserver.paths import Target, parse_path
+from stowplan.apiserver.paths import ResourcePath, parse_path
 from stowplan.apiserver.rest import Request
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
@@ -227,7 +227,7 @@ def _failure(error: ApiError) -> web.Response:
     return response
 
 
-async def _asked(request: web.BaseRequest, target: Target) -> Request:
+async def _asked(request: web.BaseRequest, target: ResourcePath) -> Request:
     headers = request.headers
     return Request(
         request.method,

@@ -17,7 +17,7 @@ from stowplan.apiserver.conforming import conform
 from stowplan.apiserver.history import Change, Json, Record, Subscription
 from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.negotiation import Wanted
-from stowplan.apiserver.paths import Target
+from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.reading import (
     Reader,
     parse_version,
@@ -54,7 +54,7 @@ class Watches:
             subscription.drop()
         return len(dropped)
 
-    def open(self, target: Target, query: Mapping[str, str], want: Wanted) -> Watch:
+    def open(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> Watch:
         """A new stream; `close` it when nobody reads it any more."""
         stream = _Stream(self._reader, target, query, want)
         # Subscribe before reading the state: nothing awaits in between, so nothing is missed.
@@ -74,7 +74,7 @@ class Watches:
     def bookmark(self, stream: _Stream) -> bytes:
         return stream.bookmark(self._store.version)
 
-    def _first(self, stream: _Stream, target: Target, query: Mapping[str, str]) -> bytes:
+    def _first(self, stream: _Stream, target: ResourcePath, query: Mapping[str, str]) -> bytes:
         """What a new watch is sent at once: the state, or the changes since its version."""
         text = query.get("resourceVersion", "")
         try:
@@ -149,7 +149,7 @@ class _Stream:
     """One watch: what it selects, how far it is, and how it writes an event."""
 
     def __init__(
-        self, reader: Reader, target: Target, query: Mapping[str, str], want: Wanted
+        self, reader: Reader, target: ResourcePath, query: Mapping[str, str], want: Wanted
     ) -> None:
         self._reader = reader
         self._kind: Kind = target.kind

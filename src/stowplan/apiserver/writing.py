@@ -25,7 +25,7 @@ from stowplan.apiserver.patches import (
     STRATEGIC_MERGE_PATCH,
     apply_patch,
 )
-from stowplan.apiserver.paths import Target
+from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.statuses import (
     Cause,
     Failure,
@@ -61,7 +61,7 @@ class Writer:
         self._deleter = deleter
         self._admission = admission_options
 
-    def create(self, target: Target, sent: Json, options: WriteOptions) -> Record:
+    def create(self, target: ResourcePath, sent: Json, options: WriteOptions) -> Record:
         kind = target.kind
         obj = normalise(kind, sent, options)
         self._check_place(target, obj)
@@ -80,7 +80,9 @@ class Writer:
         validation.check_create(kind, obj, asked_as=target.kind)
         return self._store.create(kind, obj, dry_run=options.dry_run)
 
-    def update(self, target: Target, sent: Json, options: WriteOptions) -> tuple[Record, bool]:
+    def update(
+        self, target: ResourcePath, sent: Json, options: WriteOptions
+    ) -> tuple[Record, bool]:
         """A PUT; the flag says that it created the object."""
         kind = target.kind
         obj = normalise(kind, sent, options)
@@ -101,7 +103,7 @@ class Writer:
         return self._replace(target, obj, current, options, tracked=True), False
 
     def patch(
-        self, target: Target, content_type: str, body: bytes, options: WriteOptions
+        self, target: ResourcePath, content_type: str, body: bytes, options: WriteOptions
     ) -> Record:
         if media_type(content_type) not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
             raise Failure(415, "415: Unsupported Media Type", details={})
@@ -116,7 +118,7 @@ class Writer:
         return self._replace(target, obj, current, options, tracked=True)
 
     def apply(
-        self, target: Target, body: bytes, options: WriteOptions, *, manager: str, force: bool
+        self, target: ResourcePath, body: bytes, options: WriteOptions, *, manager: str, force: bool
     ) -> tuple[Record, bool]:
         """Server-side apply; the flag says that it created the object."""
         if not manager:
@@ -147,7 +149,7 @@ class Writer:
 
     def _replace(
         self,
-        target: Target,
+        target: ResourcePath,
         obj: Json,
         current: Record,
         options: WriteOptions,
@@ -185,7 +187,7 @@ class Writer:
         return self._store.update(kind, obj, current, dry_run=options.dry_run)
 
     @staticmethod
-    def _check_place(target: Target, obj: Json) -> None:
+    def _check_place(target: ResourcePath, obj: Json) -> None:
         """The object must be the one that the URL names; what it leaves out is filled in."""
         metadata = obj["metadata"]
         if target.kind.namespaced:

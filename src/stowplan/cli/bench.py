@@ -204,11 +204,11 @@ def _session(
 ) -> Session:
     from stowplan.lab.bench.progress import BenchProgress
     from stowplan.lab.bench.results import about
-    from stowplan.lab.bench.session import Session, Settings
+    from stowplan.lab.bench.session import Session, SessionSettings
 
     most = float("inf") if max_noise is None else max_noise
     told = about(["stowplan", *sys.argv[1:]])
-    settings = Settings(contestants, rounds, told, keep_old, most)
+    settings = SessionSettings(contestants, rounds, told, keep_old, most)
     return Session(results, settings, BenchProgress(sys.stderr))
 
 

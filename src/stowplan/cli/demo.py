@@ -22,9 +22,9 @@ from stowplan.cli.main import EXIT_INTERRUPTED
 from stowplan.cli.options import PORT
 from stowplan.cli.tables import OutputFormat, output_option, print_object, print_table
 from stowplan.demo.displays import Display, LiveTable, PlainLines
-from stowplan.demo.show import Outcome, Show, ShowOptions
+from stowplan.demo.show import DemoResult, Show, ShowOptions
 from stowplan.demo.terminal import Terminal, is_drawable
-from stowplan.demo.view import PodView, View
+from stowplan.demo.view import DemoView, PodPanel
 from stowplan.logs import configure
 from stowplan.server.listen import cannot_listen
 
@@ -106,7 +106,7 @@ def _logging(*, is_live: bool) -> Iterator[None]:
 
 async def _run(
     options: ShowOptions, port: int, terminal: Terminal | None, output: OutputFormat | None
-) -> Outcome:
+) -> DemoResult:
     stop = asyncio.Event()
     _listen_to_signals(stop, terminal)
     delay_s = _KUBELET_DELAY_S / options.speed
@@ -156,7 +156,7 @@ def _listen_to_signals(stop: asyncio.Event, terminal: Terminal | None) -> None:
 # How it ended
 
 
-def _print(outcome: Outcome, options: ShowOptions, output: OutputFormat | None) -> None:
+def _print(outcome: DemoResult, options: ShowOptions, output: OutputFormat | None) -> None:
     view = outcome.view
     if output is not None:
         print_object(_as_object(outcome, options), output)
@@ -179,13 +179,13 @@ def _complaint(missing: tuple[str, ...]) -> str:
     return f"{text} and {left} more" if left > 0 else text
 
 
-def _why(pod: PodView) -> str:
+def _why(pod: PodPanel) -> str:
     if not pod.stays_pending:
         return pod.why
     return f"{pod.why} (expected to stay pending: it {pod.stays_pending})"
 
 
-def _in_one_line(view: View) -> str:
+def _in_one_line(view: DemoView) -> str:
     placed, pending = view.placed_total, len(view.pending)
     expected = sum(1 for pod in view.pending if pod.stays_pending)
     text = f"{placed} pod{'' if placed == 1 else 's'} placed, {view.finished_total} finished, "
@@ -195,7 +195,7 @@ def _in_one_line(view: View) -> str:
     return f"{text}, as expected" if expected == pending else f"{text}, {expected} as expected"
 
 
-def _as_object(outcome: Outcome, options: ShowOptions) -> dict[str, Any]:
+def _as_object(outcome: DemoResult, options: ShowOptions) -> dict[str, Any]:
     view = outcome.view
     return {
         "seed": view.seed,

@@ -21,7 +21,7 @@ from stowplan.errors import NotFound, StowplanError
 from stowplan.present.status_line import StatusLine
 from stowplan.present.tables import printable
 from stowplan.static.moving import (
-    Course,
+    MoveEffect,
     MovePlan,
     Mover,
     MoveRefused,
@@ -125,7 +125,7 @@ async def _prepare(asked: Asked, node_name: str, how: _How) -> MovePlan:
         plan = await _plan(client, asked, node_name)
         if not plan.is_done:
             notes = []
-            if plan.course is Course.IS_SENT_AWAY:
+            if plan.course is MoveEffect.IS_SENT_AWAY:
                 notes = await read_budget_notes(client, plan.pod)
             click.echo("\n".join(_described(plan, how, notes)))
             await how.mover(client, plan).check()
@@ -137,9 +137,9 @@ async def _carry_out(asked: Asked, plan: MovePlan, how: _How, *, timeout_s: floa
         mover = how.mover(client, plan)
         tell_edits(plan.name, await mover.pin())
         await mover.send_away()
-        if plan.course is Course.IS_SENT_AWAY:
+        if plan.course is MoveEffect.IS_SENT_AWAY:
             click.echo(f"{plan.name} {'deleted' if how.is_forced else 'evicted'}")
-        if plan.course is Course.STAYS or timeout_s is None:
+        if plan.course is MoveEffect.STAYS or timeout_s is None:
             return
         try:
             await _follow(mover, plan, timeout_s)
@@ -173,7 +173,7 @@ def _described(plan: MovePlan, how: _How, budget_notes: Sequence[str]) -> list[s
             lines.append(f"pin     on {edit.node}: {described(edit.added)}")
         if edit.removed:
             lines.append(f"unpin   on {edit.node}: {described(edit.removed)}")
-    if plan.course is not Course.IS_SENT_AWAY:
+    if plan.course is not MoveEffect.IS_SENT_AWAY:
         return [*lines, f"note    {plan.course.value}: only its pins change"]
     grace_s = how.grace_period_s
     if grace_s is None:

@@ -27,7 +27,7 @@ _SUFFIX = ".txt"
 
 
 @dataclass(frozen=True)
-class Names:
+class NameSpellings:
     """One name in the spellings of class, module and project."""
 
     words: tuple[str, ...]
@@ -53,7 +53,7 @@ class Names:
         return f"example.com/{self.project}"
 
 
-def names_of(given: str) -> Names:
+def names_of(given: str) -> NameSpellings:
     """ConfigError says what is wrong with a name."""
     where = f"name {given!r}"
     if not _NAME.fullmatch(given):
@@ -65,7 +65,7 @@ def names_of(given: str) -> Names:
     if len(given) > _MOST:
         raise ConfigError(f"must not be longer than {_MOST} characters", where=where)
     words = tuple(word for part in re.split("[-_ ]", given) for word in _WORDS.findall(part))
-    names = Names(words)
+    names = NameSpellings(words)
     if keyword.iskeyword(names.module) or names.module in sys.stdlib_module_names:
         raise ConfigError(
             f"would make a package {names.module}, which Python has already; choose another",
@@ -77,7 +77,7 @@ def names_of(given: str) -> Names:
     return names
 
 
-def _check_is_free(names: Names, where: str) -> None:
+def _check_is_free(names: NameSpellings, where: str) -> None:
     from stowplan.plugins.registry import IN_TREE
 
     if any(plugin.name == names.plugin for plugin in IN_TREE):
@@ -120,7 +120,7 @@ Next:
     )
 
 
-def make_package(names: Names, target: Path) -> list[Path]:
+def make_package(names: NameSpellings, target: Path) -> list[Path]:
     """Write the files; ConfigError if something is there."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(
@@ -150,7 +150,7 @@ def _templates(folder: Traversable) -> list[tuple[tuple[str, ...], Traversable]]
     return found
 
 
-def _filled(text: str, names: Names) -> str:
+def _filled(text: str, names: NameSpellings) -> str:
     for key, value in (
         ("{{plugin}}", names.plugin),
         ("{{module}}", names.module),

@@ -24,7 +24,7 @@ RATE_WINDOW_S: Final = 10.0
 _REMEMBERED: Final = 200
 
 
-class Kind(Enum):
+class NewsKind(Enum):
     """What sort of thing happened."""
 
     PLACED = "placed"
@@ -38,7 +38,7 @@ class Happening:
     """One line for the reader; `at` is seconds since the demo began."""
 
     at: float
-    kind: Kind
+    kind: NewsKind
     text: str
 
 
@@ -98,7 +98,7 @@ class Chronicle:
         found = [sighting for sighting in self.pods.values() if sighting.is_waiting]
         return sorted(found, key=lambda sighting: (bool(sighting.stays_pending), sighting.seen_at))
 
-    def tell(self, kind: Kind, text: str) -> None:
+    def tell(self, kind: NewsKind, text: str) -> None:
         happening = Happening(self.elapsed, kind, text)
         self.happenings.append(happening)
         if self.on_happening is not None:
@@ -133,7 +133,7 @@ class Chronicle:
         self._verdicts.pop(pod.uid, None)
         if sighting is not None and sighting.ended_at is None:
             node = pod.spec.node_name
-            self.tell(Kind.OTHER, f"deleted {pod.key}" + (f" from {node}" if node else ""))
+            self.tell(NewsKind.OTHER, f"deleted {pod.key}" + (f" from {node}" if node else ""))
 
     def _look(self, sighting: Sighting) -> None:
         pod = sighting.pod
@@ -145,7 +145,9 @@ class Chronicle:
             sighting.ended_at = self.elapsed
             self.finished += 1
             ran = sighting.ended_at - (sighting.placed_at or sighting.seen_at)
-            self.tell(Kind.FINISHED, f"finished {pod.key} on {pod.spec.node_name} after {ran:.1f}s")
+            self.tell(
+                NewsKind.FINISHED, f"finished {pod.key} on {pod.spec.node_name} after {ran:.1f}s"
+            )
 
     def _placed(self, sighting: Sighting) -> None:
         pod = sighting.pod
@@ -156,7 +158,7 @@ class Chronicle:
         self.placed += 1
         self._placed_at.append(sighting.placed_at)
         why = f" ({sighting.verdict})" if sighting.verdict else ""
-        self.tell(Kind.PLACED, f"placed {pod.key} on {pod.spec.node_name}{why}")
+        self.tell(NewsKind.PLACED, f"placed {pod.key} on {pod.spec.node_name}{why}")
 
     def _waits(self, sighting: Sighting) -> None:
         condition = _scheduled_condition(sighting.pod)
@@ -164,7 +166,7 @@ class Chronicle:
             return
         sighting.reason = condition.message
         expected = " (expected to stay pending)" if sighting.stays_pending else ""
-        self.tell(Kind.PENDING, f"pending {sighting.pod.key}: {condition.message}{expected}")
+        self.tell(NewsKind.PENDING, f"pending {sighting.pod.key}: {condition.message}{expected}")
 
 
 def verdict(decision: Decision) -> str:

@@ -13,13 +13,13 @@ from typing import Final, Protocol, TextIO
 from stowplan.demo.chronicle import Chronicle
 from stowplan.demo.screen import frame
 from stowplan.demo.terminal import Terminal
-from stowplan.demo.view import View
+from stowplan.demo.view import DemoView
 
 _REDRAW_S: Final = 0.25
 
 
 class Display(Protocol):
-    async def run(self, chronicle: Chronicle, look: Callable[[], View]) -> None:
+    async def run(self, chronicle: Chronicle, look: Callable[[], DemoView]) -> None:
         """Until cancelled."""
 
 
@@ -29,7 +29,7 @@ class LiveTable:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    async def run(self, chronicle: Chronicle, look: Callable[[], View]) -> None:
+    async def run(self, chronicle: Chronicle, look: Callable[[], DemoView]) -> None:
         self._terminal.enter()
         try:
             while True:
@@ -46,7 +46,7 @@ class PlainLines:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    async def run(self, chronicle: Chronicle, look: Callable[[], View]) -> None:
+    async def run(self, chronicle: Chronicle, look: Callable[[], DemoView]) -> None:
         # An informer calls: it would take a closed pipe for a handler's defect, so write here.
         lines: list[str] = []
         news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The live table as text: a `View` in, lines of at most `width` columns and `height` rows out.
+"""The live table as text: a `DemoView` in, lines of at most `width` columns and `height` rows out.
 
 Pure; `terminal` puts the lines on a terminal. Whatever comes from the cluster is printed as plain
 ASCII: a name must neither move the cursor nor be wider than it is long.
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from stowplan.demo.chronicle import Kind
-from stowplan.demo.view import NodeView, PodView, View
+from stowplan.demo.chronicle import NewsKind
+from stowplan.demo.view import DemoView, NodePanel, PodPanel
 
 # SGR parameters.
 BOLD: Final = "1"
@@ -22,7 +22,12 @@ GREEN: Final = "32"
 YELLOW: Final = "33"
 NEWS: Final = "1;32"
 _ZONE_STYLES: Final = ("36", "35", "34")
-_KIND_STYLES: Final = {Kind.PLACED: GREEN, Kind.PENDING: YELLOW, Kind.FINISHED: DIM, Kind.OTHER: ""}
+_KIND_STYLES: Final = {
+    NewsKind.PLACED: GREEN,
+    NewsKind.PENDING: YELLOW,
+    NewsKind.FINISHED: DIM,
+    NewsKind.OTHER: "",
+}
 
 #: From this height on there is room for empty lines between the parts.
 _ROOMY: Final = 30
@@ -81,7 +86,7 @@ class Line:
         return "".join(self._parts)
 
 
-def frame(view: View, paper: Paper) -> list[str]:
+def frame(view: DemoView, paper: Paper) -> list[str]:
     """The whole screen, one string a row."""
     gap = [Line(paper)] if paper.height >= _ROOMY else []
     head = [*_title(view, paper), *gap]
@@ -98,7 +103,7 @@ def frame(view: View, paper: Paper) -> list[str]:
     return [str(line) for line in rows[: paper.height]]
 
 
-def _title(view: View, paper: Paper) -> list[Line]:
+def _title(view: DemoView, paper: Paper) -> list[Line]:
     minutes, seconds = divmod(int(view.elapsed_s), 60)
     dot = f" {paper.glyphs.dot} "
     facts = (f"{len(view.nodes)} nodes", f"seed {view.seed}", f"{minutes}:{seconds:02}")
@@ -107,7 +112,7 @@ def _title(view: View, paper: Paper) -> list[Line]:
     return [title, Line(paper).add(look, DIM)]
 
 
-def _footer(view: View, paper: Paper) -> Line:
+def _footer(view: DemoView, paper: Paper) -> Line:
     queue = view.queue
     dot = f" {paper.glyphs.dot} "
     return (
@@ -122,7 +127,7 @@ def _footer(view: View, paper: Paper) -> Line:
 # Nodes
 
 
-def _nodes(view: View, paper: Paper, room: int) -> list[Line]:
+def _nodes(view: DemoView, paper: Paper, room: int) -> list[Line]:
     """A heading and a row a node, as many as there is room for."""
     if room < 2 or not view.nodes:
         return []
@@ -147,7 +152,7 @@ class _Columns:
     bar: int
 
     @classmethod
-    def fitting(cls, nodes: Iterable[NodeView], width: int) -> Self:
+    def fitting(cls, nodes: Iterable[NodePanel], width: int) -> Self:
         bar = 8 if width < 100 else 12 if width < 140 else 20
         return cls(
             name=max(4, *(len(_plain(node.name)) for node in nodes)),
@@ -165,7 +170,7 @@ def _heading(columns: _Columns, paper: Paper) -> Line:
     return Line(paper).add(text, BOLD)
 
 
-def _node(node: NodeView, columns: _Columns, zone_style: str, paper: Paper) -> Line:
+def _node(node: NodePanel, columns: _Columns, zone_style: str, paper: Paper) -> Line:
     line = Line(paper)
     line.add(f" {_plain(node.name):<{columns.name}}  ", DIM if node.is_cordoned else "")
     line.add(f"{_plain(node.zone):<{columns.zone}}  ", zone_style)
@@ -201,7 +206,7 @@ def _meter(line: Line, used: int, total: int, width: int, glyphs: Glyphs) -> Non
 # What is pending and what happened
 
 
-def _lower(view: View, paper: Paper, room: int, gap: list[Line]) -> list[Line]:
+def _lower(view: DemoView, paper: Paper, room: int, gap: list[Line]) -> list[Line]:
     """Pending pods first; happenings get the rows that are left."""
     pending = _pending(view, paper, room)
     left = room - len(pending) - len(gap)
@@ -214,7 +219,7 @@ def _lower(view: View, paper: Paper, room: int, gap: list[Line]) -> list[Line]:
     return [*pending, *gap, *latest]
 
 
-def _pending(view: View, paper: Paper, room: int) -> list[Line]:
+def _pending(view: DemoView, paper: Paper, room: int) -> list[Line]:
     if room < 1:
         return []
     if not view.pending:
@@ -236,15 +241,15 @@ def _pending(view: View, paper: Paper, room: int) -> list[Line]:
     return lines
 
 
-def _same_reason(pods: Iterable[PodView]) -> Iterator[list[PodView]]:
+def _same_reason(pods: Iterable[PodPanel]) -> Iterator[list[PodPanel]]:
     """Pods that wait for the same reason, told together."""
-    groups: dict[tuple[str, str], list[PodView]] = {}
+    groups: dict[tuple[str, str], list[PodPanel]] = {}
     for pod in pods:
         groups.setdefault((pod.why, pod.stays_pending), []).append(pod)
     yield from groups.values()
 
 
-def _group(pods: list[PodView], paper: Paper) -> list[Line]:
+def _group(pods: list[PodPanel], paper: Paper) -> list[Line]:
     first = pods[0]
     attempts = f"{first.attempts} attempt" + ("" if first.attempts == 1 else "s")
     line = Line(paper).add(f" {_plain(first.name)}", f"{BOLD};{YELLOW}")

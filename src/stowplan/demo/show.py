@@ -23,11 +23,11 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.apiserver.kubelet import RUN_SECONDS
 from stowplan.clock import SystemClock
 from stowplan.config.load import default_config
-from stowplan.demo.chronicle import Chronicle, Kind
+from stowplan.demo.chronicle import Chronicle, NewsKind
 from stowplan.demo.cluster import NAMESPACE, POOL, NodePlan, priority_class
 from stowplan.demo.displays import Display
 from stowplan.demo.story import Cordon, CreatePod, DeletePod, OpenGate, Step, Story
-from stowplan.demo.view import View, look
+from stowplan.demo.view import DemoView, look
 from stowplan.errors import ApiError
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
@@ -54,10 +54,10 @@ class ShowOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How it was when it ended."""
+class DemoResult:
+    """The state of the demo when it ended."""
 
-    view: View
+    view: DemoView
     #: Pods of the opening that never got a node although they should have.
     missing: tuple[str, ...]
     #: Whether it ended before the story did.
@@ -83,7 +83,7 @@ class Show:
         )
         self._story_is_over = asyncio.Event()
 
-    async def run(self, stop: asyncio.Event) -> Outcome:
+    async def run(self, stop: asyncio.Event) -> DemoResult:
         """Until `stop` is set, or with `once` until every pod has its place or will have none."""
         try:
             async with self._client() as mine, self._client() as schedulers:
@@ -99,7 +99,7 @@ class Show:
         mine: ApiClient,
         schedulers: ApiClient,
         stop: asyncio.Event,
-    ) -> Outcome:
+    ) -> DemoResult:
         chronicle = self._chronicle
         process = SchedulerProcess(
             self._engine, schedulers, identity="stowplan-demo", on_outcome=chronicle.outcome
@@ -122,7 +122,7 @@ class Show:
         if not self._options.once:
             helping.append(group.create_task(self._clean_up(mine), name="clean-up"))
         is_done = await self._until_end(process, stop)
-        outcome = Outcome(self._look(), tuple(self._missing()), was_stopped=not is_done)
+        outcome = DemoResult(self._look(), tuple(self._missing()), was_stopped=not is_done)
         # The terminal is given back first: ending in good order may take a moment.
         await _cancel([showing])
         await _cancel(helping)
@@ -130,7 +130,7 @@ class Show:
         await scheduling
         return outcome
 
-    def _look(self) -> View:
+    def _look(self) -> DemoView:
         return look(
             self._engine,
             self._chronicle,
@@ -150,7 +150,7 @@ class Show:
         await client.request("POST", _PRIORITY_CLASSES, body=msgspec.json.encode(priority_class()))
         for node in nodes:
             await client.create(NODES, node.manifest())
-        self._chronicle.tell(Kind.OTHER, _describe(self._story.nodes))
+        self._chronicle.tell(NewsKind.OTHER, _describe(self._story.nodes))
 
     async def _direct(self, client: ApiClient) -> None:
         """Play the story, each step in its time."""
@@ -163,7 +163,7 @@ class Show:
                 await self._do(client, step)
             except ApiError as problem:
                 # Whoever plays along with kubectl may have been there first.
-                self._chronicle.tell(Kind.OTHER, f"the demo was refused: {problem}")
+                self._chronicle.tell(NewsKind.OTHER, f"the demo was refused: {problem}")
         self._story_is_over.set()
 
     def _endless(self) -> Iterable[Step]:
@@ -178,7 +178,7 @@ class Show:
         elif isinstance(step, OpenGate):
             patch: dict[str, Any] = {"spec": {"schedulingGates": None}}
             await client.patch(PODS, step.name, patch, namespace=NAMESPACE, kind=PatchKind.MERGE)
-            self._chronicle.tell(Kind.OTHER, f"opened the gate of {NAMESPACE}/{step.name}")
+            self._chronicle.tell(NewsKind.OTHER, f"opened the gate of {NAMESPACE}/{step.name}")
         else:
             await self._cordon(client, step)
 
@@ -186,7 +186,7 @@ class Show:
         patch = {"spec": {"unschedulable": True if step.is_on else None}}
         await client.patch(NODES, step.node, patch, kind=PatchKind.MERGE)
         verb = "cordoned" if step.is_on else "uncordoned"
-        self._chronicle.tell(Kind.OTHER, f"{verb} {step.node}")
+        self._chronicle.tell(NewsKind.OTHER, f"{verb} {step.node}")
 
     async def _clean_up(self, client: ApiClient) -> None:
         """Finished jobs go away after a while, as a Job's TTL would have it."""

@@ -24,13 +24,13 @@ _CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ShownPod:
     pod: str
     is_news: bool
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class NodePanel:
     """A node and how full it is: milli-CPU and bytes."""
 
     name: str
@@ -45,11 +45,11 @@ class NodeView:
     #: Other resources, such as `gpu 1/2`.
     extras: tuple[str, ...] = ()
     #: Latest first.
-    arrivals: tuple[Arrival, ...] = ()
+    arrivals: tuple[ShownPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PodView:
+class PodPanel:
     """A pod: where it is, or why it is nowhere."""
 
     name: str
@@ -64,15 +64,15 @@ class PodView:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DemoView:
     url: str
     seed: int
     elapsed_s: float
-    nodes: tuple[NodeView, ...]
+    nodes: tuple[NodePanel, ...]
     #: Without a node; those that should have one first.
-    pending: tuple[PodView, ...]
+    pending: tuple[PodPanel, ...]
     #: With a node, by node and name.
-    placed: tuple[PodView, ...]
+    placed: tuple[PodPanel, ...]
     happenings: tuple[Happening, ...]
     placed_total: int
     finished_total: int
@@ -83,7 +83,7 @@ class View:
 
 def look(
     engine: Engine, chronicle: Chronicle, *, url: str = "", seed: int = 0, kubectl: str = ""
-) -> View:
+) -> DemoView:
     """The demo as it is now."""
     now = chronicle.elapsed
     settled = [sighting for sighting in chronicle.pods.values() if not sighting.is_waiting]
@@ -94,7 +94,7 @@ def look(
     placed += [_binding(engine, sighting, now) for sighting in bound_soon]
     table = engine.cache.table
     names = sorted(table.names[row] for row in table.live_rows)
-    return View(
+    return DemoView(
         url=url,
         seed=seed,
         elapsed_s=now,
@@ -110,7 +110,7 @@ def look(
     )
 
 
-def _node(table: NodeTable, name: str, settled: list[Sighting], now: float) -> NodeView:
+def _node(table: NodeTable, name: str, settled: list[Sighting], now: float) -> NodePanel:
     row = table.row_of[name]
     node = table.node(row)
     here = [s for s in settled if s.pod.spec.node_name == name and not s.pod.is_finished]
@@ -120,7 +120,7 @@ def _node(table: NodeTable, name: str, settled: list[Sighting], now: float) -> N
         if resource not in (CPU, MEMORY, EPHEMERAL_STORAGE):
             used = table.resources.held_on(resource, row)
             extras.append(f"{resource.rpartition('/')[2]} {used}/{total}")
-    return NodeView(
+    return NodePanel(
         name=name,
         zone=(node.metadata.labels or {}).get(ZONE_LABEL, ""),
         cpu_used=int(table.requested[CPU_ROW, row]),
@@ -136,14 +136,14 @@ def _node(table: NodeTable, name: str, settled: list[Sighting], now: float) -> N
         ),
         extras=tuple(extras),
         arrivals=tuple(
-            Arrival(_short(s.pod), now - (s.placed_at or 0.0) < NEWS_S) for s in here[:_ARRIVALS]
+            ShownPod(_short(s.pod), now - (s.placed_at or 0.0) < NEWS_S) for s in here[:_ARRIVALS]
         ),
     )
 
 
-def _placed(sighting: Sighting, now: float) -> PodView:
+def _placed(sighting: Sighting, now: float) -> PodPanel:
     pod = sighting.pod
-    return PodView(
+    return PodPanel(
         name=pod.key,
         node=pod.spec.node_name,
         status=_status(pod),
@@ -153,18 +153,18 @@ def _placed(sighting: Sighting, now: float) -> PodView:
     )
 
 
-def _binding(engine: Engine, sighting: Sighting, now: float) -> PodView:
+def _binding(engine: Engine, sighting: Sighting, now: float) -> PodPanel:
     node = engine.cache.node_of(sighting.pod.uid) or ""
     return replace(_placed(sighting, now), node=node, status="Binding")
 
 
-def _pending(engine: Engine, sighting: Sighting, now: float) -> PodView:
+def _pending(engine: Engine, sighting: Sighting, now: float) -> PodPanel:
     pod = sighting.pod
     queued = engine.queue.get(pod)
     why = sighting.reason
     if queued is not None and queued.is_gated:
         why = queued.gating_message  # says which gate; the API server's condition does not
-    return PodView(
+    return PodPanel(
         name=pod.key,
         node="",
         status="Gated" if queued is not None and queued.is_gated else "Pending",

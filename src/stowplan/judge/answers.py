@@ -14,6 +14,7 @@ from stowplan.framework.forms import describe as describe_problem
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.judge.configuration import Configuration, default_registry, read_config
+from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.lines import (
     Parts,
     check_members,
@@ -23,10 +24,9 @@ from stowplan.judge.lines import (
     list_of,
     take_apart,
 )
-from stowplan.judge.objects import Key, Reading, Thing, find_key, read_objects, read_pod
-from stowplan.judge.refusal import Refused
+from stowplan.judge.objects import Key, ReadOptions, Thing, find_key, read_objects, read_pod
+from stowplan.judge.refusal import QuestionRefused
 from stowplan.judge.verdicts import verdicts
-from stowplan.judge.world import World
 from stowplan.logs import get_logger, kv
 
 Json: TypeAlias = dict[str, Any]
@@ -58,7 +58,7 @@ class _Answering:
         refuse malformed objects; `strict`: refuse all that it would refuse. The registry has the
         plugins that configurations may name. `warn` is told of what else the server would mind.
         """
-        self._how = Reading(defaults, check, strict)
+        self._how = ReadOptions(defaults, check, strict)
         self._warn = warn
         self._registry = registry if registry is not None else default_registry()
         self._count = 0
@@ -118,7 +118,7 @@ class _Answering:
             self._tell_complaints(place, thing)
             first = places.setdefault(thing.key, place)
             if first is not place:
-                raise Refused(
+                raise QuestionRefused(
                     f"{place}: {thing}: metadata.name: Duplicate value:"
                     f' "{thing.name}": {first} has the same name'
                 )
@@ -141,10 +141,12 @@ class Judge(_Answering):
         config = self._config(parts) or read_config(b"{}", self._registry)
         pod = self._pod(parts)
         if pod is None:
-            raise Refused("pod: Required value: the pod that is to be placed")
+            raise QuestionRefused("pod: Required value: the pod that is to be placed")
         if is_absent(parts.get("objects")):
-            raise Refused("objects: Required value: the nodes, pods and so on of the cluster")
-        world = World()
+            raise QuestionRefused(
+                "objects: Required value: the nodes, pods and so on of the cluster"
+            )
+        world = GivenCluster()
         for thing in self._objects(parts, "objects").values():
             world.put(thing)
         return verdicts(
@@ -161,9 +163,9 @@ class Stream(_Answering):
         """`how`: as for `Judge`."""
         super().__init__(**how)
         self._config_now = read_config(b"{}", self._registry)
-        self._begin(World())
+        self._begin(GivenCluster())
 
-    def _begin(self, world: World) -> None:
+    def _begin(self, world: GivenCluster) -> None:
         self._world = world
         #: Profiles by their pattern: who comes back to one finds it warm.
         self._profiles: dict[Profile, Profile] = {}
@@ -209,13 +211,15 @@ class Stream(_Answering):
             return {}
         return self._judged(self._world, pod, profile, config)
 
-    def _judged(self, world: World, pod: Thing, profile: Profile, config: Configuration) -> Json:
+    def _judged(
+        self, world: GivenCluster, pod: Thing, profile: Profile, config: Configuration
+    ) -> Json:
         """The answer for the cluster as it is now."""
         return verdicts(world.judge(pod, profile, config.serves))
 
     def _go_back_to(self, before: dict[Key, Thing | None]) -> None:
         """Build the cluster anew: slower than undoing what was done, and never half done."""
-        world = World()
+        world = GivenCluster()
         for thing in (self._world.things | before).values():
             if thing is not None:
                 world.put(thing)
@@ -226,19 +230,19 @@ class Stream(_Answering):
         for index, text in enumerate(list_of(parts, "delete")):
             key, shown = self._deletion(f"delete[{index}]", bytes(text))
             if key in applied:
-                raise Refused(f"delete[{index}]: {shown} is applied in the same line")
+                raise QuestionRefused(f"delete[{index}]: {shown} is applied in the same line")
             if key in keys:
-                raise Refused(f"delete[{index}]: {shown} is there twice")
+                raise QuestionRefused(f"delete[{index}]: {shown} is there twice")
             if key not in self._world.things:
-                raise Refused(f"delete[{index}]: {shown} not found")
+                raise QuestionRefused(f"delete[{index}]: {shown} not found")
             keys[key] = None
         return list(keys)
 
     def _deletion(self, place: str, text: bytes) -> tuple[Key, str]:
         raw = decode(text)
         if not isinstance(raw, dict):
-            raise Refused(f"{place}: expected an object, got {json_type(text)}")
+            raise QuestionRefused(f"{place}: expected an object, got {json_type(text)}")
         try:
             return find_key(raw)
-        except Refused as problem:
+        except QuestionRefused as problem:
             raise problem.at(place) from None

@@ -15,7 +15,7 @@ from stowplan.apiserver import defaulting, validation
 from stowplan.apiserver.conforming import Mismatch, conform
 from stowplan.apiserver.kinds import EVENTS, Kind
 from stowplan.apiserver.statuses import Failure
-from stowplan.judge.refusal import Refused, listed
+from stowplan.judge.refusal import QuestionRefused, listed
 
 Json: TypeAlias = dict[str, Any]
 
@@ -36,7 +36,9 @@ def conformed(kind: Kind, obj: Json) -> tuple[Json, list[str]]:
     try:
         return conform(kind, obj)
     except Mismatch as problem:
-        raise Refused(f"{problem.path}: {problem}" if problem.path else str(problem)) from None
+        raise QuestionRefused(
+            f"{problem.path}: {problem}" if problem.path else str(problem)
+        ) from None
 
 
 def complete(kind: Kind, obj: Json) -> None:
@@ -95,7 +97,7 @@ def check(kind: Kind, obj: Json, *, strict: bool = False) -> list[str]:
         causes = (failure.details or {})["causes"]
         refused = [_told(cause) for cause in causes if strict or not _is_complaint(cause)]
         if refused:
-            raise Refused(listed(refused[:_MOST])) from None
+            raise QuestionRefused(listed(refused[:_MOST])) from None
         return [_told(cause) for cause in causes]
     finally:
         if nameless:

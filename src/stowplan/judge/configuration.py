@@ -14,7 +14,7 @@ from stowplan.errors import ConfigError
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.judge.lines import decode, json_type
-from stowplan.judge.refusal import Refused, listed
+from stowplan.judge.refusal import QuestionRefused, listed
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_profiles
 
@@ -48,7 +48,7 @@ class Configuration:
             return next(iter(self._patterns.values()))
         profile = self._patterns.get(name)
         if profile is None:
-            raise Refused(
+            raise QuestionRefused(
                 f'pod: spec.schedulerName: Invalid value: "{name}": no profile has that name'
                 f" (there are {', '.join(self._patterns)})"
             )
@@ -60,7 +60,7 @@ def read_config(text: bytes, registry: Registry) -> Configuration:
     """A line's `config`; what it is need not be said."""
     raw = decode(text)
     if not isinstance(raw, dict):
-        raise Refused(f"config: expected an object, got {json_type(text)}")
+        raise QuestionRefused(f"config: expected an object, got {json_type(text)}")
     for name, value in (("apiVersion", API_VERSION), ("kind", KIND)):
         if raw.get(name) is None:
             raw[name] = value
@@ -75,4 +75,4 @@ def read_config(text: bytes, registry: Registry) -> Configuration:
         return Configuration(config, registry)
     except ConfigError as problem:
         lines = str(problem).splitlines()
-        raise Refused(listed([f"config: {line}" for line in lines])) from None
+        raise QuestionRefused(listed([f"config: {line}" for line in lines])) from None

@@ -1,7 +1,7 @@
 """A line of JSON taken apart into its members, each still as text.
 
 Objects repeat from line to line, so they stay text until `objects` has looked whether it knows
-them already. What must stay true: whatever the text is, either parts or `Refused` come out.
+them already. What must stay true: whatever the text is, either parts or `QuestionRefused` come out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stowplan.config.fields import did_you_mean
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import QuestionRefused
 
 Parts: TypeAlias = dict[str, msgspec.Raw]
 
@@ -29,16 +29,16 @@ def take_apart(text: bytes, number: int) -> Parts:
             text.decode()  # members that stay text are not looked into
         return _members.decode(text)
     except msgspec.ValidationError:
-        raise Refused(f"line {number}: expected an object, got {json_type(text)}") from None
+        raise QuestionRefused(f"line {number}: expected an object, got {json_type(text)}") from None
     except _UNREADABLE as problem:
-        raise Refused(f"line {number}, {_where(text, problem)}") from None
+        raise QuestionRefused(f"line {number}, {_where(text, problem)}") from None
 
 
 def check_members(parts: Parts, known: Sequence[str]) -> None:
     for name in parts:
         if name not in known:
             hint = did_you_mean(name, known) or f" (known here: {', '.join(known)})"
-            raise Refused(f"{name}: unknown key{hint}")
+            raise QuestionRefused(f"{name}: unknown key{hint}")
 
 
 def list_of(parts: Parts, name: str) -> list[msgspec.Raw]:
@@ -50,7 +50,7 @@ def list_of(parts: Parts, name: str) -> list[msgspec.Raw]:
     try:
         return _items.decode(text)
     except msgspec.ValidationError:
-        raise Refused(f"{name}: expected a list, got {json_type(bytes(text))}") from None
+        raise QuestionRefused(f"{name}: expected a list, got {json_type(bytes(text))}") from None
 
 
 def is_absent(text: msgspec.Raw | None) -> bool:
@@ -62,9 +62,9 @@ def decode(text: bytes) -> Any:
     try:
         return msgspec.json.decode(text)
     except RecursionError:
-        raise Refused("is nested too deeply") from None
+        raise QuestionRefused("is nested too deeply") from None
     except ValueError as problem:
-        raise Refused(f"is not JSON: {problem}") from None
+        raise QuestionRefused(f"is not JSON: {problem}") from None
 
 
 def json_type(text: bytes) -> str:

@@ -22,7 +22,7 @@ from stowplan.judge.checking import check as check_stored
 from stowplan.judge.checking import complete, conformed
 from stowplan.judge.lines import decode, json_type
 from stowplan.judge.memory import Memory
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import QuestionRefused
 from stowplan.judge.vocabulary import check_kind
 
 #: Group and kind, namespace, name.
@@ -39,8 +39,8 @@ _DECODERS = {resource.plural: msgspec.json.Decoder(resource.type) for resource i
 _memory: Memory[Thing] = Memory(32 << 20)
 
 
-class Reading(NamedTuple):
-    """How objects are read."""
+class ReadOptions(NamedTuple):
+    """Options for reading objects."""
 
     #: Decide on them as the API server would have completed them.
     defaults: bool = False
@@ -98,13 +98,13 @@ def find_key(raw: Json) -> tuple[Key, str]:
     """
     unknown = raw.keys() - {"apiVersion", "kind", "namespace", "name"}
     if unknown:
-        raise Refused(
+        raise QuestionRefused(
             f"{min(unknown)}: unknown key (known here: kind, namespace, name, apiVersion)"
         )
     kind, name = _type_member(raw, "kind", ""), _type_member(raw, "name", "")
     if not raw.get("apiVersion") and kind not in _API_VERSIONS:
         hint = did_you_mean(kind, _API_VERSIONS)
-        raise Refused(f'kind: Invalid value: "{kind}": no plugin reads it{hint}')
+        raise QuestionRefused(f'kind: Invalid value: "{kind}": no plugin reads it{hint}')
     api_version = _type_member(raw, "apiVersion", _API_VERSIONS.get(kind, ""))
     namespace = _type_member(raw, "namespace", "") if raw.get("namespace") else ""
     served = _SERVED.get((api_version, kind))
@@ -122,7 +122,9 @@ def with_uid(pod: Pod, uid: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
 
 
-def read_objects(texts: list[msgspec.Raw], place: str, how: Reading) -> Iterator[tuple[str, Thing]]:
+def read_objects(
+    texts: list[msgspec.Raw], place: str, how: ReadOptions
+) -> Iterator[tuple[str, Thing]]:
     """Every object and where it stands; a List is taken apart."""
     for index, text in enumerate(texts):
         at = f"{place}[{index}]"
@@ -135,17 +137,17 @@ def read_objects(texts: list[msgspec.Raw], place: str, how: Reading) -> Iterator
                 try:
                     yield inner, _read_at(inner, item_text, found.api_version, found.kind, how)
                 except _IsList:
-                    raise Refused(f"{inner}: is a list within a list") from None
+                    raise QuestionRefused(f"{inner}: is a list within a list") from None
 
 
-def read_pod(text: msgspec.Raw, place: str, how: Reading) -> Thing:
+def read_pod(text: msgspec.Raw, place: str, how: ReadOptions) -> Thing:
     """The pod that a question is about; it need not say that it is one."""
     try:
         thing = _read_at(place, bytes(text), PODS.api_version, PODS.kind, how)
     except _IsList:
-        raise Refused(f"{place}: kind: expected a Pod, got a list") from None
+        raise QuestionRefused(f"{place}: kind: expected a Pod, got a list") from None
     if thing.resource is not PODS:
-        raise Refused(f"{place}: kind: expected a Pod, got a {thing.kind}")
+        raise QuestionRefused(f"{place}: kind: expected a Pod, got a {thing.kind}")
     return thing if thing.name else thing.named(f"{thing.prefix}0")
 
 
@@ -162,22 +164,22 @@ class _IsList(Exception):
         self.api_version = api_version if self.kind else ""
 
 
-def _read_at(place: str, text: bytes, api_version: str, kind: str, how: Reading) -> Thing:
+def _read_at(place: str, text: bytes, api_version: str, kind: str, how: ReadOptions) -> Thing:
     try:
         return _memory.recall(
             text,
             (api_version, kind, how),
             lambda: _read(text, api_version, kind, how),
         )
-    except Refused as problem:
+    except QuestionRefused as problem:
         raise problem.at(place) from None
 
 
-def _read(text: bytes, api_version: str, kind: str, how: Reading) -> Thing:
+def _read(text: bytes, api_version: str, kind: str, how: ReadOptions) -> Thing:
     """An object by its text; `api_version` and `kind` are what it is if it does not say."""
     obj = decode(text)
     if not isinstance(obj, dict):
-        raise Refused(f"expected an object, got {json_type(text)}")
+        raise QuestionRefused(f"expected an object, got {json_type(text)}")
     api_version = _type_member(obj, "apiVersion", api_version)
     kind = _type_member(obj, "kind", kind)
     resource, served = _READ.get((api_version, kind)), _SERVED.get((api_version, kind))
@@ -195,9 +197,11 @@ def _type_member(obj: Json, name: str, assumed: str) -> str:
     if value is None or value == "":
         if assumed:
             return assumed
-        raise Refused(f"{name}: Required value")
+        raise QuestionRefused(f"{name}: Required value")
     if not isinstance(value, str):
-        raise Refused(f"{name}: expected a string, got {json_type(msgspec.json.encode(value))}")
+        raise QuestionRefused(
+            f"{name}: expected a string, got {json_type(msgspec.json.encode(value))}"
+        )
     return value
 
 
@@ -219,12 +223,12 @@ class _Object:
     obj: Json
     served: Kind
     resource: Resource[Any] | None
-    how: Reading
+    how: ReadOptions
 
     def thing(self) -> Thing:
         try:
             struct, complaints = self._read()
-        except Refused as problem:
+        except QuestionRefused as problem:
             raise problem.at(self._name()) from None
         if struct is None:
             return replace(self._bare(), complaints=tuple(complaints))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from stowplan.errors import StowplanError
 
 
-class Refused(StowplanError):
-    """Something in a line is wrong; the text names the place. The next line is still answered."""
+class QuestionRefused(StowplanError):
+    """A question is invalid; the text names the field. The next line is still answered."""
 
-    def at(self, place: str) -> Refused:
-        """The same, of something that is part of something larger."""
-        return Refused(f"{place}: {self}")
+    def at(self, place: str) -> QuestionRefused:
+        """The same refusal, with the path of the enclosing object."""
+        return QuestionRefused(f"{place}: {self}")
 
 
 def listed(problems: list[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stowplan.framework.status import Code, Status
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import QuestionRefused
 from stowplan.scheduler.decision import Decision, Diagnosis, ScoreSheet
 
 Json: TypeAlias = dict[str, Any]
@@ -19,7 +19,7 @@ _SUCCESS: Json = {"code": Code.SUCCESS.label}
 def verdicts(decision: Decision) -> Json:
     """All of an answer but the id. Must be called before the table changes."""
     if decision.diagnosis is None:
-        raise Refused(decision.message)
+        raise QuestionRefused(decision.message)
     table = decision.cycle.table
     if decision.diagnosis.candidates is None:
         if not len(table):

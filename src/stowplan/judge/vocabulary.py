@@ -6,7 +6,7 @@ Other groups are anybody's (a custom resource may well be called Service), and a
 from __future__ import annotations
 
 from stowplan.config.fields import did_you_mean
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import QuestionRefused
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "v1": (
@@ -52,4 +52,4 @@ def check_kind(api_version: str, kind: str) -> None:
         hint = f'; did you mean apiVersion "{homes[0]}"?'
     else:
         hint = did_you_mean(kind, [name for kinds in _KINDS.values() for name in kinds])
-    raise Refused(f'kind: no kind "{kind}" is registered for version "{api_version}"{hint}')
+    raise QuestionRefused(f'kind: no kind "{kind}" is registered for version "{api_version}"{hint}')

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from stowplan.errors import StowplanError
-from stowplan.learn.faults import Faults
+from stowplan.learn.faults import LearnerErrors
 from stowplan.sim.scenarios import Cluster, Options, Outcome, run_scenario
 
 #: Set by whoever runs a check: where errors of programs go that were started.
-FAULTS: ContextVar[Faults] = ContextVar("faults")
+FAULTS: ContextVar[LearnerErrors] = ContextVar("faults")
 
 
 class Mistake(Exception):

@@ -27,9 +27,9 @@ from typing import IO, Any, Final
 
 from stowplan.errors import StowplanError
 from stowplan.learn.course import Course, Lesson
-from stowplan.learn.faults import Faults
-from stowplan.learn.judging import Verdict, judge
+from stowplan.learn.faults import LearnerErrors
 from stowplan.learn.texts import Texts
+from stowplan.learn.work_check import CheckResult, check_work
 
 #: Real time passes there, and a real control plane takes a while to start.
 _TIMES_SLOWER: Final = {"virtual": 1, "embedded": 4, "real": 10}
@@ -72,7 +72,7 @@ def check_in_child(
     language: str,
     show: Callable[[str], None],
     limit_s: float | None = None,
-) -> Verdict:
+) -> CheckResult:
     """The verdict; `show` is given each line that the learner's program prints, as it does."""
     limit_s = limit_of(lesson, on) if limit_s is None else limit_s
     with tempfile.TemporaryDirectory(prefix="stowplan-learn-") as scratch:
@@ -84,10 +84,10 @@ def check_in_child(
             told: dict[str, Any] = json.loads(verdict.read_bytes())
         except (OSError, ValueError):
             key = "killed" if code == -signal.SIGKILL else "died"
-            return Verdict((Texts(language)(key, seconds=f"{limit_s:g}", code=code),))
+            return CheckResult((Texts(language)(key, seconds=f"{limit_s:g}", code=code),))
     if "cannot" in told:
         raise StowplanError(told["cannot"])
-    return Verdict(tuple(told["mistakes"]), tuple(told["notes"]))
+    return CheckResult(tuple(told["mistakes"]), tuple(told["notes"]))
 
 
 def _run(order: Order, texts: Texts, show: Callable[[str], None]) -> int:
@@ -160,20 +160,20 @@ def _do(order: Order) -> dict[str, Any]:
     lesson = Course(Path(order.lessons)).find(order.lesson)
     _set_alarm(order)
     try:
-        verdict = judge(lesson, Path(order.file), on=order.on, language=order.language)
+        verdict = check_work(lesson, Path(order.file), on=order.on, language=order.language)
     except TimeIsUp as up:
-        return _verdict(Verdict((str(up),)))
+        return _verdict(CheckResult((str(up),)))
     except StowplanError as error:
         return {"cannot": str(error)}
     except Exception:
         traceback.print_exc()
-        return _verdict(Verdict((Texts(order.language)("defect"),)))
+        return _verdict(CheckResult((Texts(order.language)("defect"),)))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return _verdict(verdict)
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: CheckResult) -> dict[str, Any]:
     return {"mistakes": verdict.mistakes, "notes": verdict.notes}
 
 
@@ -186,7 +186,7 @@ def _leave(order: Order, told: dict[str, Any]) -> None:
 def _set_alarm(order: Order) -> None:
     """Ticks are counted, not seconds: those in which the machine slept are nobody's fault."""
     texts = Texts(order.language)
-    faults = Faults(Path(order.file), texts)
+    faults = LearnerErrors(Path(order.file), texts)
     ticks = 0
     allowed = max(1, round(order.limit_s / _TICK_S))
 
@@ -201,7 +201,7 @@ def _set_alarm(order: Order) -> None:
         words = texts("time_is_up", seconds=f"{order.limit_s:g}")
         up = TimeIsUp(f"{place}{words}{quoted}")
         if ticks > allowed + _SWALLOWED_TICKS:
-            _leave(order, _verdict(Verdict((str(up),))))
+            _leave(order, _verdict(CheckResult((str(up),))))
         if (ticks - allowed) % _PAUSE_TICKS == 0:  # and time to clean up in between
             raise up
 
@@ -209,7 +209,7 @@ def _set_alarm(order: Order) -> None:
     signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
 
 
-def _waiting_line(faults: Faults) -> int:
+def _waiting_line(faults: LearnerErrors) -> int:
     """Where a task of the learner's waits, if none is busy."""
     try:
         tasks = asyncio.all_tasks()

@@ -1,8 +1,8 @@
 """The learner's own errors in words: the error, and the line of their file; never a traceback.
 
-`Faults` listens while a check runs: to programs that end with an error, to the log (an informer
-whose handler raised says so there and goes on), and to Python's warning about a coroutine that
-nobody awaited, which is the commonest slip of all and otherwise passes in silence.
+While a check runs, `LearnerErrors` collects errors that end a program, errors of an informer's
+handler (which are logged, and the informer goes on), and Python's warnings about coroutines that
+were never awaited, the commonest slip of all.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NEVER_AWAITED: Final = re.compile(r"coroutine '(?P<what>.+)' was never awaited"
 _CREATED_AT: Final = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+)')
 
 
-class Faults:
-    """What went wrong in one learner's file, in the order in which it did."""
+class LearnerErrors:
+    """The errors of a learner's file, in the order in which they occurred."""
 
     def __init__(self, file: Path, texts: Texts) -> None:
         self._file = file
@@ -103,7 +103,7 @@ class Faults:
 
 
 class _Listener(logging.Handler):
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: LearnerErrors) -> None:
         super().__init__(logging.ERROR)
         self._faults = faults
 

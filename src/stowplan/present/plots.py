@@ -74,7 +74,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     label: str
     #: Seconds and values, in the order of time.
     points: Sequence[tuple[float, float]]
@@ -129,7 +129,7 @@ def _bar(bar: Bar, scale: float, mark: float | None) -> str:
     )
 
 
-def lines(title: str, caption: str, series: Sequence[Line], *, until_s: float) -> str:
+def lines(title: str, caption: str, series: Sequence[Series], *, until_s: float) -> str:
     """Values from 0 to at least `until_s` seconds, one line each, with a legend."""
     ups = nice_steps(max([value for line in series for _, value in line.points] + [0.0]), 4)
     seconds = nice_steps(until_s)
@@ -155,7 +155,7 @@ def _number(value: float) -> str:
 
 
 def _drawing(
-    series: Sequence[Line], ups: Sequence[float], seconds: Sequence[float]
+    series: Sequence[Series], ups: Sequence[float], seconds: Sequence[float]
 ) -> Iterator[str]:
     up, across = _HEIGHT / ups[-1], _WIDTH / seconds[-1]
     for value in ups:
@@ -171,10 +171,10 @@ def _drawing(
         )
 
 
-def _line_look(line: Line) -> str:
+def _line_look(line: Series) -> str:
     return f"stroke: var(--{line.color})" + ("; stroke-dasharray: 5 4" if line.dashed else "")
 
 
-def _key_look(line: Line) -> str:
+def _key_look(line: Series) -> str:
     """The same in the legend."""
     return f"border-color: var(--{line.color})" + ("; border-top-style: dashed" * line.dashed)

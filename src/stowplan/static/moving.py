@@ -67,8 +67,8 @@ class MoveTimedOut(StowplanError):
     exit_code = 124  # as of timeout(1)
 
 
-class Course(Enum):
-    """What becomes of the pod itself."""
+class MoveEffect(Enum):
+    """The effect of a move on the pod itself."""
 
     STAYS = "it is on that node already"
     WAITS = "it has no node yet"
@@ -83,7 +83,7 @@ class MovePlan:
     pod: Pod
     labels: PinLabels
     target: Node
-    course: Course
+    course: MoveEffect
     owner: OwnerReference | None
     wishes: tuple[tuple[Node, Wish], ...]
     #: What the wishes come to as the nodes are now.
@@ -95,7 +95,7 @@ class MovePlan:
 
     @property
     def is_done(self) -> bool:
-        return self.course is Course.STAYS and not self.edits
+        return self.course is MoveEffect.STAYS and not self.edits
 
 
 def name_of(pod: Pod) -> PodName:
@@ -120,7 +120,7 @@ def plan_move(
         )
     course = _course(pod, target)
     owner = controller_of(pod)
-    if course in (Course.IS_SENT_AWAY, Course.LEAVES):
+    if course in (MoveEffect.IS_SENT_AWAY, MoveEffect.LEAVES):
         _check_that_it_comes_back(pod, owner, target.name)
     name = name_of(pod)
     wishes = tuple(wishes_for_only(nodes, target))
@@ -135,13 +135,13 @@ def controller_of(pod: Pod) -> OwnerReference | None:
     return next((owner for owner in owners if owner.controller), None)
 
 
-def _course(pod: Pod, target: Node) -> Course:
+def _course(pod: Pod, target: Node) -> MoveEffect:
     if pod.is_terminating:
-        return Course.LEAVES
+        return MoveEffect.LEAVES
     if not pod.spec.node_name:
-        return Course.WAITS
+        return MoveEffect.WAITS
     is_there = pod.spec.node_name == target.name
-    return Course.STAYS if is_there and not pod.is_finished else Course.IS_SENT_AWAY
+    return MoveEffect.STAYS if is_there and not pod.is_finished else MoveEffect.IS_SENT_AWAY
 
 
 def _check_that_it_comes_back(pod: Pod, owner: OwnerReference | None, target: str) -> None:
@@ -213,7 +213,7 @@ class Mover:
 
     async def check(self) -> None:
         """Raises MoveRefused if the API server would not let the pod go now."""
-        if self._plan.course is not Course.IS_SENT_AWAY:
+        if self._plan.course is not MoveEffect.IS_SENT_AWAY:
             return
         pod = self._plan.pod
         try:
@@ -238,7 +238,7 @@ class Mover:
 
     async def send_away(self) -> None:
         """Evict or delete the pod that the plan is about."""
-        if self._plan.course is not Course.IS_SENT_AWAY:
+        if self._plan.course is not MoveEffect.IS_SENT_AWAY:
             return
         pod, target = self._plan.pod, self._plan.target.name
         try:
@@ -325,7 +325,7 @@ class Mover:
         return pod is None or pod.uid != self._plan.pod.uid or pod.is_terminating
 
     def _has_arrived(self, pod: Pod) -> bool:
-        is_new = pod.uid != self._plan.pod.uid or self._plan.course is Course.WAITS
+        is_new = pod.uid != self._plan.pod.uid or self._plan.course is MoveEffect.WAITS
         return is_new and bool(pod.spec.node_name) and not pod.is_terminating
 
     def _waiting_for(self, pod: Pod | None) -> str:

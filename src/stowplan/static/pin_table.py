@@ -27,7 +27,7 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class PinDrift:
     """Something about a row that is not as its pins say, or not as pins should be."""
 
     reason: str
@@ -45,7 +45,7 @@ class PinRow:
     pins: tuple[tuple[str, Pin], ...]
     state: str
     runs_on: str
-    drift: tuple[Drift, ...]
+    drift: tuple[PinDrift, ...]
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -159,26 +159,26 @@ def _state(pod: Pod | None) -> str:
 
 def _drift(
     scheduler: str, pins: Sequence[tuple[str, Pin]], pod: Pod | None, cluster: _Cluster
-) -> Iterable[Drift]:
+) -> Iterable[PinDrift]:
     pinned = list(dict.fromkeys(node for node, _ in pins))
     if pod is not None and scheduler_of(pod) != scheduler:
         used = scheduler_of(pod)
-        yield Drift("OtherScheduler", f"uses scheduler {used}, so nobody heeds the pin")
+        yield PinDrift("OtherScheduler", f"uses scheduler {used}, so nobody heeds the pin")
     if pod is not None and not pod.is_finished:
         at = pod.spec.node_name
         is_gone = ", which is gone" if at not in cluster.nodes else ""
         if at and (is_gone or (pinned and at not in pinned)):
-            yield Drift("Elsewhere", f"runs on {at}{is_gone}")
+            yield PinDrift("Elsewhere", f"runs on {at}{is_gone}")
     if not pinned:
-        yield Drift("NoPin", "no node has a pin for it")
+        yield PinDrift("NoPin", "no node has a pin for it")
     if len(pinned) > 1:
-        yield Drift("SeveralNodes", f"pinned to {len(pinned)} nodes")
+        yield PinDrift("SeveralNodes", f"pinned to {len(pinned)} nodes")
     cordoned = [node for node in pinned if cluster.nodes[node].spec.unschedulable]
     if cordoned:
-        yield Drift("Cordoned", f"{joined(cordoned)} {_is(cordoned)} cordoned")
+        yield PinDrift("Cordoned", f"{joined(cordoned)} {_is(cordoned)} cordoned")
     old = list(dict.fromkeys(node for node, pin in pins if pin.form is Form.OLD_LABEL))
     if old:
-        yield Drift("OlderLabel", f"older label on {joined(old)}")
+        yield PinDrift("OlderLabel", f"older label on {joined(old)}")
 
 
 def _is(names: Sequence[str]) -> str:

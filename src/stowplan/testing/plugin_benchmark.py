@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stowplan.errors import StowplanError
-from stowplan.lab.bench.decisions import Scenario, Stage
+from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
 from stowplan.server.library import profile_of
 from stowplan.testing.plugin_checks.subject import Subject, load_subject
 
@@ -24,10 +24,10 @@ KINDS = ("one shape", "all distinct")
 
 def decision_us(subject: Subject | None, kind: str, *, nodes: int, pods: int, rounds: int) -> float:
     """CPU microseconds a decision, of several rounds the best; None is nobody but the defaults."""
-    scenario = Scenario("plugin", kind, nodes=nodes, existing=nodes, pods=pods)
+    scenario = DecisionCase("plugin", kind, nodes=nodes, existing=nodes, pods=pods)
     plugins = [] if subject is None else [subject.plugin]
     config, registry = profile_of(plugins, scheduler_name=SCHEDULER)
-    stage = Stage(scenario, registry, config)
+    stage = LoadedEngine(scenario, registry, config)
     stage.warm_up()
     best = float("inf")
     for _ in range(rounds):

@@ -15,7 +15,7 @@ import pytest
 from stowplan.config.load import parse_tree
 from stowplan.config.types import KIND
 from stowplan.errors import ConfigError, StowplanError
-from stowplan.testing.plugin_checks import CHECKS, Mistake, NotApplicable, Subject, load_subject
+from stowplan.testing.plugin_checks import CHECKS, CheckFailed, NotApplicable, Subject, load_subject
 
 _PREFIX = "stowplan-plugin"
 
@@ -35,7 +35,7 @@ class CheckItem(pytest.Item):
             pytest.skip(str(reason))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if isinstance(excinfo.value, Mistake):
+        if isinstance(excinfo.value, CheckFailed):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 

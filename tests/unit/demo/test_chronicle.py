@@ -6,7 +6,7 @@ import msgspec
 
 from stowplan.api.objects import Condition, Pod, PodStatus
 from stowplan.clock import VirtualClock
-from stowplan.demo.chronicle import RATE_WINDOW_S, Chronicle, Happening, Kind
+from stowplan.demo.chronicle import RATE_WINDOW_S, Chronicle, Happening, NewsKind
 from stowplan.demo.cluster import STAYS_PENDING
 from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -59,9 +59,9 @@ def test_a_pods_way() -> None:
         "finished default/web-1 on n1 after 3.0s",
     ]
     assert [(h.at, h.kind) for h in heard] == [
-        (0.0, Kind.PENDING),
-        (2.0, Kind.PLACED),
-        (5.0, Kind.FINISHED),
+        (0.0, NewsKind.PENDING),
+        (2.0, NewsKind.PLACED),
+        (5.0, NewsKind.FINISHED),
     ]
     assert (chronicle.placed, chronicle.finished) == (1, 1)
     assert chronicle.ever_placed == {"default/web-1"}
@@ -155,6 +155,6 @@ def test_the_rate_is_of_the_last_seconds() -> None:
 def test_old_happenings_are_forgotten() -> None:
     chronicle = Chronicle(VirtualClock())
     for number in range(1000):
-        chronicle.tell(Kind.OTHER, str(number))
+        chronicle.tell(NewsKind.OTHER, str(number))
     assert len(chronicle.happenings) < 500
     assert told(chronicle)[-1] == "999"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from stowplan.cli import demo as command
-from stowplan.demo.show import Outcome, ShowOptions
+from stowplan.demo.show import DemoResult, ShowOptions
 from tests.unit.demo.test_screen import pod_view, view_of
 
 
@@ -27,7 +27,7 @@ def started_by_make(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", [".venv/bin/stowplan", "demo"])
 
 
-def final_text(capsys: pytest.CaptureFixture[str], outcome: Outcome, *, once: bool) -> list[str]:
+def final_text(capsys: pytest.CaptureFixture[str], outcome: DemoResult, *, once: bool) -> list[str]:
     command._print(outcome, ShowOptions(once=once), None)
     captured = capsys.readouterr()
     return [*captured.out.splitlines(), *captured.err.splitlines()]
@@ -39,7 +39,7 @@ def test_the_final_table(capsys: pytest.CaptureFixture[str]) -> None:
     )
     huge = pod_view("huge", why="no cpu", stays_pending="is too big")
     view = replace(view_of(huge), placed=(placed,))
-    assert final_text(capsys, Outcome(view, (), was_stopped=False), once=True) == [
+    assert final_text(capsys, DemoResult(view, (), was_stopped=False), once=True) == [
         "POD             NODE      STATUS    WHY",
         "default/web-1   node-a1   Running   score 3, 2 of 3 nodes fit",
         "default/huge    <none>    Pending   no cpu (expected to stay pending: it is too big)",
@@ -63,7 +63,7 @@ def test_the_final_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_pods_that_should_not_be_pending(
     capsys: pytest.CaptureFixture[str], names: str, complaint: str
 ) -> None:
-    outcome = Outcome(view_of(), tuple(names), was_stopped=False)
+    outcome = DemoResult(view_of(), tuple(names), was_stopped=False)
     assert final_text(capsys, outcome, once=True)[-1] == complaint
     stopped = replace(outcome, was_stopped=True)
     farewell = ["34 pods placed, 5 finished, 0 pending", LESSONS]
@@ -73,5 +73,5 @@ def test_pods_that_should_not_be_pending(
 
 def test_some_pending_as_expected(capsys: pytest.CaptureFixture[str]) -> None:
     view = view_of(pod_view("a"), pod_view("huge", stays_pending="is too big"))
-    text = final_text(capsys, Outcome(view, (), was_stopped=True), once=False)
+    text = final_text(capsys, DemoResult(view, (), was_stopped=True), once=False)
     assert text[-2] == "34 pods placed, 5 finished, 2 pending, 1 as expected"

@@ -8,10 +8,10 @@ import io
 import pytest
 
 from stowplan.clock import VirtualClock
-from stowplan.demo.chronicle import Chronicle, Kind
+from stowplan.demo.chronicle import Chronicle, NewsKind
 from stowplan.demo.displays import LiveTable, PlainLines
 from stowplan.demo.terminal import Terminal
-from stowplan.demo.view import View, look
+from stowplan.demo.view import DemoView, look
 from tests.unit.demo.rehearsal import new_engine
 
 
@@ -21,26 +21,26 @@ async def ended(task: asyncio.Task[None]) -> None:
         await task
 
 
-def empty_view() -> View:
+def empty_view() -> DemoView:
     clock = VirtualClock()
     return look(new_engine(clock), Chronicle(clock), seed=42)
 
 
 async def test_lines_are_written_as_things_happen_and_none_is_lost() -> None:
     out, chronicle = io.StringIO(), Chronicle(VirtualClock())
-    chronicle.tell(Kind.OTHER, "before")
+    chronicle.tell(NewsKind.OTHER, "before")
     task = asyncio.create_task(PlainLines(out).run(chronicle, empty_view))
     for _ in range(3):
         await asyncio.sleep(0)
     assert out.getvalue() == "before\n"
-    chronicle.tell(Kind.PLACED, "one")
+    chronicle.tell(NewsKind.PLACED, "one")
     for _ in range(3):
         await asyncio.sleep(0)
     assert out.getvalue() == "before\none\n"
-    chronicle.tell(Kind.PLACED, "last")
+    chronicle.tell(NewsKind.PLACED, "last")
     await ended(task)
     assert out.getvalue() == "before\none\nlast\n"
-    chronicle.tell(Kind.PLACED, "too late")
+    chronicle.tell(NewsKind.PLACED, "too late")
     assert out.getvalue().endswith("last\n")
 
 
@@ -50,7 +50,7 @@ async def test_a_closed_pipe_ends_the_display() -> None:
             raise BrokenPipeError
 
     chronicle = Chronicle(VirtualClock())
-    chronicle.tell(Kind.OTHER, "anything")
+    chronicle.tell(NewsKind.OTHER, "anything")
     with pytest.raises(BrokenPipeError):
         await PlainLines(Closed()).run(chronicle, empty_view)
 
@@ -67,7 +67,7 @@ async def test_the_live_table_gives_the_screen_back() -> None:
 
 
 async def test_the_live_table_gives_the_screen_back_when_something_breaks() -> None:
-    def broken() -> View:
+    def broken() -> DemoView:
         raise ZeroDivisionError
 
     out = io.StringIO()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.demo.chronicle import Happening, Kind
+from stowplan.demo.chronicle import Happening, NewsKind
 from stowplan.demo.screen import ASCII, Paper, frame
-from stowplan.demo.view import Arrival, NodeView, PodView, View
+from stowplan.demo.view import DemoView, NodePanel, PodPanel, ShownPod
 from stowplan.queue.pod import PendingCounts
 
 GIB = 1024**3
@@ -22,9 +22,9 @@ WHY = (
 )
 
 
-def node_view(number: int, *, share: float = 0.5) -> NodeView:
+def node_view(number: int, *, share: float = 0.5) -> NodePanel:
     name = f"node-{'abc'[number % 3]}{number // 3 + 1}"
-    return NodeView(
+    return NodePanel(
         name=name,
         zone=f"zone-{'abc'[number % 3]}",
         cpu_used=round(8000 * share),
@@ -32,18 +32,21 @@ def node_view(number: int, *, share: float = 0.5) -> NodeView:
         memory_used=round(16 * GIB * share),
         memory_total=16 * GIB,
         pods=number,
-        arrivals=(Arrival(f"web-{number}", is_news=True), Arrival(f"api-{number}", is_news=False)),
+        arrivals=(
+            ShownPod(f"web-{number}", is_news=True),
+            ShownPod(f"api-{number}", is_news=False),
+        ),
     )
 
 
-def pod_view(name: str, why: str = WHY, stays_pending: str = "") -> PodView:
-    return PodView(
+def pod_view(name: str, why: str = WHY, stays_pending: str = "") -> PodPanel:
+    return PodPanel(
         f"default/{name}", "", "Pending", 12.4, attempts=3, why=why, stays_pending=stays_pending
     )
 
 
-def view_of(*pending: PodView, nodes: int = 12, happenings: int = 30) -> View:
-    return View(
+def view_of(*pending: PodPanel, nodes: int = 12, happenings: int = 30) -> DemoView:
+    return DemoView(
         url="http://127.0.0.1:1234",
         seed=7,
         elapsed_s=75.0,
@@ -51,7 +54,7 @@ def view_of(*pending: PodView, nodes: int = 12, happenings: int = 30) -> View:
         pending=pending,
         placed=(),
         happenings=tuple(
-            Happening(n / 2, Kind.PLACED, f"placed default/web-{n} on node-a1")
+            Happening(n / 2, NewsKind.PLACED, f"placed default/web-{n} on node-a1")
             for n in range(happenings)
         ),
         placed_total=34,
@@ -62,7 +65,7 @@ def view_of(*pending: PodView, nodes: int = 12, happenings: int = 30) -> View:
     )
 
 
-def plain(view: View, width: int = 80, height: int = 24) -> list[str]:
+def plain(view: DemoView, width: int = 80, height: int = 24) -> list[str]:
     return frame(view, Paper(width, height, has_color=False))
 
 
@@ -118,7 +121,7 @@ def test_without_kubectl_the_address_is_shown() -> None:
 
 
 def test_half_a_name_is_not_shown() -> None:
-    many = tuple(Arrival(f"payments-{n}", is_news=False) for n in range(9))
+    many = tuple(ShownPod(f"payments-{n}", is_news=False) for n in range(9))
     view = replace(view_of(), nodes=(replace(node_view(0), arrivals=many),))
     (row,) = (r for r in plain(view) if "node-a1 " in r)
     assert row.rstrip().endswith("payments-1")
@@ -179,7 +182,7 @@ def test_nothing_from_the_cluster_moves_the_cursor() -> None:
     view = replace(
         view_of(replace(pod_view("p", why=evil, stays_pending=evil), name=evil)),
         nodes=(node,),
-        happenings=(Happening(1.0, Kind.OTHER, evil),),
+        happenings=(Happening(1.0, NewsKind.OTHER, evil),),
     )
     rows = plain(view, 200, 50)
     assert sum("x?[2J?????" in row for row in rows) == 4

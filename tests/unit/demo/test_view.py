@@ -5,7 +5,7 @@ from __future__ import annotations
 from stowplan.clock import VirtualClock
 from stowplan.demo.chronicle import Chronicle
 from stowplan.demo.cluster import GPU, STAYS_PENDING
-from stowplan.demo.view import NEWS_S, Arrival, NodeView, look
+from stowplan.demo.view import NEWS_S, NodePanel, ShownPod, look
 from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.testing.builders import node, pod
@@ -50,7 +50,7 @@ def test_nodes_pods_and_queue() -> None:
     assert (view.url, view.seed, view.kubectl) == ("http://x", 3, "kubectl get pods")
     assert view.elapsed_s == 2 * NEWS_S + 1.0
     assert view.nodes == (
-        NodeView(
+        NodePanel(
             name="n1",
             zone="a",
             cpu_used=1000,
@@ -61,12 +61,12 @@ def test_nodes_pods_and_queue() -> None:
             taints=("x=y",),
             extras=("gpu 1/2",),
             arrivals=(
-                Arrival("ns/other", is_news=True),
-                Arrival("web-9", is_news=False),
-                Arrival("web-10", is_news=False),
+                ShownPod("ns/other", is_news=True),
+                ShownPod("web-9", is_news=False),
+                ShownPod("web-10", is_news=False),
             ),
         ),
-        NodeView("n2", "b", 0, 4000, 0, 8 * GIB, 0, is_cordoned=True),
+        NodePanel("n2", "b", 0, 4000, 0, 8 * GIB, 0, is_cordoned=True),
     )
     assert [(p.name, p.node, p.status) for p in view.placed] == [
         ("default/web-9", "n1", "Running"),

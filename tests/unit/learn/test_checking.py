@@ -21,14 +21,14 @@ from stowplan.learn.checking import (
     printed,
     start,
 )
-from stowplan.learn.faults import Faults
+from stowplan.learn.faults import LearnerErrors
 from stowplan.learn.texts import Texts
 from stowplan.sim.scenarios import Cluster, Options
 
 
 @pytest.fixture(autouse=True)
-def faults(tmp_path: Path) -> Iterator[Faults]:
-    listening = Faults(tmp_path / "scheduler.py", Texts("en"))
+def faults(tmp_path: Path) -> Iterator[LearnerErrors]:
+    listening = LearnerErrors(tmp_path / "scheduler.py", Texts("en"))
     token = FAULTS.set(listening)
     yield listening
     FAULTS.reset(token)
@@ -83,7 +83,7 @@ def test_a_program_ends_with_the_scenario() -> None:
     assert programs[0].error is None
 
 
-def test_the_error_of_a_program_ends_only_the_program(faults: Faults) -> None:
+def test_the_error_of_a_program_ends_only_the_program(faults: LearnerErrors) -> None:
     async def program() -> None:
         raise ValueError("oh")
 

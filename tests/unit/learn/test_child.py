@@ -9,7 +9,7 @@ import pytest
 from stowplan.errors import StowplanError
 from stowplan.learn.child import check_in_child, limit_of
 from stowplan.learn.course import Lesson
-from stowplan.learn.judging import Verdict
+from stowplan.learn.work_check import CheckResult
 from tests.unit.learn.lessons import write_lesson
 
 #: Long enough for whatever does not hang, on a busy machine.
@@ -22,7 +22,9 @@ def lesson(tmp_path: Path) -> Lesson:
     return write_lesson(tmp_path / "lessons", "01_answer")
 
 
-def checked(lesson: Lesson, text: str, *, limit_s: float = AMPLE_S) -> tuple[Verdict, list[str]]:
+def checked(
+    lesson: Lesson, text: str, *, limit_s: float = AMPLE_S
+) -> tuple[CheckResult, list[str]]:
     file = lesson.folder.parent.parent / "scheduler.py"
     file.write_text(text)
     shown: list[str] = []
@@ -41,7 +43,7 @@ def test_what_it_prints_and_logs_is_shown(lesson: Lesson) -> None:
         "os.write(2, b'three')\n"
         "ANSWER = 42\n",
     )
-    assert verdict == Verdict((), ("Checked on virtual.",))
+    assert verdict == CheckResult((), ("Checked on virtual.",))
     assert shown == ["one", "two 2", "three"]
 
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from stowplan.learn.course import Course
-from stowplan.learn.judging import judge
 from stowplan.learn.rights import Malformed, Right, Roles, Rule
+from stowplan.learn.work_check import check_work
 
 LESSON = Course().find("deploy")
 DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all(LESSON.solution.read_text()))
@@ -95,5 +95,5 @@ def test_whatever_is_in_the_file_there_is_a_verdict(junk: object, tmp_path: Path
             inner = inner[key]
         inner[path[-1]] = junk
         file.write_text(yaml.safe_dump_all(documents))
-        for mistake in judge(LESSON, file, on="virtual", language="en").mistakes:
+        for mistake in check_work(LESSON, file, on="virtual", language="en").mistakes:
             assert "deploy.yaml" in mistake

@@ -13,8 +13,8 @@ from stowplan.api.objects import ObjectMeta
 from stowplan.errors import ApiUnavailable
 from stowplan.learn.checking import Mistake, play
 from stowplan.learn.course import Course
-from stowplan.learn.judging import judge
 from stowplan.learn.stage import PlantedCounter, WatchedClient, needed
+from stowplan.learn.work_check import check_work
 from stowplan.sim.scenarios import Cluster
 
 
@@ -80,5 +80,5 @@ def test_a_part_with_another_name_is_told_and_no_defect(
     text = found.solution.read_text(encoding="utf-8")
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
-    verdict = judge(found, file, on="virtual", language="en")
+    verdict = check_work(found, file, on="virtual", language="en")
     assert f"there is no {told} in this file" in "\n".join(verdict.mistakes)

@@ -12,7 +12,7 @@ from stowplan.api.workload_objects import (
     PodDisruptionBudgetStatus,
 )
 from stowplan.plugins.static_placement.labels import PinLabels
-from stowplan.static.moving import Course, MovePlan, MoveRefused, budget_notes, plan_move
+from stowplan.static.moving import MoveEffect, MovePlan, MoveRefused, budget_notes, plan_move
 from stowplan.testing import node, pod
 
 TEST = PinLabels("test")
@@ -32,7 +32,7 @@ def plan(moved: Pod, labels: PinLabels = TEST, *, is_name_given: bool = False) -
 
 def test_a_running_pod_is_pinned_anew_and_sent_away() -> None:
     made = plan(web())
-    assert made.course is Course.IS_SENT_AWAY
+    assert made.course is MoveEffect.IS_SENT_AWAY
     assert made.owner is WEB
     assert [(edit.node, dict(edit.labels)) for edit in made.edits] == [
         ("b", {LABEL: ""}),
@@ -45,15 +45,15 @@ def test_a_running_pod_is_pinned_anew_and_sent_away() -> None:
 @pytest.mark.parametrize(
     ("moved", "course"),
     [
-        (web(on="b"), Course.STAYS),
-        (web(on=""), Course.WAITS),
-        (web(on="", owner=None), Course.WAITS),
-        (web(on="a", terminating=True), Course.LEAVES),
-        (web(on="a", phase="Failed"), Course.IS_SENT_AWAY),
-        (web(on="b", phase="Failed"), Course.IS_SENT_AWAY),
+        (web(on="b"), MoveEffect.STAYS),
+        (web(on=""), MoveEffect.WAITS),
+        (web(on="", owner=None), MoveEffect.WAITS),
+        (web(on="a", terminating=True), MoveEffect.LEAVES),
+        (web(on="a", phase="Failed"), MoveEffect.IS_SENT_AWAY),
+        (web(on="b", phase="Failed"), MoveEffect.IS_SENT_AWAY),
     ],
 )
-def test_what_becomes_of_the_pod(moved: Pod, course: Course) -> None:
+def test_what_becomes_of_the_pod(moved: Pod, course: MoveEffect) -> None:
     made = plan(moved)
     assert made.course is course
     assert made.edits
@@ -94,7 +94,9 @@ def test_pods_that_would_not_come_back_are_refused(
 
 
 def test_the_controllers_of_others_may_keep_names() -> None:
-    assert plan(web(owner=owned_by("Job", "batch.example.com/v1"))).course is Course.IS_SENT_AWAY
+    assert (
+        plan(web(owner=owned_by("Job", "batch.example.com/v1"))).course is MoveEffect.IS_SENT_AWAY
+    )
 
 
 def test_the_scheduler_must_be_one_that_reads_the_pin() -> None:
@@ -104,7 +106,7 @@ def test_the_scheduler_must_be_one_that_reads_the_pin() -> None:
     plain = web(scheduler_name="default-scheduler")
     with pytest.raises(MoveRefused, match="uses the cluster's own scheduler"):
         plan(plain, own)
-    assert plan(plain, own, is_name_given=True).course is Course.IS_SENT_AWAY
+    assert plan(plain, own, is_name_given=True).course is MoveEffect.IS_SENT_AWAY
 
 
 def budget(name: str, selector: LabelSelector | None, allowed: int) -> PodDisruptionBudget:

@@ -26,7 +26,7 @@ from typing import Any
 
 from stowplan.lab.bench.attack_search import search
 from stowplan.lab.bench.attack_trial import (
-    Cluster,
+    AttackedCluster,
     Report,
     TimeLimitError,
     memory_trial,
@@ -44,7 +44,7 @@ _MEMORY_LIMIT = 1536 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Case:
+class AttackCase:
     """One hostile pod on one cluster."""
 
     attack: Attack
@@ -63,7 +63,7 @@ class Case:
         return f"{self.attack.name}, {self.size:,}, {how}, {self.label_sets:,} label sets"
 
 
-def run_case(cluster: Cluster, case: Case, limit_s: float, *, memory: bool) -> Report:
+def run_case(cluster: AttackedCluster, case: AttackCase, limit_s: float, *, memory: bool) -> Report:
     """Both trials of a case, each in a process of its own."""
 
     def manifest(serial: int) -> dict[str, Any]:
@@ -159,7 +159,7 @@ _HEAD = (
 )
 
 
-def line(case: Case, report: Report) -> str:
+def line(case: AttackCase, report: Report) -> str:
     """A row of the table."""
 
     def mib(value: float | None) -> str:
@@ -249,14 +249,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: no hostile pod has {options.only!r} in its name: {names}", file=sys.stderr)
         return 2
     hows = {"pending": [False], "standing": [True], "both": [False, True]}[options.how]
-    done: list[tuple[Case, Report]] = []
+    done: list[tuple[AttackCase, Report]] = []
     print(_HEAD, flush=True)
     for label_sets in map(int, options.label_sets):
-        cluster = Cluster(options.nodes, options.pods, label_sets)
+        cluster = AttackedCluster(options.nodes, options.pods, label_sets)
         for attack in attacks:
             for factor in options.factors:
                 for is_standing in hows:
-                    case = Case(attack, factor, label_sets, is_standing)
+                    case = AttackCase(attack, factor, label_sets, is_standing)
                     report = run_case(cluster, case, options.limit, memory=not options.no_memory)
                     done.append((case, report))
                     print(line(case, report), flush=True)
@@ -271,7 +271,7 @@ def _search(options: argparse.Namespace) -> int:
     missed = 0
     everything: list[dict[str, object]] = []
     for label_sets in map(int, options.label_sets):
-        cluster = Cluster(options.nodes, options.pods, label_sets)
+        cluster = AttackedCluster(options.nodes, options.pods, label_sets)
         worst = search(
             lambda trial: forked(trial, options.limit),
             cluster,
@@ -295,7 +295,7 @@ def _search(options: argparse.Namespace) -> int:
     return 1 if missed else 0
 
 
-def document(done: Sequence[tuple[Case, Report]]) -> dict[str, object]:
+def document(done: Sequence[tuple[AttackCase, Report]]) -> dict[str, object]:
     """Everything as JSON."""
     return {
         "unit": "CPU seconds, MiB",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from stowplan.lab.bench.attack_trial import Cluster, Report, Trial
+from stowplan.lab.bench.attack_trial import AttackedCluster, AttackTrial, Report
 from stowplan.lab.bench.hostile import BODY_LIMIT, ETCD_LIMIT, decoded, stored_size
 from stowplan.lab.bench.hostile_sizes import POD_SIZES, sized_pod
 
@@ -30,7 +30,7 @@ _NODE = "node-00007"
 
 
 @dataclass
-class Found:
+class CostlyPod:
     """A pod and what it cost."""
 
     sizes: dict[str, int]
@@ -50,21 +50,21 @@ class Found:
 
 def search(
     measure: Callable[[Callable[[Report], None]], Report],
-    cluster: Cluster,
+    cluster: AttackedCluster,
     seconds: float,
     seed: int,
     say: Callable[[str], None],
-) -> list[Found]:
+) -> list[CostlyPod]:
     """The worst pods that were found, the worst first; `measure` runs a trial with limits."""
     rng = Random(seed)
-    worst: list[Found] = []
+    worst: list[CostlyPod] = []
     # First each size alone, as large as it may be.
     waiting = [{size: _LARGEST} for size in _SEARCHED]
     end = time.monotonic() + seconds
     tried = 0
     while time.monotonic() < end:
         sizes = fitted(waiting.pop(0) if waiting else _changed(rng, worst))
-        found = Found(sizes)
+        found = CostlyPod(sizes)
         found.report = measure(partial(_try, cluster, sizes, ""))
         found.standing = measure(partial(_try, cluster, sizes, _NODE))
         tried += 1
@@ -86,7 +86,7 @@ def fitted(sizes: Mapping[str, int]) -> dict[str, int]:
         made = {size: int(number / share * 0.98) for size, number in made.items()}
 
 
-def _changed(rng: Random, worst: list[Found]) -> dict[str, int]:
+def _changed(rng: Random, worst: list[CostlyPod]) -> dict[str, int]:
     """Another pod: a changed one of the worst, two of them together, or a new one."""
     sizes: dict[str, int] = {}
     if rng.random() < 0.8:
@@ -101,8 +101,8 @@ def _changed(rng: Random, worst: list[Found]) -> dict[str, int]:
     return sizes
 
 
-def _try(cluster: Cluster, sizes: dict[str, int], node: str, report: Report) -> None:
-    trial = Trial(cluster, report)
+def _try(cluster: AttackedCluster, sizes: dict[str, int], node: str, report: Report) -> None:
+    trial = AttackTrial(cluster, report)
     hostile = decoded(sized_pod(sizes), node=node)
     relabelled = sized_pod(sizes)
     relabelled["metadata"]["labels"]["app"] = "another"

@@ -83,7 +83,7 @@ class Report:
         self.problem = self.problem or (traced.problem and f"memory trial: {traced.problem}")
 
 
-class Cluster:
+class AttackedCluster:
     """An engine with nodes and standing pods."""
 
     def __init__(self, node_count: int, pod_count: int, label_sets: int) -> None:
@@ -95,17 +95,17 @@ class Cluster:
         for pod in existing_pods(pod_count, node_count, label_sets):
             self.handlers.add_pod(pod)
         self.plain: Iterator[Pod] = KINDS["one shape"]()
-        trial = Trial(self, Report())
+        trial = AttackTrial(self, Report())
         for _ in range(_WARM_UP):
             trial.plain_pod()
         gc.collect()
         gc.freeze()  # as a running scheduler does after its first list
 
 
-class Trial:
+class AttackTrial:
     """Hostile pods on a cluster, one after the other, and plain pods behind them."""
 
-    def __init__(self, cluster: Cluster, report: Report) -> None:
+    def __init__(self, cluster: AttackedCluster, report: Report) -> None:
         self._cluster = cluster
         self._engine = cluster.engine
         self._handlers = cluster.handlers
@@ -233,9 +233,9 @@ class Trial:
             report.longest_s, report.longest_of = took, name
 
 
-def time_trial(cluster: Cluster, make: Maker, report: Report, *, is_standing: bool) -> None:
+def time_trial(cluster: AttackedCluster, make: Maker, report: Report, *, is_standing: bool) -> None:
     """Waiting, pieces and CPU time of one hostile pod."""
-    trial = Trial(cluster, report)
+    trial = AttackTrial(cluster, report)
     hostile = decoded(make(0), node=_NODE if is_standing else "")
     report.plain_before_ms = trial.plain_ms()
     trial.create(hostile)
@@ -244,9 +244,11 @@ def time_trial(cluster: Cluster, make: Maker, report: Report, *, is_standing: bo
     report.plain_after_ms = trial.plain_ms()
 
 
-def memory_trial(cluster: Cluster, make: Maker, report: Report, *, is_standing: bool) -> None:
+def memory_trial(
+    cluster: AttackedCluster, make: Maker, report: Report, *, is_standing: bool
+) -> None:
     """What hostile pods allocate, and what of it stays when they are deleted."""
-    trial = Trial(cluster, report)
+    trial = AttackTrial(cluster, report)
     left = 0.0
     tracemalloc.start(1)
     report.rise_mib = 0.0

@@ -23,8 +23,8 @@ from stowplan.lab.bench.churn_objects import (
     SLOT_KEY,
     SLOTS,
     Json,
-    Kind,
-    Layout,
+    NodeLayout,
+    PodKind,
     PodMaker,
     kind_of,
     node_name,
@@ -94,11 +94,11 @@ class Tally:
         return waits
 
 
-class Churn:
+class ChurnLoad:
     """`run` for a while, then `settle`, both inside `watching`."""
 
     def __init__(
-        self, sender: Sender, layout: Layout, *, rate: float, population: int, seed: int
+        self, sender: Sender, layout: NodeLayout, *, rate: float, population: int, seed: int
     ) -> None:
         self.tally = Tally()
         #: Created and not seen bound, with the time of creation.
@@ -141,7 +141,7 @@ class Churn:
     async def run(self, seconds: float) -> None:
         """Keep the cluster busy."""
         for _ in range(self._layout.crowd_places):
-            self._arrive(self._maker.make(Kind.LOW))
+            self._arrive(self._maker.make(PodKind.LOW))
         ends = time.monotonic() + seconds
         self._is_busy = True
         self._spawn(self._open_slots())
@@ -151,7 +151,7 @@ class Churn:
             self._arrivals(
                 max(self._rate / _HIGH_EVERY, _FEWEST_HIGH_PER_S),
                 ends,
-                lambda: self._maker.make(Kind.HIGH),
+                lambda: self._maker.make(PodKind.HIGH),
             ),
         )
         self._is_busy = False
@@ -174,7 +174,7 @@ class Churn:
             raise ControlPlaneError(f"the churn has ended: {self._failure}") from self._failure
 
     def _has_high(self) -> bool:
-        return any(kind_of(name) is Kind.HIGH for name in self._crowd)
+        return any(kind_of(name) is PodKind.HIGH for name in self._crowd)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -212,7 +212,7 @@ class Churn:
         finally:
             self._in_flight -= 1
         self.tally.created += 1
-        if kind_of(name) is Kind.GATED:
+        if kind_of(name) is PodKind.GATED:
             await asyncio.sleep(_GATE_S)
             await self._patch(f"{PODS}/{name}", {"spec": {"schedulingGates": None}})
 
@@ -265,13 +265,13 @@ class Churn:
         if since is not None:
             self.tally.bound += 1
             self._bound_at[name] = now
-            if kind not in (Kind.LATE, Kind.GATED, Kind.LOW, Kind.HIGH):
+            if kind not in (PodKind.LATE, PodKind.GATED, PodKind.LOW, PodKind.HIGH):
                 self.tally.bind_waits.append(now - since)
-        if kind in (Kind.LOW, Kind.HIGH):
+        if kind in (PodKind.LOW, PodKind.HIGH):
             self._crowd[name] = node
         else:
             self._staying[name] = node
-        if kind is Kind.HIGH:
+        if kind is PodKind.HIGH:
             asyncio.get_running_loop().call_later(_HIGH_LIFE_S, self._remove, name)
         while len(self._staying) > self._population:
             oldest = next(iter(self._staying))
@@ -289,9 +289,9 @@ class Churn:
         self._bound_at.pop(name, None)
         self._staying.pop(name, None)
         self._crowd.pop(name, None)
-        if kind_of(name) is Kind.LOW:
+        if kind_of(name) is PodKind.LOW:
             # As its controller would.
-            self._arrive(self._maker.make(Kind.LOW))
+            self._arrive(self._maker.make(PodKind.LOW))
 
     async def _watch_events(self, client: aiohttp.ClientSession) -> None:
         async for change in follow(client, _EVENTS, {"fieldSelector": "reason=Scheduled"}):

@@ -30,7 +30,7 @@ GROUPS = 50
 ARRIVALS_PER_NEW_GROUP = 20_000
 
 
-class Kind(StrEnum):
+class PodKind(StrEnum):
     """What is special about a pod; its name begins with it."""
 
     PLAIN = "plain"
@@ -54,22 +54,22 @@ class Kind(StrEnum):
 
 #: Out of a hundred arrivals.
 SHARES = {
-    Kind.PLAIN: 57,
-    Kind.SPREAD: 10,
-    Kind.APART: 10,
-    Kind.TOGETHER: 6,
-    Kind.ODD: 15,
-    Kind.LATE: 1,
-    Kind.GATED: 1,
+    PodKind.PLAIN: 57,
+    PodKind.SPREAD: 10,
+    PodKind.APART: 10,
+    PodKind.TOGETHER: 6,
+    PodKind.ODD: 15,
+    PodKind.LATE: 1,
+    PodKind.GATED: 1,
 }
 
 
-def kind_of(name: str) -> Kind:
-    return Kind(name.partition("-")[0])
+def kind_of(name: str) -> PodKind:
+    return PodKind(name.partition("-")[0])
 
 
 @dataclass(frozen=True)
-class Layout:
+class NodeLayout:
     """How many nodes there are, and which of them are crowded."""
 
     nodes: int
@@ -115,17 +115,17 @@ def node_name(number: int) -> str:
 class PodMaker:
     """Pods one after the other, each with a name of its own."""
 
-    def __init__(self, layout: Layout, seed: int) -> None:
+    def __init__(self, layout: NodeLayout, seed: int) -> None:
         self._layout = layout
         self._rng = Random(seed)
-        self._made: Counter[Kind] = Counter()
+        self._made: Counter[PodKind] = Counter()
 
     def arrival(self) -> Json:
         """The next of the usual mixture."""
         (kind,) = self._rng.choices(list(SHARES), list(SHARES.values()))
         return self.make(kind)
 
-    def make(self, kind: Kind) -> Json:
+    def make(self, kind: PodKind) -> Json:
         number = self._made[kind]
         oldest = self._made.total() // ARRIVALS_PER_NEW_GROUP
         self._made[kind] += 1
@@ -144,31 +144,31 @@ class PodMaker:
             "spec": {"containers": [container], **spec},
         }
 
-    def _special(self, kind: Kind, number: int, group: str) -> tuple[Json, Json, Json]:
+    def _special(self, kind: PodKind, number: int, group: str) -> tuple[Json, Json, Json]:
         """Labels, fields of the spec, and requests."""
         labels = {"group": group}
         selector = {"matchLabels": labels}
-        if kind is Kind.SPREAD:
+        if kind is PodKind.SPREAD:
             constraint = {"maxSkew": 3, "topologyKey": ZONE_KEY, "labelSelector": selector}
             constraint["whenUnsatisfiable"] = "DoNotSchedule"
             return labels, {"topologySpreadConstraints": [constraint]}, {}
-        if kind in (Kind.APART, Kind.TOGETHER):
-            apart = kind is Kind.APART
+        if kind in (PodKind.APART, PodKind.TOGETHER):
+            apart = kind is PodKind.APART
             term = {"labelSelector": selector, "topologyKey": HOST_KEY if apart else ZONE_KEY}
             rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
             return labels, {"affinity": {"podAntiAffinity" if apart else "podAffinity": rule}}, {}
-        if kind is Kind.ODD:
+        if kind is PodKind.ODD:
             requests = {"cpu": f"{1 + number % 150}m", "memory": f"{1 + number}Ki"}
             return {"odd": str(number)}, {"affinity": self._preference()}, requests
-        if kind is Kind.LATE:
+        if kind is PodKind.LATE:
             return {}, {"nodeSelector": {SLOT_KEY: f"slot-{number % SLOTS}"}}, {}
-        if kind is Kind.GATED:
+        if kind is PodKind.GATED:
             return {}, {"schedulingGates": [{"name": GATE}]}, {}
-        if kind in (Kind.LOW, Kind.HIGH):
+        if kind in (PodKind.LOW, PodKind.HIGH):
             spec = {
                 "nodeSelector": {CROWD_KEY: "yes"},
                 "tolerations": [{"key": CROWD_KEY, "operator": "Exists"}],
-                "priority": HIGH_PRIORITY if kind is Kind.HIGH else 0,
+                "priority": HIGH_PRIORITY if kind is PodKind.HIGH else 0,
             }
             return {}, spec, {"cpu": "1"}
         return {}, {}, {}

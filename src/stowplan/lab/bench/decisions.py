@@ -48,7 +48,7 @@ WARM_UP = 20
 
 
 @dataclass(frozen=True)
-class Scenario:
+class DecisionCase:
     """One cluster and the pods that are decided on it."""
 
     group: str
@@ -59,10 +59,10 @@ class Scenario:
 
 
 @dataclass
-class Result:
+class DecisionCost:
     """Microseconds of CPU time a pod."""
 
-    scenario: Scenario
+    scenario: DecisionCase
     #: The best round's mean, from pop to recorded decision.
     decision_us: float
     #: All rounds.
@@ -77,32 +77,32 @@ class Result:
         return 1e6 / self.decision_us
 
 
-def scenarios(*, quick: bool) -> list[Scenario]:
+def scenarios(*, quick: bool) -> list[DecisionCase]:
     """What is measured, the cheapest clusters first."""
     node_counts = (100, 1_000, 5_000) if quick else (100, 1_000, 5_000, 20_000)
     existing = (0, 10_000, 30_000) if quick else (0, 10_000, 100_000, 300_000)
     pods = 600 if quick else 1_500
     made = [
-        Scenario("nodes", kind, count, count * 2, min(pods, count * 8))
+        DecisionCase("nodes", kind, count, count * 2, min(pods, count * 8))
         for kind in ("one shape", "all distinct")
         for count in node_counts
     ]
-    made += [Scenario("shapes", kind, pods=pods) for kind in _SHAPES]
-    made += [Scenario("kinds", kind, pods=pods) for kind in KINDS if kind not in _SHAPES]
+    made += [DecisionCase("shapes", kind, pods=pods) for kind in _SHAPES]
+    made += [DecisionCase("kinds", kind, pods=pods) for kind in KINDS if kind not in _SHAPES]
     made += [
-        Scenario("existing pods", kind, existing=count, pods=pods)
+        DecisionCase("existing pods", kind, existing=count, pods=pods)
         for kind in ("one shape", "all distinct", "soft spreading", "anti-affinity")
         for count in existing
     ]
     return made
 
 
-class Stage:
+class LoadedEngine:
     """An engine with a cluster in it; pods can be decided and confirmed again and again."""
 
     def __init__(
         self,
-        scenario: Scenario,
+        scenario: DecisionCase,
         registry: Registry | None = None,
         config: KubeSchedulerConfiguration | None = None,
     ) -> None:
@@ -165,16 +165,16 @@ class Stage:
         return deciding / count * 1e6, following / count * 1e6
 
 
-def measure(scenario: Scenario, rounds: int) -> Result:
+def measure(scenario: DecisionCase, rounds: int) -> DecisionCost:
     """The best of several rounds on one cluster."""
-    stage = Stage(scenario)
+    stage = LoadedEngine(scenario)
     stage.warm_up()
     played: list[tuple[float, float]] = []
     for _ in range(rounds):
         stage.clear()
         played.append(stage.play(scenario.pods))
     decisions = [decision for decision, _ in played]
-    return Result(
+    return DecisionCost(
         scenario,
         decision_us=min(decisions),
         rounds_us=decisions,
@@ -183,10 +183,10 @@ def measure(scenario: Scenario, rounds: int) -> Result:
     )
 
 
-def measure_plugins(scenario: Scenario) -> dict[str, float]:
+def measure_plugins(scenario: DecisionCase) -> dict[str, float]:
     """Microseconds a pod by plugin, the dearest first."""
     costs: Costs = Counter()
-    stage = Stage(scenario, timed_registry(costs))
+    stage = LoadedEngine(scenario, timed_registry(costs))
     stage.warm_up()
     costs.clear()
     stage.play(scenario.pods)
@@ -196,7 +196,7 @@ def measure_plugins(scenario: Scenario) -> dict[str, float]:
 # What is shown
 
 
-def table(results: Sequence[Result]) -> str:
+def table(results: Sequence[DecisionCost]) -> str:
     """One line a scenario, grouped by what varies."""
     lines: list[str] = []
     group = ""
@@ -263,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         print(f"error: no group or kind of pods has {options.only!r} in it", file=sys.stderr)
         return 2
-    results: list[Result] = []
+    results: list[DecisionCost] = []
     for number, scenario in enumerate(chosen, start=1):
         _say(
             f"{number} of {len(chosen)}: {scenario.kind}, {scenario.nodes:,} nodes, "
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     costs: dict[str, dict[str, float]] = {}
     for kind in _COSTED if not options.only else ():
         _say(f"by plugin: {kind}")
-        costs[kind] = measure_plugins(Scenario("plugins", kind, pods=300))
+        costs[kind] = measure_plugins(DecisionCase("plugins", kind, pods=300))
     print(table(results))
     if costs:
         print()
@@ -284,7 +284,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def document(results: Sequence[Result], costs: dict[str, dict[str, float]]) -> dict[str, object]:
+def document(
+    results: Sequence[DecisionCost], costs: dict[str, dict[str, float]]
+) -> dict[str, object]:
     """Everything as JSON."""
     return {
         "unit": "CPU microseconds a pod, from queue pop to recorded decision",

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.lab.bench.figures import KUBE, RAW, RAW_EVENTS, Outcome, Run
+from stowplan.lab.bench.figures import KUBE, RAW, RAW_EVENTS, Run, WorkloadRuns
 from stowplan.lab.bench.results import Measured
 
 #: Fields of a run that are no figures.
@@ -41,7 +41,7 @@ def _workload(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _figures(outcome: Outcome, contestant: str) -> dict[str, Any]:
+def _figures(outcome: WorkloadRuns, contestant: str) -> dict[str, Any]:
     figures = {}
     for field in Run.__struct_fields__:
         if field in _NO_FIGURES:

@@ -21,8 +21,8 @@ import msgspec
 
 from stowplan import __version__
 from stowplan.lab.bench.extender_bodies import (
+    ExtenderQuestion,
     Mode,
-    Question,
     WrongAnswer,
     check_filter,
     check_prioritize,
@@ -30,7 +30,7 @@ from stowplan.lab.bench.extender_bodies import (
 )
 from stowplan.lab.bench.extender_contestants import (
     CannotMeasure,
-    Contestant,
+    ExtenderContestant,
     Flask,
     Stowplan,
     flask_python,
@@ -40,7 +40,7 @@ from stowplan.lab.bench.extender_figures import (
     OURS,
     THEIRS,
     Cell,
-    Measured,
+    ExtenderMeasured,
     by_workers,
     notes,
     p50_and_p99,
@@ -65,7 +65,7 @@ class Bench:
     def __init__(
         self,
         options: argparse.Namespace,
-        contestants: Sequence[Contestant],
+        contestants: Sequence[ExtenderContestant],
         progress: BenchProgress,
     ) -> None:
         self._options = options
@@ -85,7 +85,7 @@ class Bench:
                     yield from self._measure_one(contestant, workers, round_, directory)
 
     def _measure_one(
-        self, contestant: Contestant, workers: int, round_: int, directory: Path
+        self, contestant: ExtenderContestant, workers: int, round_: int, directory: Path
     ) -> Iterator[Cell]:
         options = self._options
         seen: list[str] = []
@@ -113,7 +113,7 @@ class Bench:
         longest = max(self._options.seconds, min(_LONGEST_S, 3 * self._options.seconds))
         return Effort(self._options.seconds, _FEWEST_REQUESTS, longest)
 
-    def _verbs(self, name: str, asked: Question, port: int) -> tuple[Verb, ...]:
+    def _verbs(self, name: str, asked: ExtenderQuestion, port: int) -> tuple[Verb, ...]:
         key = (name, asked.mode, asked.nodes)
         if key not in self._right:
             filter_request, prioritize_request = asked.requests[0]
@@ -201,8 +201,8 @@ def _modes(text: str) -> tuple[str, ...]:
     return words
 
 
-def _contestants(options: argparse.Namespace, progress: BenchProgress) -> list[Contestant]:
-    contestants: list[Contestant] = []
+def _contestants(options: argparse.Namespace, progress: BenchProgress) -> list[ExtenderContestant]:
+    contestants: list[ExtenderContestant] = []
     if options.only != THEIRS:
         contestants.append(Stowplan())
     if options.only != OURS:
@@ -234,7 +234,7 @@ def _about(options: argparse.Namespace) -> list[str]:
     ]
 
 
-def _document(options: argparse.Namespace, measured: Measured) -> dict[str, Any]:
+def _document(options: argparse.Namespace, measured: ExtenderMeasured) -> dict[str, Any]:
     return {
         "version": __version__,
         "python": platform.python_version(),
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         contestants = _contestants(options, progress)
         with tempfile.TemporaryDirectory(prefix="stowplan-bench-extender-") as directory:
             bench = Bench(options, contestants, progress)
-            measured = Measured(bench.measure(Path(directory)))
+            measured = ExtenderMeasured(bench.measure(Path(directory)))
     except (CannotMeasure, LoadError, WrongAnswer) as problem:
         progress.erase()
         print(f"Error: {problem}", file=sys.stderr)

@@ -39,7 +39,7 @@ class WrongAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExtenderQuestion:
     """The same nodes, filtered and prioritized."""
 
     mode: Mode
@@ -174,7 +174,7 @@ def pod() -> dict[str, Any]:
 
 
 @cache
-def question(mode: Mode, nodes: int) -> Question:
+def question(mode: Mode, nodes: int) -> ExtenderQuestion:
     bodies = []
     if mode is Mode.NAMES:
         names = list(map(node_name, range(nodes)))
@@ -186,7 +186,7 @@ def question(mode: Mode, nodes: int) -> Question:
         items = {"metadata": {}, "items": list(map(node, range(nodes)))}
         bodies.append(msgspec.json.encode({"Pod": pod(), "Nodes": items, "NodeNames": None}))
     requests = tuple((_request("filter", body), _request("prioritize", body)) for body in bodies)
-    return Question(mode, nodes, requests, len(bodies[0]))
+    return ExtenderQuestion(mode, nodes, requests, len(bodies[0]))
 
 
 def _request(verb: str, body: bytes) -> bytes:
@@ -201,7 +201,7 @@ def _request(verb: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-def check_filter(asked: Question, body: bytes) -> None:
+def check_filter(asked: ExtenderQuestion, body: bytes) -> None:
     """WrongAnswer unless every node stays, as it was; of the first order."""
     answer = _decoded(body)
     if answer.get("Error") or answer.get("FailedNodes"):
@@ -214,7 +214,7 @@ def check_filter(asked: Question, body: bytes) -> None:
         raise WrongAnswer("filter did not answer with all nodes")
 
 
-def check_prioritize(asked: Question, body: bytes) -> None:
+def check_prioritize(asked: ExtenderQuestion, body: bytes) -> None:
     """WrongAnswer unless every node is there, with no preference; of the first order."""
     expected = [{"Host": node_name(number), "Score": 0} for number in range(asked.nodes)]
     if _decoded(body) != expected:

@@ -32,7 +32,7 @@ class CannotMeasure(Exception):
     """A contestant is not there, or does not answer as it must."""
 
 
-class Contestant(Protocol):
+class ExtenderContestant(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -108,7 +108,9 @@ def _install(place: Path) -> None:
 
 
 @contextmanager
-def started(contestant: Contestant, workers: int, directory: Path) -> Iterator[tuple[int, int]]:
+def started(
+    contestant: ExtenderContestant, workers: int, directory: Path
+) -> Iterator[tuple[int, int]]:
     """Its port and process id, once it answers; CannotMeasure if it does not."""
     port = free_port()
     log = directory / f"{contestant.name}.log"

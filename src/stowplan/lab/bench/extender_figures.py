@@ -62,7 +62,7 @@ def p50_and_p99(latencies_s: Sequence[float]) -> tuple[float, float]:
     return percentile(latencies_s, 0.5), percentile(latencies_s, 0.99)
 
 
-class Measured:
+class ExtenderMeasured:
     """All cells of one run."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
@@ -125,7 +125,7 @@ class Measured:
         ]
 
 
-def summary(measured: Measured) -> str:
+def summary(measured: ExtenderMeasured) -> str:
     """Each contestant at its best, and the ratio beside the target."""
     names = measured.contestants
     head = ["filter + prioritize"]
@@ -149,7 +149,7 @@ def summary(measured: Measured) -> str:
     return format_figures(lines)
 
 
-def by_workers(measured: Measured) -> str:
+def by_workers(measured: ExtenderMeasured) -> str:
     """Every number of workers for itself."""
     names = measured.contestants
     head = ["", "workers"]
@@ -174,7 +174,7 @@ def by_workers(measured: Measured) -> str:
     return format_figures(lines)
 
 
-def notes(measured: Measured) -> list[str]:
+def notes(measured: ExtenderMeasured) -> list[str]:
     """What a reader must know of these figures, and nothing that these figures do not say."""
     found = []
     for mode, nodes in measured.missed:

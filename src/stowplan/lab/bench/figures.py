@@ -108,7 +108,7 @@ def over_time(times: Sequence[float], bucket_s: float = 0.5) -> tuple[int, ...]:
     return tuple(slices)
 
 
-class Outcome:
+class WorkloadRuns:
     """All runs of one workload."""
 
     def __init__(self, runs: Iterable[Run]) -> None:

@@ -36,7 +36,7 @@ class _Object(msgspec.Struct):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
-class Change(msgspec.Struct):
+class FollowedChange(msgspec.Struct):
     type: str
     object: _Object
 
@@ -52,7 +52,7 @@ class _List(msgspec.Struct):
     items: list[_Object] | None
 
 
-_decode = msgspec.json.Decoder(Change).decode
+_decode = msgspec.json.Decoder(FollowedChange).decode
 _decode_list = msgspec.json.Decoder(_List).decode
 
 
@@ -79,7 +79,7 @@ async def listed(
 
 async def follow(
     client: aiohttp.ClientSession, path: str, params: Mapping[str, str]
-) -> AsyncGenerator[Change, None]:
+) -> AsyncGenerator[FollowedChange, None]:
     """All there is, then what comes, for ever.
 
     What is there is listed, not watched: a watch tells it in no order, so that one which is cut off
@@ -87,7 +87,7 @@ async def follow(
     """
     there, about = await listed(client, path, params)
     for metadata in there:
-        yield Change("ADDED", _Object(metadata))
+        yield FollowedChange("ADDED", _Object(metadata))
     version = about.resource_version
     while True:
         query = {**params, "watch": "1", "allowWatchBookmarks": "1", "resourceVersion": version}

@@ -15,7 +15,7 @@ import msgspec
 
 from stowplan.api.resources import PODS
 from stowplan.errors import StowplanError
-from stowplan.lab.bench.observe import Observer
+from stowplan.lab.bench.observe import BindObserver
 from stowplan.lab.bench.sender import Sender, SendError
 from stowplan.workloads.model import Stage
 from stowplan.workloads.play import Chain, Write
@@ -76,7 +76,7 @@ class LiveCluster:
         self,
         sender: Sender,
         session: aiohttp.ClientSession,
-        observer: Observer,
+        observer: BindObserver,
         check: Callable[[], None],
         contestant: str,
     ) -> None:

@@ -38,7 +38,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _EVENTS_PATH = "/apis/events.k8s.io/v1/events"
 
 
-class Observer:
+class BindObserver:
     """Notes when each pod was bound and when its event arrived, by "namespace/name".
 
     With an `event_reason` such events are watched, else `read_events` finds them afterwards.

@@ -18,7 +18,7 @@ from stowplan.lab.bench.terminal import (
     scale_note,
 )
 from stowplan.present import html, plots
-from stowplan.present.plots import Bar, Line, bars, breakable, lines
+from stowplan.present.plots import Bar, Series, bars, breakable, lines
 
 _BUCKET_S: Final = 0.5
 _COLORS: Final = {STOWPLAN: "ours", KUBE: "kube", RAW: "raw", RAW_EVENTS: "raw-events"}
@@ -127,7 +127,7 @@ def _section(measured: Measured) -> Iterator[str]:
     )
     shown = outcome.runs[0].round
     series = [
-        Line(
+        Series(
             run.contestant,
             [
                 ((bucket + 0.5) * _BUCKET_S, count / _BUCKET_S)

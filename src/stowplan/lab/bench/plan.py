@@ -13,7 +13,7 @@ from typing import Any, Final, TypeGuard
 from stowplan.errors import ConfigError
 from stowplan.lab.bench.results import Setup
 from stowplan.lab.bench.run import can_wait_in_a_backlog
-from stowplan.lab.bench.targets import BACKLOG, SETS, Entry
+from stowplan.lab.bench.targets import BACKLOG, SETS, WorkloadEntry
 from stowplan.workloads.load import find_performance_config, read_workloads, select
 from stowplan.workloads.model import CreatePods, Operation, Workload
 
@@ -38,7 +38,7 @@ def plan(
 
     `mode` and `scale` replace those of a set, so that what it has in both modes is there once.
     """
-    entries = SETS.get(file, (Entry(file, pattern),))
+    entries = SETS.get(file, (WorkloadEntry(file, pattern),))
     if mode is not None:
         entries = tuple(replace(entry, mode=mode) for entry in entries)
     if scale is not None:
@@ -65,7 +65,7 @@ def _find(file: str) -> Path:
         raise ConfigError(f"{problem}; nor is it a set, which are {', '.join(SETS)}") from None
 
 
-def _items(entry: Entry) -> list[Item]:
+def _items(entry: WorkloadEntry) -> list[Item]:
     path = _find(entry.file)
     chosen = select(read_workloads(path), entry.workload)
     playable = [one for one in chosen if not one.cannot_play]
@@ -81,7 +81,7 @@ def _items(entry: Entry) -> list[Item]:
     return [_item(entry, scaled(one, entry.scale)) for one in playable]
 
 
-def _item(entry: Entry, workload: Workload) -> Item:
+def _item(entry: WorkloadEntry, workload: Workload) -> Item:
     setup = Setup(
         file=entry.file,
         test=workload.test,

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from stowplan.lab.bench.decision_report import Decisions, decision_lines
 from stowplan.lab.bench.figures import KUBE, QUIET_CORES, RAW, RAW_EVENTS, STOWPLAN, Spread
 from stowplan.lab.bench.results import Measured
-from stowplan.lab.bench.targets import STREAM, Entry, Row, Targets
+from stowplan.lab.bench.targets import STREAM, TargetRow, Targets, WorkloadEntry
 from stowplan.lab.bench.terminal import number, ratio_text
 
 _EVENT_LAG_S: Final = 10.0
@@ -28,8 +28,8 @@ _Found: TypeAlias = Mapping[tuple[str, str], Measured]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One target of one workload."""
+class TargetResult:
+    """A target of a workload, and whether it is met."""
 
     what: str
     wanted: str
@@ -40,8 +40,8 @@ class Verdict:
         return f"{self.what}: wanted {self.wanted}, found {self.found}"
 
 
-def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
-    """Every target of the row that this workload's figures can be held against."""
+def check_targets(row: TargetRow, measured: Measured, first_bind: float) -> list[TargetResult]:
+    """Compare the figures of a workload with every target of its row that applies."""
     outcome = measured.outcome
     of_kube, of_raw = outcome.ratio(KUBE), outcome.ratio(RAW)
     verdicts = []
@@ -55,17 +55,17 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
         limit = outcome.ratio(KUBE, above=RAW)
         if not is_met and limit is not None and limit.median < row.against_kube:
             found += f", and no more than {limit.median:.1f}x can be: that is raw"
-        verdicts.append(Verdict("against kube-scheduler", wanted, found, is_met))
+        verdicts.append(TargetResult("against kube-scheduler", wanted, found, is_met))
     if of_raw is not None and row.against_raw is not None:
         is_met = of_raw.median >= row.against_raw
         wanted = f"at least {row.against_raw:.2f}"
         found = ratio_text(of_raw, is_limit=True, finer=1)
-        verdicts.append(Verdict("against raw", wanted, found, is_met))
+        verdicts.append(TargetResult("against raw", wanted, found, is_met))
     cpu = outcome.ratio(KUBE, lambda run: run.cpu_per_1000)
     if cpu is not None and row.cpu is not None:
         wanted = f"at most {row.cpu:.2f} of kube-scheduler's"
         verdicts.append(
-            Verdict("CPU per pod", wanted, f"{cpu.median:.2f}", cpu.median <= row.cpu + 0.005)
+            TargetResult("CPU per pod", wanted, f"{cpu.median:.2f}", cpu.median <= row.cpu + 0.005)
         )
     first = outcome.ratio(KUBE, lambda run: run.first_bind_s)
     if first is not None:
@@ -74,16 +74,18 @@ def judge(row: Row, measured: Measured, first_bind: float) -> list[Verdict]:
         )
         found = f"{number(ours, 2)} s beside {number(theirs, 2)} s ({_of_it(first)})"
         verdicts.append(
-            Verdict("first bind", "at most kube-scheduler's", found, first.median <= first_bind)
+            TargetResult(
+                "first bind", "at most kube-scheduler's", found, first.median <= first_bind
+            )
         )
     lost = sum(run.pods - run.events for run in outcome.of(STOWPLAN))
     if lost:
-        verdicts.append(Verdict("events", "one for every pod", f"{lost} missing", False))
+        verdicts.append(TargetResult("events", "one for every pod", f"{lost} missing", False))
     lag = outcome.spread(STOWPLAN, lambda run: run.event_lag_p99_s)
     if lag is not None:
         found = f"p99 {lag.median:.1f} s"
         wanted = f"p99 at most {_EVENT_LAG_S:.0f} s after the bind"
-        verdicts.append(Verdict("events", wanted, found, lag.median <= _EVENT_LAG_S))
+        verdicts.append(TargetResult("events", wanted, found, lag.median <= _EVENT_LAG_S))
     return verdicts
 
 
@@ -179,7 +181,7 @@ def _rows(all_found: _Found, targets: Targets) -> Iterator[str]:
                 absent.append(_why_absent(entry, measured))
                 yield f"| {_short(entry)} | | | | | | | | | | not measured |"
                 continue
-            verdicts = judge(row, measured, targets.first_bind)
+            verdicts = check_targets(row, measured, targets.first_bind)
             failed = [verdict for verdict in verdicts if not verdict.is_met]
             missed += [f"{_short(entry)}, {verdict}" for verdict in failed]
             word = f"missed: {', '.join(verdict.what for verdict in failed)}" if failed else "met"
@@ -239,7 +241,7 @@ def _of_it(ratio: Spread) -> str:
     return f"{ratio_text(ratio, is_limit=True)} of it, round by round"
 
 
-def _wanted(row: Row) -> str:
+def _wanted(row: TargetRow) -> str:
     parts = [f"at least {row.against_kube:g}x kube-scheduler's pods per second"]
     if row.against_raw is not None:
         if row.or_raw:
@@ -250,11 +252,11 @@ def _wanted(row: Row) -> str:
     return ", ".join(parts)
 
 
-def _short(entry: Entry) -> str:
+def _short(entry: WorkloadEntry) -> str:
     return entry.workload.partition("/")[0]
 
 
-def _why_absent(entry: Entry, measured: Measured | None) -> str:
+def _why_absent(entry: WorkloadEntry, measured: Measured | None) -> str:
     if measured is None:
         return f"{entry.workload}: no result"
     return f"{entry.workload}: INVALID, {'; '.join(measured.outcome.invalid.values())}"

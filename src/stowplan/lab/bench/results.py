@@ -25,7 +25,7 @@ import msgspec
 
 import stowplan
 from stowplan.errors import ConfigError
-from stowplan.lab.bench.figures import Outcome, Run
+from stowplan.lab.bench.figures import Run, WorkloadRuns
 from stowplan.lab.controlplane.targets import TARGET_BY_NAME, pinned_version
 
 RESULTS: Final = Path("bench-results")
@@ -79,7 +79,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     about: About
     run: Run
@@ -94,7 +94,7 @@ class Results:
     def path(self, setup: Setup, round_number: int, contestant: str) -> Path:
         return self.folder / setup.folder / f"round-{round_number}.{_slug(contestant)}.json"
 
-    def store(self, result: Result) -> None:
+    def store(self, result: RunResult) -> None:
         path = self.path(result.setup, result.run.round, result.run.contestant)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = msgspec.json.format(msgspec.json.encode(result), indent=1)
@@ -102,7 +102,7 @@ class Results:
         unfinished.write_bytes(content)
         unfinished.replace(path)
 
-    def find(self, setup: Setup, round_number: int, contestant: str) -> Result | None:
+    def find(self, setup: Setup, round_number: int, contestant: str) -> RunResult | None:
         path = self.path(setup, round_number, contestant)
         return _read(path) if path.exists() else None
 
@@ -110,7 +110,7 @@ class Results:
         """Where a digest of Stowplan's profile is, if there is one."""
         return self.folder / setup.folder / "profile.txt"
 
-    def remove(self, result: Result) -> None:
+    def remove(self, result: RunResult) -> None:
         self.path(result.setup, result.run.round, result.run.contestant).unlink()
 
     def forget(self, setup: Setup, contestants: Iterable[str]) -> None:
@@ -120,7 +120,7 @@ class Results:
             for path in (self.folder / setup.folder).glob(f"round-*.{slug}.json"):
                 path.unlink()
 
-    def of(self, setup: Setup) -> list[Result]:
+    def of(self, setup: Setup) -> list[RunResult]:
         return [_read(path) for path in sorted((self.folder / setup.folder).glob("round-*.json"))]
 
     def measured(self, setup: Setup) -> Measured:
@@ -132,9 +132,9 @@ def _slug(contestant: str) -> str:
     return contestant.replace(" + ", "-")
 
 
-def _read(path: Path) -> Result:
+def _read(path: Path) -> RunResult:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Result)
+        return msgspec.json.decode(path.read_bytes(), type=RunResult)
     except (OSError, msgspec.DecodeError) as problem:
         raise ConfigError(
             f"is no result of this benchmark ({problem}); remove it, or use --fresh",
@@ -145,12 +145,12 @@ def _read(path: Path) -> Result:
 class Measured:
     """All results of one setup, with what they were measured with."""
 
-    def __init__(self, setup: Setup, results: Sequence[Result], profile: str = "") -> None:
+    def __init__(self, setup: Setup, results: Sequence[RunResult], profile: str = "") -> None:
         self.setup = setup
         self.results = results
         #: Where Stowplan's time goes, if that was looked at.
         self.profile = profile
-        self.outcome = Outcome(result.run for result in results)
+        self.outcome = WorkloadRuns(result.run for result in results)
 
     @property
     def rounds(self) -> int:

@@ -31,7 +31,7 @@ from stowplan.lab.bench.follow import session
 from stowplan.lab.bench.live import WRITERS, BenchError, LiveCluster
 from stowplan.lab.bench.observe import (
     PODS_PATH,
-    Observer,
+    BindObserver,
     cpu_seconds,
     machine_cpu,
     peak_rss_mib,
@@ -111,7 +111,7 @@ class Trial:
         self._workload = conditions.workload
         self._round = round_number
         self._say = say
-        self._seen = Observer()
+        self._seen = BindObserver()
         self._pace = Pace()
         self._measurement: Measurement | None = None
         self.is_measuring = False
@@ -331,7 +331,7 @@ class _Backlog(LiveCluster):
         trial: Trial,
         sender: Sender,
         client: ClientSession,
-        observer: Observer,
+        observer: BindObserver,
         check: Callable[[], None],
         contestant: str,
     ) -> None:

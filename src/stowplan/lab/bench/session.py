@@ -20,7 +20,7 @@ from stowplan.lab.bench.figures import FEW_PODS, RAW, Run
 from stowplan.lab.bench.plan import Item
 from stowplan.lab.bench.profiles import digest
 from stowplan.lab.bench.progress import BenchProgress
-from stowplan.lab.bench.results import About, Measured, Result, Results, Setup
+from stowplan.lab.bench.results import About, Measured, Results, RunResult, Setup
 from stowplan.lab.bench.run import Conditions, Trial
 from stowplan.lab.bench.targets import BACKLOG
 from stowplan.lab.controlplane.processes import ControlPlaneError
@@ -33,7 +33,7 @@ BUSY_LOAD = 0.5
 
 
 @dataclass(frozen=True)
-class Settings:
+class SessionSettings:
     contestants: Sequence[Contestant]
     rounds: int
     about: About
@@ -62,7 +62,7 @@ def least_disturbed(measure: Callable[[], Run], max_noise: float) -> Run:
 @dataclass
 class Session:
     results: Results
-    settings: Settings
+    settings: SessionSettings
     progress: BenchProgress
     #: Runs that did not come to an end, as told to people.
     failures: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Session:
             one for one in self.settings.contestants if one.is_scheduler or not setup.without_raw
         ]
 
-    def _is_outdated(self, result: Result) -> bool:
+    def _is_outdated(self, result: RunResult) -> bool:
         return (
             not self.settings.keep_old
             and result.about.fingerprint != self.settings.about.fingerprint
@@ -156,7 +156,7 @@ class Session:
             return
         when = datetime.now(UTC).isoformat(timespec="seconds")
         about = msgspec.structs.replace(settings.about, when=when)
-        self.results.store(Result(setup=setup, about=about, run=run))
+        self.results.store(RunResult(setup=setup, about=about, run=run))
         self.progress.say(f"{what}: {_in_short(run)}")
 
     def profile(self, item: Item) -> str:

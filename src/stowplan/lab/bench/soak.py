@@ -22,14 +22,14 @@ from typing import Any, NoReturn
 import aiohttp
 
 from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.lab.bench.churn import NODES, PODS, Churn
-from stowplan.lab.bench.churn_objects import NODE_CPUS, Kind, Layout, PodMaker, node_name
+from stowplan.lab.bench.churn import NODES, PODS, ChurnLoad
+from stowplan.lab.bench.churn_objects import NODE_CPUS, NodeLayout, PodKind, PodMaker, node_name
 from stowplan.lab.bench.contestants import scheduler_kubeconfig
 from stowplan.lab.bench.sender import Sender, SendError
 from stowplan.lab.bench.soak_figures import (
     FEWEST_SAMPLES,
-    Outcome,
     Sample,
+    SoakOutcome,
     count_log_lines,
     document,
     faults,
@@ -64,7 +64,7 @@ class Soak:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._seconds: float = options.minutes * 60
-        self._layout = Layout(options.nodes)
+        self._layout = NodeLayout(options.nodes)
         self._seed: int = options.seed
         #: 0: a share of what bare binding requests reach.
         self._rate: float = options.rate or 0.0
@@ -75,19 +75,19 @@ class Soak:
         self._clock = time.monotonic()
         self._samples: list[Sample] = []
 
-    def measure(self, keep_log: Path) -> Outcome:
+    def measure(self, keep_log: Path) -> SoakOutcome:
         with ControlPlane(
             disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF,
             apiserver_flags=_API_SERVER_FLAGS,
         ) as servers:
             return asyncio.run(self._measure(servers, keep_log))
 
-    async def _measure(self, servers: ControlPlane, log: Path) -> Outcome:
+    async def _measure(self, servers: ControlPlane, log: Path) -> SoakOutcome:
         config = load_cluster_config(kubeconfig=str(servers.kubeconfig))
         population = self._layout.nodes * PODS_PER_NODE
         async with Sender(config) as sender:
             await self._set_up(sender, population)
-            churn = Churn(
+            churn = ChurnLoad(
                 sender, self._layout, rate=self._rate, population=population, seed=self._seed
             )
             port = free_port()
@@ -107,7 +107,7 @@ class Soak:
         with log.open(encoding="utf-8", errors="replace") as lines:
             log_lines = count_log_lines(lines)
         tally = churn.tally
-        return Outcome(
+        return SoakOutcome(
             samples=self._samples,
             warm_up_s=self._warm_up_s,
             raw_per_s=self._raw_per_s,
@@ -145,7 +145,7 @@ class Soak:
         self._say(f"{self._raw_per_s:.0f} bare binds/s; pods will come at {self._rate:.0f}/s")
 
     async def _churn(
-        self, churn: Churn, process: ServerProcess, web: aiohttp.ClientSession
+        self, churn: ChurnLoad, process: ServerProcess, web: aiohttp.ClientSession
     ) -> None:
         began = time.monotonic()
         sampler = Sampler(churn, process, web, began)
@@ -217,12 +217,12 @@ def _milli_cpus(text: str) -> int:
     return int(text[:-1]) if text.endswith("m") else int(text) * 1000
 
 
-def _first_pods(layout: Layout, count: int) -> list[dict[str, Any]]:
+def _first_pods(layout: NodeLayout, count: int) -> list[dict[str, Any]]:
     """Pods that no scheduler looks at."""
     maker = PodMaker(layout, seed=0)
-    pods = [maker.make(Kind.PLAIN) for _ in range(count)]
+    pods = [maker.make(PodKind.PLAIN) for _ in range(count)]
     for number, pod in enumerate(pods):
-        pod["metadata"]["name"] = f"{Kind.PLAIN}-first-{number:05}"
+        pod["metadata"]["name"] = f"{PodKind.PLAIN}-first-{number:05}"
         pod["spec"]["schedulerName"] = "nobody"
     return pods
 

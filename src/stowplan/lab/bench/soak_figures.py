@@ -44,7 +44,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Line:
+class Trend:
     """The straight line nearest to some points."""
 
     slope: float
@@ -57,23 +57,23 @@ class Line:
         return self.slope * self.span
 
 
-def fit(points: Sequence[tuple[float, float]]) -> Line:
+def fit(points: Sequence[tuple[float, float]]) -> Trend:
     """By least squares; needs two points that differ in x."""
     count = len(points)
     mean_x = sum(x for x, _ in points) / count
     mean_y = sum(y for _, y in points) / count
     spread = sum((x - mean_x) ** 2 for x, _ in points)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
-    return Line(slope, mean_y, points[-1][0] - points[0][0])
+    return Trend(slope, mean_y, points[-1][0] - points[0][0])
 
 
-def memory_line(samples: Iterable[Sample], warm_up_s: float) -> Line | None:
+def memory_line(samples: Iterable[Sample], warm_up_s: float) -> Trend | None:
     """RSS in MiB over seconds, after the warm-up; None if there is too little to tell."""
     points = [(sample.at_s, sample.rss_mib) for sample in samples if sample.at_s >= warm_up_s]
     return fit(points) if len(points) >= FEWEST_SAMPLES else None
 
 
-def allowed_growth(line: Line) -> float:
+def allowed_growth(line: Trend) -> float:
     return max(line.mean * GROWTH_SHARE, GROWTH_MIB)
 
 
@@ -98,8 +98,8 @@ def count_log_lines(lines: Iterable[str]) -> dict[str, dict[str, int]]:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a soak found out."""
+class SoakOutcome:
+    """The measurements of a soak test."""
 
     samples: Sequence[Sample]
     warm_up_s: float
@@ -122,14 +122,14 @@ class Outcome:
     events_dropped: int
 
 
-def document(outcome: Outcome, about: Mapping[str, object]) -> str:
+def document(outcome: SoakOutcome, about: Mapping[str, object]) -> str:
     """All of it as JSON."""
     line = memory_line(outcome.samples, outcome.warm_up_s)
     verdict = {"faults": faults(outcome), "memory": None if line is None else asdict(line)}
     return json.dumps({**about, **verdict, **asdict(outcome)}, indent=1) + "\n"
 
 
-def faults(outcome: Outcome) -> list[str]:
+def faults(outcome: SoakOutcome) -> list[str]:
     """Why the soak failed; empty if it did not."""
     found: list[str] = []
     line = memory_line(outcome.samples, outcome.warm_up_s)
@@ -159,7 +159,7 @@ def faults(outcome: Outcome) -> list[str]:
     return found
 
 
-def table(outcome: Outcome) -> str:
+def table(outcome: SoakOutcome) -> str:
     """A few lines for people."""
     samples = [each for each in outcome.samples if each.at_s >= outcome.warm_up_s]
     rows = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from stowplan.lab.bench.churn import Churn
+from stowplan.lab.bench.churn import ChurnLoad
 from stowplan.lab.bench.observe import cpu_seconds
 from stowplan.lab.bench.soak_figures import Sample, p99
 from stowplan.lab.controlplane.processes import ServerProcess
@@ -33,7 +33,7 @@ class Sampler:
     """Looks at the scheduler from outside."""
 
     def __init__(
-        self, churn: Churn, process: ServerProcess, web: aiohttp.ClientSession, began: float
+        self, churn: ChurnLoad, process: ServerProcess, web: aiohttp.ClientSession, began: float
     ) -> None:
         self._churn = churn
         self._process = process

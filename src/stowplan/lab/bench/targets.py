@@ -14,7 +14,7 @@ BACKLOG: Final = "backlog"
 
 
 @dataclass(frozen=True)
-class Entry:
+class WorkloadEntry:
     """A workload of a file, with how many of its pods, and whether they come or are there."""
 
     file: str
@@ -28,11 +28,11 @@ class _Named(msgspec.Struct, forbid_unknown_fields=True):
     workload: str
     scale: float = 1.0
 
-    def entry(self, mode: str = STREAM) -> Entry:
-        return Entry(self.file, self.workload, self.scale, mode)
+    def entry(self, mode: str = STREAM) -> WorkloadEntry:
+        return WorkloadEntry(self.file, self.workload, self.scale, mode)
 
 
-class Row(msgspec.Struct, forbid_unknown_fields=True):
+class TargetRow(msgspec.Struct, forbid_unknown_fields=True):
     """Workloads with the same targets."""
 
     title: str
@@ -44,7 +44,7 @@ class Row(msgspec.Struct, forbid_unknown_fields=True):
     mode: Literal["stream", "backlog"] = STREAM
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[WorkloadEntry]:
         return [each.entry(self.mode) for each in self.workloads]
 
 
@@ -55,7 +55,7 @@ class DecisionTargets(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Targets(msgspec.Struct, forbid_unknown_fields=True):
-    rows: list[Row]
+    rows: list[TargetRow]
     as_they_come: list[_Named]
     memory: _Named
     first_bind: float
@@ -69,7 +69,7 @@ def targets() -> Targets:
     return msgspec.yaml.decode(text, type=Targets)
 
 
-def _sets() -> dict[str, tuple[Entry, ...]]:
+def _sets() -> dict[str, tuple[WorkloadEntry, ...]]:
     rows = tuple(entry for row in targets().rows for entry in row.entries)
     return {
         "headline": (

@@ -12,9 +12,9 @@ from stowplan.lab.bench.figures import (
     RAW,
     RAW_EVENTS,
     STOWPLAN,
-    Outcome,
     Run,
     Spread,
+    WorkloadRuns,
 )
 from stowplan.lab.bench.results import Measured
 from stowplan.present.tables import format_figures
@@ -49,7 +49,7 @@ def span(spread: Spread | None, digits: int) -> str:
     return "-" if spread is None else f"{spread.low:.{digits}f}..{spread.high:.{digits}f}"
 
 
-def figure_lines(outcome: Outcome) -> list[list[str]]:
+def figure_lines(outcome: WorkloadRuns) -> list[list[str]]:
     """A row for each figure, a column for each contestant: medians of the valid rounds."""
     names = outcome.contestants
     rates = [outcome.rate(name) for name in names]
@@ -109,7 +109,7 @@ def few_pods(measured: int) -> str:
     )
 
 
-def disturbance(outcome: Outcome) -> str:
+def disturbance(outcome: WorkloadRuns) -> str:
     return (
         f"{len(outcome.disturbed)} of {len(outcome.runs)} runs had to share the machine (others "
         f"kept more than {QUIET_CORES} cores busy): the ratios are rough"

@@ -25,7 +25,7 @@ from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.defaults import default_config
 from stowplan.lab.bench.contestants import STOWPLAN, Start, scheduler_kubeconfig
 from stowplan.lab.bench.figures import percentile
-from stowplan.lab.bench.observe import NAMESPACE, PODS_PATH, Observer, cpu_seconds, machine_cpu
+from stowplan.lab.bench.observe import NAMESPACE, PODS_PATH, BindObserver, cpu_seconds, machine_cpu
 from stowplan.lab.bench.sender import Sender
 from stowplan.lab.controlplane.cluster import ControlPlane
 from stowplan.lab.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
@@ -91,7 +91,7 @@ class Scene:
     def __init__(self, servers: ControlPlane, config: ClusterConfig) -> None:
         self._servers = servers
         self.config = config
-        self.observer = Observer(event_reason="FailedScheduling")
+        self.observer = BindObserver(event_reason="FailedScheduling")
 
     async def create(self, objects: Iterator[tuple[str, dict[str, Any]]]) -> None:
         async with Sender(self.config) as sender:

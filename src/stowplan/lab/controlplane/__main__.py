@@ -28,7 +28,7 @@ from stowplan.lab.controlplane.cluster import ControlPlane
 from stowplan.lab.controlplane.components import ADMISSION_NEEDING_CONTROLLERS
 from stowplan.lab.controlplane.processes import ControlPlaneError
 from stowplan.lab.controlplane.progress import BuildProgress
-from stowplan.lab.controlplane.targets import TARGET_BY_NAME, TARGETS, Target, pinned_version
+from stowplan.lab.controlplane.targets import TARGET_BY_NAME, TARGETS, BuildTarget, pinned_version
 from stowplan.lab.controlplane.toolchain import ToolchainError
 from stowplan.present.status_line import format_elapsed
 
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _parse_names(text: str) -> tuple[Target, ...]:
+def _parse_names(text: str) -> tuple[BuildTarget, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in TARGET_BY_NAME]
     if unknown or not names:

@@ -12,7 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stowplan.lab.controlplane.targets import TARGET_BY_NAME, TARGETS, Target, cache_key, file_name
+from stowplan.lab.controlplane.targets import (
+    TARGET_BY_NAME,
+    TARGETS,
+    BuildTarget,
+    cache_key,
+    file_name,
+)
 
 HOW_TO_BUILD = "`make controlplane` builds what is missing (minutes the first time, then cached)"
 
@@ -26,7 +32,7 @@ class BinaryMissing(Exception):
 
 
 @dataclass(frozen=True)
-class Located:
+class LocatedBinary:
     """A binary that is there, and who put it there."""
 
     path: Path
@@ -55,16 +61,16 @@ def assets_directory() -> Path | None:
     return Path(value) if value else None
 
 
-def locate(target: Target) -> Located | None:
+def locate(target: BuildTarget) -> LocatedBinary | None:
     """The target's binary, or None when it still has to be built."""
     assets = assets_directory()
     # Programs of ours belong to this checkout; nobody else's directory can have the right one.
     if assets is not None and not target.is_ours:
         candidate = assets / target.name
         if _is_executable(candidate):
-            return Located(candidate, from_assets=True)
+            return LocatedBinary(candidate, from_assets=True)
     candidate = cache_directory() / file_name(target)
-    return Located(candidate, from_assets=False) if _is_executable(candidate) else None
+    return LocatedBinary(candidate, from_assets=False) if _is_executable(candidate) else None
 
 
 def find_binary(name: str) -> Path:
@@ -75,7 +81,7 @@ def find_binary(name: str) -> Path:
     return located.path
 
 
-def missing_targets(wanted: Iterable[Target] = TARGETS) -> list[Target]:
+def missing_targets(wanted: Iterable[BuildTarget] = TARGETS) -> list[BuildTarget]:
     """Those of the wanted targets that have to be built."""
     return [target for target in wanted if locate(target) is None]
 

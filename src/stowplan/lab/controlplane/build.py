@@ -23,8 +23,8 @@ from stowplan.lab.controlplane.targets import (
     BUILD_ENVIRONMENT,
     BUILD_FLAGS,
     MODULES,
+    BuildTarget,
     GoModule,
-    Target,
     file_name,
     ldflags,
     pinned_version,
@@ -52,7 +52,7 @@ class BuildError(Exception):
     """Go failed. The text is meant for whoever ran the build."""
 
 
-def build(wanted: Sequence[Target], progress: BuildProgress) -> list[Target]:
+def build(wanted: Sequence[BuildTarget], progress: BuildProgress) -> list[BuildTarget]:
     """Build those of the wanted targets that are missing; returns the ones that were built."""
     if not missing_targets(wanted):
         return []
@@ -105,7 +105,7 @@ def build_lock(root: Path, progress: BuildProgress) -> Iterator[None]:
 
 def _compile(
     module: GoModule,
-    targets: Sequence[Target],
+    targets: Sequence[BuildTarget],
     toolchain: Toolchain,
     staging: Path,
     progress: BuildProgress,

@@ -55,8 +55,8 @@ class ControlPlane:
         )
         self._kept_directory = directory
         self._directory: Path | None = None
-        self._admin = credentials.User(credentials.ADMIN, ("system:masters",))
-        self._scheduler_user = credentials.User(credentials.KUBE_SCHEDULER)
+        self._admin = credentials.TokenUser(credentials.ADMIN, ("system:masters",))
+        self._scheduler_user = credentials.TokenUser(credentials.KUBE_SCHEDULER)
         self._processes: list[ServerProcess] = []
         self._apiserver: ServerProcess | None = None
         self._api: ApiAccess | None = None

@@ -20,7 +20,7 @@ _EC_KEY_CURVE = bytes.fromhex("a00a06082a8648ce3d030107")
 
 
 @dataclass(frozen=True)
-class User:
+class TokenUser:
     """Someone the API server knows by a bearer token."""
 
     name: str
@@ -41,7 +41,7 @@ def service_account_key() -> str:
     return "\n".join(["-----BEGIN EC PRIVATE KEY-----", *lines, "-----END EC PRIVATE KEY-----", ""])
 
 
-def token_file(users: list[User]) -> str:
+def token_file(users: list[TokenUser]) -> str:
     """The text of kube-apiserver's ``--token-auth-file``: token, name, id and groups per line."""
     return "".join(
         f'{user.token},{user.name},{user.name},"{",".join(user.groups)}"\n' for user in users

@@ -37,7 +37,7 @@ class GoModule:
 
 
 @dataclass(frozen=True)
-class Target:
+class BuildTarget:
     """One binary: the Go package it comes from and the name it has in the cache."""
 
     name: str
@@ -57,18 +57,18 @@ KWOK = GoModule("kwok", HERE / "kwok", "sigs.k8s.io/kwok")
 MODULES = (ETCD, KUBERNETES, KWOK)
 
 
-def _kubernetes_command(name: str) -> Target:
-    return Target(name, KUBERNETES, f"k8s.io/kubernetes/cmd/{name}", name)
+def _kubernetes_command(name: str) -> BuildTarget:
+    return BuildTarget(name, KUBERNETES, f"k8s.io/kubernetes/cmd/{name}", name)
 
 
-def _program_of_ours(name: str) -> Target:
+def _program_of_ours(name: str) -> BuildTarget:
     """A main package in a directory beside this file, linked with the Kubernetes module."""
-    return Target(name, KUBERNETES, f"./{name}", name, HERE / name)
+    return BuildTarget(name, KUBERNETES, f"./{name}", name, HERE / name)
 
 
 # In the order they are built. A further program of ours is one more line at the end.
 TARGETS = (
-    Target("etcd", ETCD, "go.etcd.io/etcd/server/v3", "server"),
+    BuildTarget("etcd", ETCD, "go.etcd.io/etcd/server/v3", "server"),
     _kubernetes_command("kube-apiserver"),
     _kubernetes_command("kubectl"),
     _kubernetes_command("kube-controller-manager"),
@@ -76,7 +76,7 @@ TARGETS = (
     _program_of_ours("informer"),
     _program_of_ours("oracle"),
     _program_of_ours("extender"),
-    Target("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
+    BuildTarget("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
 )
 TARGET_BY_NAME = {target.name: target for target in TARGETS}
 
@@ -156,7 +156,7 @@ def cache_key() -> str:
     return digest.hexdigest()[:16]
 
 
-def file_name(target: Target) -> str:
+def file_name(target: BuildTarget) -> str:
     """The target's file in the cache directory.
 
     A program of ours carries a hash of its source, so that two checkouts with different versions

@@ -1,4 +1,4 @@
-"""The environment: Gymnasium's `reset` and `step` over a `World`.
+"""The environment: Gymnasium's `reset` and `step` over a `Simulation`.
 
 One step is one pod of the scheduler's queue and one choice among nodes; the real filters say which
 are feasible. What must stay true: `reset(seed=...)` alone determines an episode, arrays that were
@@ -24,9 +24,9 @@ from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.sim.gym.asking import Question
 from stowplan.sim.gym.episodes import Source, episodes_of, nodes_of
-from stowplan.sim.gym.observation import Observation, Observer, check_resources
+from stowplan.sim.gym.observation import Observation, ObservationEncoder, check_resources
 from stowplan.sim.gym.rewards import REWARDS, Reward, Step
-from stowplan.sim.gym.world import World
+from stowplan.sim.gym.simulation import Simulation
 
 #: Without `max_steps`, an episode is cut after so many steps a pod of the trace: more than any
 #: agent needs that now and then chooses a feasible node.
@@ -66,7 +66,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
             )
         if max_steps is not None and max_steps < 1:
             raise ConfigError(f"is {max_steps}, but at least 1 is needed", where="max_steps")
-        self._observer = Observer(
+        self._observer = ObservationEncoder(
             count if max_nodes is None else max_nodes,
             check_resources([*offered, *resources]),
         )
@@ -86,7 +86,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         # Gymnasium's own types take an observation for a dict of spaces.
         self.observation_space = cast("spaces.Space[Observation]", self._observer.space)
         self.action_space: spaces.Discrete = spaces.Discrete(self._observer.max_nodes)
-        self._world: World | None = None
+        self._world: Simulation | None = None
         self._question: Question | None = None
         self._steps = 0
 
@@ -96,7 +96,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         return self._observer.resources
 
     @property
-    def world(self) -> World:
+    def world(self) -> Simulation:
         """The cluster of this episode, for who wants to look deeper. Not to be changed."""
         if self._world is None:
             raise gymnasium.error.ResetNeeded("call reset() first")
@@ -116,7 +116,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
     ) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(2**31))
-        world = World(
+        world = Simulation(
             self._episode(drawn),
             self._config,
             self._registry,

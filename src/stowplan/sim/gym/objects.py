@@ -17,7 +17,7 @@ from stowplan.apiserver.admission import SYSTEM_PRIORITIES
 from stowplan.apiserver.kinds import KINDS, NODES, PODS, Kind
 from stowplan.errors import ConfigError
 from stowplan.judge.checking import complete, conformed
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import QuestionRefused
 from stowplan.sim.traces.model import Json
 
 _SERVED: dict[tuple[str, str], Kind] = {
@@ -96,7 +96,7 @@ def read_object(kind: Kind, manifest: Json, struct: type[Any]) -> Any:
         stored, _ = conformed(kind, msgspec.json.decode(msgspec.json.encode(manifest)))
         complete(kind, stored)
         return msgspec.convert(stored, struct)
-    except (Refused, msgspec.ValidationError) as problem:
+    except (QuestionRefused, msgspec.ValidationError) as problem:
         name = (manifest.get("metadata") or {}).get("name", "")
         raise ConfigError(str(problem), where=f"{kind.kind} {name}") from None
 

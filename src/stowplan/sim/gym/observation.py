@@ -20,7 +20,7 @@ from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_s
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.errors import ConfigError
 from stowplan.sim.gym.asking import Question
-from stowplan.sim.gym.world import World
+from stowplan.sim.gym.simulation import Simulation
 from stowplan.sim.traces.manifests import ZONE
 
 Observation: TypeAlias = dict[str, NDArray[Any]]
@@ -40,7 +40,7 @@ def check_resources(names: Iterable[str]) -> tuple[str, ...]:
     return (*_FIRST, *others)
 
 
-class Observer:
+class ObservationEncoder:
     """Makes observations of one space."""
 
     def __init__(self, max_nodes: int, resources: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class Observer:
             }
         )
 
-    def observe(self, world: World, question: Question | None) -> Observation:
+    def observe(self, world: Simulation, question: Question | None) -> Observation:
         """The cluster now, and the pod that is asked about; zeros where the episode has ended."""
         table = world.table
         if self._shown is None or not self._shown.follow(table):

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios.expectations import Expected
     from stowplan.sim.scenarios.scheduling import Scheduling
-    from stowplan.sim.traces.model import Trace
+    from stowplan.sim.traces.model import DisruptionKind, Trace
     from stowplan.workloads.model import Workload
 
 Json: TypeAlias = dict[str, Any]
-NodeVerb: TypeAlias = Literal["cordon", "uncordon", "drain", "fail", "recover"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ObjectPattern:
     """Objects of one kind by name; `*` and `?` as in a shell."""
 
     kind: str
@@ -70,20 +69,20 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    targets: tuple[Reference, ...]
+    targets: tuple[ObjectPattern, ...]
     #: None: what the object says itself.
     grace_period_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    target: Reference
+    target: ObjectPattern
     patch: Json
 
 
 @dataclass(frozen=True, slots=True)
 class OnNodes:
-    verb: NodeVerb
+    verb: DisruptionKind
     #: Names or patterns.
     nodes: tuple[str, ...]
 
@@ -147,7 +146,7 @@ Action: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScenarioStep:
     #: From 1, as people count; the cluster that is there at first is step 0.
     number: int
     verb: str
@@ -163,7 +162,7 @@ class Step:
 class Scenario:
     file: Path
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[ScenarioStep, ...]
     about: str
     #: None: it does not mind.
     seed: int | None

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from stowplan.sim.scenarios.actions import Json
 from stowplan.sim.scenarios.facts import (
-    Finding,
-    View,
+    ClaimResult,
+    ClusterState,
     all_of,
     domains,
     is_or_are,
@@ -31,20 +31,20 @@ from stowplan.sim.scenarios.facts import (
 )
 
 
-class PodClaim(Protocol):
+class PodCheck(Protocol):
     """Something about the selected pods."""
 
     def words(self, is_one: bool) -> str: ...
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding: ...
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult: ...
 
 
-class NodeClaim(Protocol):
+class NodeCheck(Protocol):
     """Something about one node."""
 
     def words(self) -> str: ...
 
-    def look(self, node: Json, view: View) -> Finding: ...
+    def look(self, node: Json, view: ClusterState) -> ClaimResult: ...
 
 
 # Claims about pods
@@ -61,7 +61,7 @@ class On:
         names = one_of(self.nodes)
         return f"{is_or_are(is_one)} {'not ' if self.not_on else ''}on {names}"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         def is_so(pod: Json) -> bool:
             node = node_of(pod)
             if self.not_on:
@@ -81,7 +81,7 @@ class Pending:
         because = f": {self.message}" if self.message else ""
         return f"{is_or_are(is_one)} pending{because}"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         return all_of(
             pods, lambda pod: not node_of(pod) and self.message in message_of(pod), where_is
         )
@@ -106,7 +106,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class IsBound:
     """So many have a node; None: all of them."""
 
     amount: Amount | None = None
@@ -120,11 +120,11 @@ class Bound:
             return f"{is_or_are(is_one)} bound"
         return f"are bound, {self.amount} of them"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         if self.amount is None:
             return all_of(pods, lambda pod: bool(node_of(pod)), where_is)
         number = sum(bool(node_of(pod)) for pod in pods)
-        return Finding(self.amount.has(number), f"{number} of {len(pods)} are bound")
+        return ClaimResult(self.amount.has(number), f"{number} of {len(pods)} are bound")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +135,19 @@ class Count:
     def words(self, is_one: bool) -> str:
         return f"are there, {self.amount} of them"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
-        return Finding(self.amount.has(len(pods)), f"there are {len(pods)}")
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
+        return ClaimResult(self.amount.has(len(pods)), f"there are {len(pods)}")
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class IsGone:
     may_be_none = True
 
     def words(self, is_one: bool) -> str:
         return f"{is_or_are(is_one)} gone"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
-        return Finding(not pods, f"still there: {named(pods, where_is)}" if pods else "gone")
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
+        return ClaimResult(not pods, f"still there: {named(pods, where_is)}" if pods else "gone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Phase:
     def words(self, is_one: bool) -> str:
         return f"{is_or_are(is_one)} {' or '.join(self.phases)}"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         return all_of(pods, lambda pod: phase_of(pod) in self.phases, phase_of)
 
 
@@ -168,7 +168,7 @@ class Nominated:
     def words(self, is_one: bool) -> str:
         return f"{is_or_are(is_one)} nominated to {self.node}"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         def nomination(pod: Json) -> str:
             return str((pod.get("status") or {}).get("nominatedNodeName", ""))
 
@@ -189,20 +189,20 @@ class Preempted:
     def words(self, is_one: bool) -> str:
         return f"{is_or_are(is_one)} preempted{f' by {self.by}' if self.by else ''}"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         """The pods are gone: the view has only such victims as are meant."""
         if not view.preempted:
-            return Finding(False, "nobody asked it to leave")
+            return ClaimResult(False, "nobody asked it to leave")
         strangers = [
             f"{name_in(victim)} by {name_in(preemptor)}"
             for victim, preemptor in view.preempted.items()
             if self.by and name_in(preemptor) != name_in(self.by)
         ]
-        return Finding(not strangers, ", ".join(strangers or view.preempted))
+        return ClaimResult(not strangers, ", ".join(strangers or view.preempted))
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class IsSpread:
     """They are spread over the values of a node label, no two counts further apart than `skew`."""
 
     over: str
@@ -212,14 +212,14 @@ class Spread:
         verb = is_or_are(is_one)
         return f"{verb} spread over {label_words(self.over)} with a skew of at most {self.skew}"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         counts, homeless = domains(self.over, pods, view)
         told = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
         if homeless:
-            return Finding(False, f"{named(homeless, where_is)}; {told}")
+            return ClaimResult(False, f"{named(homeless, where_is)}; {told}")
         if not counts:
-            return Finding(False, f"no node has the label {self.over}")
-        return Finding(max(counts.values()) - min(counts.values()) <= self.skew, told)
+            return ClaimResult(False, f"no node has the label {self.over}")
+        return ClaimResult(max(counts.values()) - min(counts.values()) <= self.skew, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,13 +233,13 @@ class Together:
         how = "apart" if self.apart else "together"
         return f"{is_or_are(is_one)} {how} by {label_words(self.key)}"
 
-    def look(self, pods: Sequence[Json], view: View) -> Finding:
+    def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
         counts, homeless = domains(self.key, pods, view)
         if homeless:
-            return Finding(False, named(homeless, where_is))
+            return ClaimResult(False, named(homeless, where_is))
         used = {name: count for name, count in counts.items() if count}
         told = ", ".join(f"{name}: {count}" for name, count in sorted(used.items()))
-        return Finding(max(used.values()) == 1 if self.apart else len(used) == 1, told)
+        return ClaimResult(max(used.values()) == 1 if self.apart else len(used) == 1, told)
 
 
 # Claims about nodes
@@ -257,13 +257,15 @@ class Holds:
             return f"holds {self.amount} pods"
         return f"holds {', '.join(self.pods) or 'no pod'}"
 
-    def look(self, node: Json, view: View) -> Finding:
+    def look(self, node: Json, view: ClusterState) -> ClaimResult:
         here = [pod for pod in view.pods if node_of(pod) == node["metadata"]["name"]]
         here = [pod for pod in here if phase_of(pod) not in ("Succeeded", "Failed")]
         if self.amount is not None:
-            return Finding(self.amount.has(len(here)), f"it holds {len(here)}")
+            return ClaimResult(self.amount.has(len(here)), f"it holds {len(here)}")
         names = sorted(pod["metadata"]["name"] for pod in here)
-        return Finding(names == sorted(self.pods or ()), f"it holds {', '.join(names) or 'none'}")
+        return ClaimResult(
+            names == sorted(self.pods or ()), f"it holds {', '.join(names) or 'none'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +278,12 @@ class Flag:
     def words(self) -> str:
         return f"is {'' if self.wanted else 'not '}{self.name}"
 
-    def look(self, node: Json, view: View) -> Finding:
+    def look(self, node: Json, view: ClusterState) -> ClaimResult:
         if self.name == "ready":
             is_so = is_ready(node)
         else:
             is_so = bool((node.get("spec") or {}).get("unschedulable"))
-        return Finding(is_so is self.wanted, f"it is {'' if is_so else 'not '}{self.name}")
+        return ClaimResult(is_so is self.wanted, f"it is {'' if is_so else 'not '}{self.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,5 +291,5 @@ class NodeGone:
     def words(self) -> str:
         return "is gone"
 
-    def look(self, node: Json, view: View) -> Finding:
-        return Finding(False, "it is there")
+    def look(self, node: Json, view: ClusterState) -> ClaimResult:
+        return ClaimResult(False, "it is there")

@@ -1,6 +1,6 @@
 """The cluster as a scenario sees it: create, look, wait, break; the same on every target.
 
-One class over an `ApiClient`: what differs between targets is in their `Ground`. Objects that name
+One class over an `ApiClient`: what differs between targets is in their `Target`. Objects that name
 no namespace go to `cluster.namespace`. On somebody else's cluster everything the scenario makes is
 kept apart (namespaces and nodes with a prefix of their own) and removed at the end.
 """
@@ -30,11 +30,12 @@ from stowplan.errors import (
     Throttled,
 )
 from stowplan.scheduler.process import SchedulerProcess
-from stowplan.sim.scenarios.grounds import Ground
 from stowplan.sim.scenarios.own_names import MARK, own_scheduler_name, place_of
 from stowplan.sim.scenarios.quiet import Quiet
 from stowplan.sim.scenarios.recording import Recording
+from stowplan.sim.scenarios.targets import Target
 from stowplan.sim.scenarios.timeline import EntryKind, Expectation
+from stowplan.sim.traces.model import DisruptionKind
 from stowplan.workloads.kinds import find_resource, known_kinds, resource_named
 
 Json = dict[str, Any]
@@ -51,20 +52,20 @@ class Cluster:
 
     def __init__(
         self,
-        ground: Ground,
+        target: Target,
         recording: Recording,
         quiet: Quiet,
         process: SchedulerProcess | None,
         *,
         seed: int = 0,
     ) -> None:
-        self.client: ApiClient = ground.client
+        self.client: ApiClient = target.client
         #: The scheduler, where one runs.
         self.scheduler = process
-        self.ground = ground
+        self.target = target
         self.recording = recording
         self.rng = Random(seed)
-        self.namespace = place_of("", ground.prefix)
+        self.namespace = place_of("", target.prefix)
         #: Where things run that a scenario starts beside itself; set by who plays it.
         self.group: asyncio.TaskGroup | None = None
         self._quiet = quiet
@@ -98,7 +99,7 @@ class Cluster:
         """
         deadline = self.now() + timeout_s
         while True:
-            await self.ground.rest()
+            await self.target.rest()
             problem: StowplanError | None = None
             try:
                 answer = condition()
@@ -111,7 +112,7 @@ class Cluster:
             if self.now() >= deadline:
                 why = f" ({problem})" if problem is not None else ""
                 raise StowplanError(f"waited {timeout_s:g} s in vain for: {what}{why}") from problem
-            await self.ground.pass_time()
+            await self.target.pass_time()
 
     # Objects
 
@@ -123,7 +124,7 @@ class Cluster:
         for manifest in manifests:
             await self._create(manifest)
             if rests:
-                await self.ground.rest()
+                await self.target.rest()
 
     async def create_node(
         self,
@@ -244,8 +245,8 @@ class Cluster:
             params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
         body = await self.client.request("GET", resource.path(namespace=place), params=params)
         items: list[Json] = msgspec.json.decode(body).get("items") or []
-        if resource.namespaced and not place and self.ground.is_shared:
-            items = [each for each in items if _is_within(each, self.ground.prefix)]
+        if resource.namespaced and not place and self.target.is_shared:
+            items = [each for each in items if _is_within(each, self.target.prefix)]
         return items
 
     async def node_of(self, pod: str, *, namespace: str = "") -> str:
@@ -338,7 +339,7 @@ class Cluster:
     @asynccontextmanager
     async def kept_apart(self) -> AsyncIterator[None]:
         """On somebody else's cluster: a namespace of its own, and everything removed at the end."""
-        if not self.ground.is_shared:
+        if not self.target.is_shared:
             yield
             return
         try:
@@ -358,12 +359,12 @@ class Cluster:
             namespace = metadata["namespace"] = self.place(metadata.get("namespace", ""))
             await self._have_namespace(namespace)
         body = {**manifest, "metadata": metadata}
-        if self.ground.is_shared:
-            metadata["labels"] = {**(metadata.get("labels") or {}), MARK: self.ground.prefix}
+        if self.target.is_shared:
+            metadata["labels"] = {**(metadata.get("labels") or {}), MARK: self.target.prefix}
             if resource is PODS and self.scheduler is not None:
                 # For our scheduler alone: the cluster has one of its own.
                 asked = manifest["spec"].get("schedulerName", "default-scheduler")
-                name = own_scheduler_name(asked, self.ground.prefix)
+                name = own_scheduler_name(asked, self.target.prefix)
                 body["spec"] = {**manifest["spec"], "schedulerName": name}
         answer = await self.client.create(resource, body, namespace=namespace)
         name = metadata.get("name") or msgspec.json.decode(answer)["metadata"]["name"]
@@ -397,13 +398,28 @@ class Cluster:
 
     def place(self, namespace: str) -> str:
         """What a namespace that a scenario names is called in this cluster."""
-        return place_of(namespace, self.ground.prefix)
+        return place_of(namespace, self.target.prefix)
 
     def _place(self, resource: Resource[Any], namespace: str) -> str:
         return self.place(namespace) if resource.namespaced else ""
 
 
 _LOST = "node.kubernetes.io/unreachable"
+
+
+async def change_node(cluster: Cluster, verb: DisruptionKind, node: str) -> None:
+    """Call the method of that name."""
+    match verb:
+        case "cordon":
+            await cluster.cordon(node)
+        case "uncordon":
+            await cluster.uncordon(node)
+        case "drain":
+            await cluster.drain(node)
+        case "fail":
+            await cluster.fail(node)
+        case "recover":
+            await cluster.recover(node)
 
 
 def _is_within(obj: Json, prefix: str) -> bool:

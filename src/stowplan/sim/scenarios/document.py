@@ -19,17 +19,16 @@ from stowplan.sim.scenarios.actions import (
     Create,
     Delete,
     Expect,
-    NodeVerb,
+    ObjectPattern,
     OnNodes,
     Patch,
     Place,
     PlayTrace,
     PlayWorkload,
-    Reference,
     Say,
     Scenario,
+    ScenarioStep,
     Sleep,
-    Step,
     WaitForQuiet,
     WaitUntil,
 )
@@ -38,6 +37,7 @@ from stowplan.sim.scenarios.manifests import Manifests, plain
 from stowplan.sim.scenarios.references import read_reference
 from stowplan.sim.scenarios.scheduling import Scheduling, read_scheduling
 from stowplan.sim.traces import generate, load_trace
+from stowplan.sim.traces.model import DisruptionKind
 from stowplan.workloads.fields import Fields, Located, read_yaml, seconds
 from stowplan.workloads.load import find_performance_config, read_workloads, select
 
@@ -100,7 +100,7 @@ class _Reader:
         if "cluster" in fields:
             place = Place(self._file, fields.line("cluster"), "cluster")
             cluster = self._create(fields.value("cluster"), fields, "cluster")
-            steps.append(Step(0, "create", "the cluster", place, cluster))
+            steps.append(ScenarioStep(0, "create", "the cluster", place, cluster))
         written = fields.items("steps")
         steps += [self._step(number, each) for number, each in enumerate(written, 1)]
         seed = fields.whole("seed") if "seed" in fields else None
@@ -122,7 +122,7 @@ class _Reader:
             where_plugins=f"{self._file}:{fields.line('plugins')}: plugins",
         )
 
-    def _step(self, number: int, written: Any) -> Step:
+    def _step(self, number: int, written: Any) -> ScenarioStep:
         what = f"step {number}"
         if isinstance(written, str):
             # `- settle` and the like: a verb without its colon.
@@ -148,7 +148,9 @@ class _Reader:
         action = self._verbs[verb](written[verb], fields, what)
         settles = fields.flag("settle") if "settle" in fields else _changes(action)
         title = fields.text("name") or _title(verb, action)
-        return Step(number, verb, title, Place(self._file, fields.line(), what), action, settles)
+        return ScenarioStep(
+            number, verb, title, Place(self._file, fields.line(), what), action, settles
+        )
 
     def _known(self) -> str:
         return ", ".join(self._verbs)
@@ -183,7 +185,7 @@ class _Reader:
             return Delete(self._references(fields.value("objects"), fields, "objects"), grace)
         return Delete(self._references(written, step, "delete"))
 
-    def _references(self, written: Any, fields: Fields, at: str) -> tuple[Reference, ...]:
+    def _references(self, written: Any, fields: Fields, at: str) -> tuple[ObjectPattern, ...]:
         listed = written if isinstance(written, list) else [written]
         if not listed or written is None:
             fields.fail(f"`{at}`: write what, as in pod/web-0", at=at)
@@ -228,7 +230,7 @@ class _Reader:
             names = [written] if isinstance(written, str) else written
             if not isinstance(names, list) or not names or not _are_texts(names):
                 step.fail(f"`{verb}`: write the name of a node, or a list of names", at=verb)
-            return OnNodes(cast(NodeVerb, verb), tuple(names))
+            return OnNodes(cast(DisruptionKind, verb), tuple(names))
 
         return read
 

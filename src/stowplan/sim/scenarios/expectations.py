@@ -1,7 +1,7 @@
 """What a scenario expects of its cluster: the entries of `expect:` and of `wait: until`.
 
-`read_expected` makes them for `document`; `steps` asks them. Pure but for reading: a `View` of the
-cluster goes in, a `Finding` with words for a person comes out.
+`read_expected` makes them for `document`; `steps` evaluates them. Each takes a `ClusterState` and
+returns a `ClaimResult` with a text for people.
 """
 
 from __future__ import annotations
@@ -12,26 +12,33 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from stowplan.sim.scenarios.actions import Json, Place, Reference
+from stowplan.sim.scenarios.actions import Json, ObjectPattern, Place
 from stowplan.sim.scenarios.claims import (
     Amount,
-    Bound,
     Count,
     Flag,
-    Gone,
     Holds,
-    NodeClaim,
+    IsBound,
+    IsGone,
+    IsSpread,
+    NodeCheck,
     NodeGone,
     Nominated,
     On,
     Pending,
     Phase,
-    PodClaim,
+    PodCheck,
     Preempted,
-    Spread,
     Together,
 )
-from stowplan.sim.scenarios.facts import Finding, View, first_difference, key_of, shortened, worst
+from stowplan.sim.scenarios.facts import (
+    ClaimResult,
+    ClusterState,
+    first_difference,
+    key_of,
+    shortened,
+    worst,
+)
 from stowplan.sim.scenarios.manifests import HOSTNAME, REGION, ZONE, plain
 from stowplan.sim.scenarios.references import read_reference
 from stowplan.workloads.fields import Fields
@@ -46,10 +53,10 @@ class Selection:
     #: Empty: the scenario's own.
     namespace: str = ""
 
-    def of(self, view: View) -> list[Json]:
+    def of(self, view: ClusterState) -> list[Json]:
         return [pod for pod in view.pods if self._has(pod, view)]
 
-    def has_key(self, key: str, view: View) -> bool:
+    def has_key(self, key: str, view: ClusterState) -> bool:
         """Whether it means the pod of that name, be it there or not."""
         namespace, _, name = key.partition("/")
         return not self.names or any(
@@ -57,14 +64,14 @@ class Selection:
             for place, asked in self._asked(view)
         )
 
-    def _has(self, pod: Json, view: View) -> bool:
+    def _has(self, pod: Json, view: ClusterState) -> bool:
         if self.names and not self.has_key(key_of(pod), view):
             return False
         own: Mapping[str, str] = pod["metadata"].get("labels") or {}
         is_here = self.names or pod["metadata"]["namespace"] == view.place(self.namespace)
         return bool(is_here) and self.labels.items() <= own.items()
 
-    def _asked(self, view: View) -> list[tuple[str, str]]:
+    def _asked(self, view: ClusterState) -> list[tuple[str, str]]:
         """Namespace and name; a name may say its own, as in shop/web-0."""
         pairs = [name.rpartition("/") for name in self.names]
         return [(view.place(place or self.namespace), name) for place, _, name in pairs]
@@ -84,13 +91,13 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class OfPods:
     selection: Selection
-    claims: tuple[PodClaim, ...]
+    claims: tuple[PodCheck, ...]
 
     def __str__(self) -> str:
         words = " and ".join(claim.words(self.selection.is_one) for claim in self.claims)
         return f"{self.selection} {words}"
 
-    def look(self, view: View) -> Finding:
+    def look(self, view: ClusterState) -> ClaimResult:
         pods = self.selection.of(view)
         victims = {
             victim: preemptor
@@ -102,7 +109,7 @@ class OfPods:
             [
                 claim.look(pods, narrowed)
                 if pods or getattr(claim, "may_be_none", False)
-                else Finding(False, "there is no such pod")
+                else ClaimResult(False, "there is no such pod")
                 for claim in self.claims
             ]
         )
@@ -111,39 +118,39 @@ class OfPods:
 @dataclass(frozen=True, slots=True)
 class OfNode:
     node: str
-    claims: tuple[NodeClaim, ...]
+    claims: tuple[NodeCheck, ...]
 
     def __str__(self) -> str:
         return f"{self.node} {' and '.join(claim.words() for claim in self.claims)}"
 
-    def look(self, view: View) -> Finding:
+    def look(self, view: ClusterState) -> ClaimResult:
         for node in view.nodes:
             if node["metadata"]["name"] == self.node:
                 return worst([claim.look(node, view) for claim in self.claims])
         if any(isinstance(claim, NodeGone) for claim in self.claims):
-            return Finding(True, "there is no such node")
-        return Finding(False, "there is no such node")
+            return ClaimResult(True, "there is no such node")
+        return ClaimResult(False, "there is no such node")
 
 
 @dataclass(frozen=True, slots=True)
 class OfObject:
-    target: Reference
+    target: ObjectPattern
     #: What the object must have; None: it must not be there.
     has: Json | None
 
     def __str__(self) -> str:
         return f"{self.target} {'is gone' if self.has is None else f'has {shortened(self.has)}'}"
 
-    def look(self, view: View) -> Finding:
+    def look(self, view: ClusterState) -> ClaimResult:
         there = view.objects.get(self.target)
         if there is None:
-            return Finding(self.has is None, "there is no such object")
+            return ClaimResult(self.has is None, "there is no such object")
         if self.has is None:
-            return Finding(False, "it is there")
+            return ClaimResult(False, "it is there")
         path = first_difference(self.has, there)
         if path is None:
-            return Finding(True)
-        return Finding(False, f"{path[0]} is {shortened(path[1])}")
+            return ClaimResult(True)
+        return ClaimResult(False, f"{path[0]} is {shortened(path[1])}")
 
 
 Subject: TypeAlias = OfPods | OfNode | OfObject
@@ -161,11 +168,11 @@ class Expected:
     def __str__(self) -> str:
         return self.text or str(self.subject)
 
-    def look(self, view: View) -> Finding:
+    def look(self, view: ClusterState) -> ClaimResult:
         return self.subject.look(view)
 
     @property
-    def objects(self) -> tuple[Reference, ...]:
+    def objects(self) -> tuple[ObjectPattern, ...]:
         """What the view must hold beside pods and nodes."""
         return (self.subject.target,) if isinstance(self.subject, OfObject) else ()
 
@@ -227,8 +234,8 @@ def _read_selection(file: Path, fields: Fields, what: str) -> Selection:
     return Selection(inner.texts("names"), inner.table("labels", str), inner.text("namespace"))
 
 
-def _pod_claims(fields: Fields) -> list[PodClaim]:
-    claims: list[PodClaim] = []
+def _pod_claims(fields: Fields) -> list[PodCheck]:
+    claims: list[PodCheck] = []
     if "on" in fields:
         claims.append(On(_names(fields, "on")))
     if "notOn" in fields:
@@ -237,7 +244,7 @@ def _pod_claims(fields: Fields) -> list[PodClaim]:
         claims.append(Pending(_true_or_text(fields, "pending")))
     if "bound" in fields:
         is_all = fields.value("bound") is True
-        claims.append(Bound(None if is_all else _amount(fields, "bound")))
+        claims.append(IsBound(None if is_all else _amount(fields, "bound")))
     if "count" in fields:
         claims.append(Count(_amount(fields, "count")))
     if "phase" in fields:
@@ -247,7 +254,7 @@ def _pod_claims(fields: Fields) -> list[PodClaim]:
     if "preempted" in fields:
         claims.append(Preempted(_true_or_text(fields, "preempted")))
     if "gone" in fields and _must_be_true(fields, "gone"):
-        claims.append(Gone())
+        claims.append(IsGone())
     if "spread" in fields:
         claims.append(_spread(fields))
     claims += [
@@ -258,8 +265,8 @@ def _pod_claims(fields: Fields) -> list[PodClaim]:
     return claims
 
 
-def _node_claims(fields: Fields) -> list[NodeClaim]:
-    claims: list[NodeClaim] = []
+def _node_claims(fields: Fields) -> list[NodeCheck]:
+    claims: list[NodeCheck] = []
     if "holds" in fields:
         written = fields.value("holds")
         if isinstance(written, list | str):
@@ -289,12 +296,12 @@ def _read_object(fields: Fields) -> OfObject:
     return OfObject(target, plain(wanted))
 
 
-def _spread(fields: Fields) -> Spread:
+def _spread(fields: Fields) -> IsSpread:
     written = fields.value("spread")
     if isinstance(written, str):
-        return Spread(_label_key(written), 1)
+        return IsSpread(_label_key(written), 1)
     inner = fields.inner("spread", ("over", "maxSkew"))
-    return Spread(_label_key(inner.required_text("over")), inner.whole("maxSkew", 1))
+    return IsSpread(_label_key(inner.required_text("over")), inner.whole("maxSkew", 1))
 
 
 def _label_key(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stowplan.sim.scenarios.actions import Json, Reference
+from stowplan.sim.scenarios.actions import Json, ObjectPattern
 from stowplan.sim.scenarios.own_names import place_of
 
 #: So many pods are named in words; more would hide what they say.
@@ -18,8 +18,8 @@ _MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True)
-class View:
-    """The cluster at one moment."""
+class ClusterState:
+    """The objects of a cluster at one moment."""
 
     pods: Sequence[Json]
     nodes: Sequence[Json]
@@ -28,7 +28,7 @@ class View:
     #: Victims of preemption so far, each with the pod that it had to leave for.
     preempted: Mapping[str, str] = field(default_factory=dict)
     #: Objects of other kinds that somebody asks about.
-    objects: Mapping[Reference, Json] = field(default_factory=dict)
+    objects: Mapping[ObjectPattern, Json] = field(default_factory=dict)
 
     def place(self, namespace: str) -> str:
         """What a namespace is called there, or that of pods that name none."""
@@ -36,7 +36,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ClaimResult:
     is_met: bool
     #: What is so; worth telling where something else was expected.
     found: str = ""
@@ -99,7 +99,7 @@ def first_difference(wanted: Any, there: Any, path: str = "") -> tuple[str, Any]
     return None if wanted == there else (path, there)
 
 
-def domains(key: str, pods: Sequence[Json], view: View) -> tuple[Counter[str], list[Json]]:
+def domains(key: str, pods: Sequence[Json], view: ClusterState) -> tuple[Counter[str], list[Json]]:
     """Pods on each value of the label that a node has, and pods that are on none."""
     values = {
         node["metadata"]["name"]: labels[key]
@@ -119,9 +119,9 @@ def domains(key: str, pods: Sequence[Json], view: View) -> tuple[Counter[str], l
 
 def all_of(
     pods: Sequence[Json], is_so: Callable[[Json], bool], told: Callable[[Json], str]
-) -> Finding:
+) -> ClaimResult:
     wrong = [pod for pod in pods if not is_so(pod)]
-    return Finding(False, named(wrong, told)) if wrong else Finding(True, named(pods, told))
+    return ClaimResult(False, named(wrong, told)) if wrong else ClaimResult(True, named(pods, told))
 
 
 def named(pods: Sequence[Json], told: Callable[[Json], str]) -> str:
@@ -133,11 +133,11 @@ def named(pods: Sequence[Json], told: Callable[[Json], str]) -> str:
     return "; ".join(parts)
 
 
-def worst(findings: Sequence[Finding]) -> Finding:
+def worst(findings: Sequence[ClaimResult]) -> ClaimResult:
     """All of them in one: what is wrong if anything is."""
     wrong = [finding for finding in findings if not finding.is_met]
     told = dict.fromkeys(finding.found for finding in wrong or findings if finding.found)
-    return Finding(not wrong, "; ".join(told))
+    return ClaimResult(not wrong, "; ".join(told))
 
 
 def is_or_are(is_one: bool) -> str:

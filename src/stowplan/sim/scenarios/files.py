@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.config.load import load_config
 from stowplan.errors import ConfigError
-from stowplan.sim.scenarios.actions import Step
+from stowplan.sim.scenarios.actions import ScenarioStep
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.document import is_performance_config, read_scenario
 from stowplan.sim.scenarios.picture import Album, Picture, take_picture
@@ -88,7 +88,7 @@ def _yaml(file: Path, document: object, wishes: Wishes) -> Playable:
     read = read_scenario(file, document)
     album = Album()
 
-    async def picture(cluster: Cluster, step: Step) -> None:
+    async def picture(cluster: Cluster, step: ScenarioStep) -> None:
         if step.settle and album.has_room:
             nodes, pods = await cluster.list("Node"), await cluster.list("Pod", namespace="*")
             title = f"step {step.number}: {step.title}" if step.number else step.title

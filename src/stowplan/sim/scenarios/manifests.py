@@ -19,7 +19,7 @@ from stowplan.apiserver.kinds import KINDS, NODES, PODS, PRIORITY_CLASSES, Kind
 from stowplan.apiserver.kubelet import RUN_SECONDS
 from stowplan.errors import ConfigError
 from stowplan.judge.checking import check, complete, conformed
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import QuestionRefused
 from stowplan.sim.scenarios.actions import Json, Place
 from stowplan.workloads.fields import Fields, Located, read_documents
 from stowplan.workloads.kinds import find_resource, known_kinds
@@ -152,10 +152,10 @@ def check_manifest(kind: Kind, manifest: Json, written: Any, place: Place) -> No
     try:
         stored, unknown = conformed(kind, plain(manifest))
         if unknown:
-            raise Refused(f"{unknown[0]}: unknown field")
+            raise QuestionRefused(f"{unknown[0]}: unknown field")
         complete(kind, stored)
         check(kind, stored, strict=True)
-    except Refused as problem:
+    except QuestionRefused as problem:
         path, _, _ = str(problem).partition(":")
         line = _line_of(written, path) or place.line
         where = Place(place.file, line, f"{place.what}, {kind.kind}")

@@ -12,7 +12,7 @@ from typing import Final
 from zlib import crc32
 
 from stowplan.present import html, plots
-from stowplan.present.plots import Line, lines
+from stowplan.present.plots import Series, lines
 from stowplan.sim.scenarios.page_style import COLOURS, FAMILIES, SCRIPT, STYLE
 from stowplan.sim.scenarios.picture import NodeBox, Picture, PodBox
 from stowplan.sim.scenarios.report import entry_text, is_worth_a_line, summary
@@ -199,10 +199,10 @@ def _chart(entries: Sequence[Entry], until: float) -> str:
     if not any(placed or waiting for _, placed, waiting in points):
         return ""
     series = [
-        Line(
+        Series(
             "pods with a node", _stairs([(at, placed) for at, placed, _ in points], until), "used"
         ),
-        Line("pods that wait", _stairs([(at, wait) for at, _, wait in points], until), "waiting"),
+        Series("pods that wait", _stairs([(at, wait) for at, _, wait in points], until), "waiting"),
     ]
     return f"<h2>Pods over time</h2>{lines('pods over time', '', series, until_s=until)}"
 

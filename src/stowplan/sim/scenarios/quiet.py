@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from stowplan.errors import StowplanError
 from stowplan.scheduler.process import SchedulerProcess
-from stowplan.sim.scenarios.grounds import Ground
+from stowplan.sim.scenarios.targets import Target
 
 
 class NeverQuiet(StowplanError):
@@ -20,32 +20,32 @@ class Quiet:
     """Waits for it."""
 
     def __init__(
-        self, ground: Ground, process: SchedulerProcess | None, *, patience_s: float
+        self, target: Target, process: SchedulerProcess | None, *, patience_s: float
     ) -> None:
-        self._ground = ground
+        self._target = target
         self._process = process
         self._patience_s = patience_s
 
     async def settle(self) -> None:
         """Until it is quiet, and has been for as long as this cluster takes to be believed."""
-        ground = self._ground
-        began = calm_since = ground.clock.monotonic()
+        target = self._target
+        began = calm_since = target.clock.monotonic()
         seen: tuple[int, ...] = ()
         while True:
-            await ground.rest()
+            await target.rest()
             activity = self.activity()
-            now = ground.clock.monotonic()
+            now = target.clock.monotonic()
             versions = self._versions()
             if activity or versions != seen:
                 calm_since, seen = now, versions
-            if not activity and now - calm_since >= ground.calm_s:
+            if not activity and now - calm_since >= target.calm_s:
                 return
             if now - began > self._patience_s:
                 raise NeverQuiet(
                     f"the cluster did not come to rest within {self._patience_s:g} s:"
                     f" {activity or 'objects keep changing'}"
                 )
-            await ground.pass_time()
+            await target.pass_time()
 
     def activity(self) -> str:
         """What is going on, in words; "" if nothing is."""
@@ -68,7 +68,7 @@ class Quiet:
                     return f"{number} {what}"
             if leaving:
                 return f"pod {leaving} has not left yet"
-        pretend = self._ground.pretend
+        pretend = self._target.pretend
         if pretend is not None and pretend.has_work:
             return "pods are starting or stopping, or volumes are being bound"
         return ""

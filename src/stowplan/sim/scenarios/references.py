@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from stowplan.apiserver.kinds import KINDS, Kind
-from stowplan.sim.scenarios.actions import Reference
+from stowplan.sim.scenarios.actions import ObjectPattern
 from stowplan.workloads.fields import Fields
 
 #: Of two kinds with one name (events) the first counts, as with kubectl.
@@ -23,7 +23,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-def read_reference(text: object, fields: Fields, at: str) -> Reference:
+def read_reference(text: object, fields: Fields, at: str) -> ObjectPattern:
     """`kind/name` or `kind/namespace/name`; ConfigError with the place of the field `at`."""
     parts = text.split("/") if isinstance(text, str) else []
     if len(parts) not in (2, 3) or not all(parts):
@@ -35,4 +35,4 @@ def read_reference(text: object, fields: Fields, at: str) -> Reference:
         fields.fail(f"`{at}`: there is no kind `{parts[0]}`; {hint}", at=at)
     if len(parts) == 3 and not kind.namespaced:
         fields.fail(f"`{at}`: a {kind.kind} is in no namespace; write {parts[0]}/name", at=at)
-    return Reference(kind.kind, parts[-1], parts[1] if len(parts) == 3 else "")
+    return ObjectPattern(kind.kind, parts[-1], parts[1] if len(parts) == 3 else "")

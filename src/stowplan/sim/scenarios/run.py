@@ -25,16 +25,16 @@ from stowplan.framework.registry import Registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.process import Means, SchedulerProcess
 from stowplan.sim.scenarios.cluster import Cluster
-from stowplan.sim.scenarios.grounds import (
-    Ground,
-    embedded_ground,
-    existing_ground,
-    real_ground,
-    virtual_ground,
-)
 from stowplan.sim.scenarios.own_names import under_own_names
 from stowplan.sim.scenarios.quiet import Quiet
 from stowplan.sim.scenarios.recording import Recording, Witness
+from stowplan.sim.scenarios.targets import (
+    Target,
+    embedded_target,
+    existing_target,
+    real_target,
+    virtual_target,
+)
 from stowplan.sim.scenarios.timeline import Entry, Outcome
 from stowplan.sim.virtual.time_loop import run_virtually
 
@@ -88,37 +88,37 @@ def run_scenario(
         random.setstate(state)
 
 
-def _open(on: str, options: Options) -> AbstractAsyncContextManager[Ground]:
+def _open(on: str, options: Options) -> AbstractAsyncContextManager[Target]:
     match on:
         case "virtual":
-            return virtual_ground(
+            return virtual_target(
                 options.kubelet,
                 seed=options.seed,
                 compute_priority=not options.as_scheduler_perf,
             )
         case "embedded":
-            return embedded_ground(options.kubelet, compute_priority=not options.as_scheduler_perf)
+            return embedded_target(options.kubelet, compute_priority=not options.as_scheduler_perf)
         case "real":
-            return real_ground(
+            return real_target(
                 as_scheduler_perf=options.as_scheduler_perf, feature_gates=options.feature_gates
             )
-    return existing_ground(on, context=options.context, allow_remote=options.allow_remote)
+    return existing_target(on, context=options.context, allow_remote=options.allow_remote)
 
 
 async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
     began = time.monotonic()
     outcome = Outcome(options.name or getattr(scenario, "__name__", ""), on, options.seed)
-    async with _open(on, options) as ground:
-        started_at = ground.clock.monotonic()
+    async with _open(on, options) as target:
+        started_at = target.clock.monotonic()
         recording = Recording(
-            lambda: ground.clock.monotonic() - started_at,
+            lambda: target.clock.monotonic() - started_at,
             on_entry=options.on_entry,
             keeps_entries=options.keeps_entries,
-            prefix=ground.prefix,
+            prefix=target.prefix,
         )
-        async with _scheduler(ground, options, recording) as process:
-            quiet = Quiet(ground, process, patience_s=options.patience_s)
-            cluster = Cluster(ground, recording, quiet, process, seed=options.seed)
+        async with _scheduler(target, options, recording) as process:
+            quiet = Quiet(target, process, patience_s=options.patience_s)
+            cluster = Cluster(target, recording, quiet, process, seed=options.seed)
             async with cluster.kept_apart():
                 await _run(scenario, cluster, outcome)
                 outcome.nodes = await cluster.list("Node")
@@ -126,7 +126,7 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
         outcome.entries = recording.entries
         outcome.expectations = recording.expectations
         outcome.counts = dict(recording.counts)
-        outcome.cluster_s = ground.clock.monotonic() - started_at
+        outcome.cluster_s = target.clock.monotonic() - started_at
     outcome.placements = {
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod["spec"].get("nodeName", "")
         for pod in outcome.pods
@@ -148,25 +148,25 @@ async def _run(scenario: Scenario, cluster: Cluster, outcome: Outcome) -> None:
 
 @asynccontextmanager
 async def _scheduler(
-    ground: Ground, options: Options, recording: Recording
+    target: Target, options: Options, recording: Recording
 ) -> AsyncIterator[SchedulerProcess | None]:
     """Ours, running and caught up; or only eyes, where nobody is to schedule."""
     if not options.with_scheduler:
-        async with _eyes(ground, recording):
+        async with _eyes(target, recording):
             yield None
         return
     config = options.config or default_config()
     engine = build_engine(
-        under_own_names(config, ground.prefix) if ground.is_shared else config,
+        under_own_names(config, target.prefix) if target.is_shared else config,
         registry=options.registry,
-        clock=ground.clock,
+        clock=target.clock,
         rng=random.Random(options.seed),
     )
     process = SchedulerProcess(
         engine,
-        ground.scheduler_client,
+        target.scheduler_client,
         identity="scenario",
-        clock=ground.clock,
+        clock=target.clock,
         on_outcome=recording.decided,
         handlers=lambda engine: Witness(engine, recording),
         means=Means(writes_events=options.writes_events),
@@ -186,23 +186,23 @@ async def _scheduler(
 
 
 @asynccontextmanager
-async def _eyes(ground: Ground, recording: Recording) -> AsyncIterator[None]:
+async def _eyes(target: Target, recording: Recording) -> AsyncIterator[None]:
     informers: list[Informer[Pod] | Informer[Node]] = [
         Informer(
-            ground.client,
+            target.client,
             PODS,
             on_add=recording.pod_added,
             on_update=recording.pod_updated,
             on_delete=recording.pod_removed,
-            clock=ground.clock,
+            clock=target.clock,
         ),
         Informer(
-            ground.client,
+            target.client,
             NODES,
             on_add=recording.node_added,
             on_update=recording.node_updated,
             on_delete=recording.node_removed,
-            clock=ground.clock,
+            clock=target.clock,
         ),
     ]
     tasks = [asyncio.create_task(informer.run()) for informer in informers]

@@ -18,21 +18,21 @@ from stowplan.sim.scenarios.actions import (
     Delete,
     Expect,
     Json,
+    ObjectPattern,
     OnNodes,
     Patch,
     PlayTrace,
     PlayWorkload,
-    Reference,
     Say,
     Scenario,
+    ScenarioStep,
     Sleep,
-    Step,
     WaitForQuiet,
     WaitUntil,
 )
-from stowplan.sim.scenarios.cluster import Cluster
+from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.expectations import Expected
-from stowplan.sim.scenarios.facts import Finding, View
+from stowplan.sim.scenarios.facts import ClaimResult, ClusterState
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.workload_cluster import workload_scenario
 
@@ -48,7 +48,7 @@ class Player:
         scenario: Scenario,
         *,
         seed: int | None = None,
-        after_step: Callable[[Cluster, Step], Awaitable[None]] | None = None,
+        after_step: Callable[[Cluster, ScenarioStep], Awaitable[None]] | None = None,
         on_progress: Callable[[TraceProgress], None] | None = None,
     ) -> None:
         """`seed` goes before that of the scenario, and before those of its traces."""
@@ -80,7 +80,7 @@ class Player:
             if self._after_step is not None:
                 await self._after_step(cluster, step)
 
-    async def _do(self, action: Action, cluster: Cluster, step: Step) -> None:
+    async def _do(self, action: Action, cluster: Cluster, step: ScenarioStep) -> None:
         match action:
             case Create():
                 await self._create(action, cluster, settle=step.settle)
@@ -131,21 +131,11 @@ class Player:
 
     async def _on_nodes(self, action: OnNodes, cluster: Cluster) -> None:
         for name in action.nodes:
-            for target in await _matching(Reference("Node", name), cluster):
-                match action.verb:
-                    case "cordon":
-                        await cluster.cordon(target.name)
-                    case "uncordon":
-                        await cluster.uncordon(target.name)
-                    case "drain":
-                        await cluster.drain(target.name)
-                    case "fail":
-                        await cluster.fail(target.name)
-                    case "recover":
-                        await cluster.recover(target.name)
+            for target in await _matching(ObjectPattern("Node", name), cluster):
+                await change_node(cluster, action.verb, target.name)
 
     async def _wait(self, action: WaitUntil, cluster: Cluster) -> None:
-        finding = Finding(False)
+        finding = ClaimResult(False)
 
         async def is_so() -> bool:
             nonlocal finding
@@ -158,7 +148,7 @@ class Player:
             raise
         except StowplanError:
             found = f"not within {action.timeout_s:g} s: {finding.found}"
-            finding = Finding(False, found)
+            finding = ClaimResult(False, found)
         _record(cluster, action.expected, finding)
 
     async def _expect(self, expected: Sequence[Expected], cluster: Cluster) -> None:
@@ -166,18 +156,18 @@ class Player:
         for each in expected:
             _record(cluster, each, each.look(view))
 
-    async def _view(self, cluster: Cluster, asked_by: Sequence[Expected]) -> View:
-        objects: dict[Reference, Json] = {}
+    async def _view(self, cluster: Cluster, asked_by: Sequence[Expected]) -> ClusterState:
+        objects: dict[ObjectPattern, Json] = {}
         for target in (target for each in asked_by for target in each.objects):
             try:
                 found = await cluster.get(target.kind, target.name, namespace=target.namespace)
             except NotFound:
                 continue
             objects[target] = found
-        return View(
+        return ClusterState(
             await cluster.list("Pod", namespace="*"),
             await cluster.list("Node"),
-            cluster.ground.prefix,
+            cluster.target.prefix,
             self._victims(cluster),
             objects,
         )
@@ -191,16 +181,16 @@ class Player:
         return self._preempted
 
 
-def _record(cluster: Cluster, expected: Expected, finding: Finding) -> None:
+def _record(cluster: Cluster, expected: Expected, finding: ClaimResult) -> None:
     cluster.expect(str(expected), finding.is_met, found=finding.found, where=expected.place.short)
 
 
-async def _matching(named: Reference, cluster: Cluster) -> list[Reference]:
+async def _matching(named: ObjectPattern, cluster: Cluster) -> list[ObjectPattern]:
     """The objects that a pattern means, in the order of their names; NotFound if there is none."""
     if not named.is_pattern:
         return [named]
     found = [
-        Reference(named.kind, each["metadata"]["name"], named.namespace)
+        ObjectPattern(named.kind, each["metadata"]["name"], named.namespace)
         for each in await cluster.list(named.kind, namespace=named.namespace)
         if fnmatchcase(each["metadata"]["name"], named.name)
     ]

@@ -18,7 +18,7 @@ from functools import partial
 from stowplan.api.resources import PODS
 from stowplan.errors import AlreadyExists, ApiError, NotFound, StowplanError
 from stowplan.logs import get_logger, kv
-from stowplan.sim.scenarios.cluster import Cluster
+from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.timeline import Entry, EntryKind
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
 from stowplan.workloads.kinds import find_resource
@@ -270,19 +270,8 @@ class _Player:
             log.info("Recorded change was refused", extra=kv(object=what, err=str(problem)))
 
     async def _disrupt(self, event: Disruption) -> None:
-        cluster = self._cluster
         try:
-            match event.kind:
-                case "fail":
-                    await cluster.fail(event.node)
-                case "recover":
-                    await cluster.recover(event.node)
-                case "drain":
-                    await cluster.drain(event.node)
-                case "cordon":
-                    await cluster.cordon(event.node)
-                case "uncordon":
-                    await cluster.uncordon(event.node)
+            await change_node(self._cluster, event.kind, event.node)
         except NotFound:
             log.info("No such node", extra=kv(node=event.node, event=event.kind))
 

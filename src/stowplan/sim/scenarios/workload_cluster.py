@@ -41,7 +41,7 @@ class WorkloadCluster:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._client: ApiClient = cluster.client
-        self._workers = 1 if cluster.ground.is_virtual else _WRITERS
+        self._workers = 1 if cluster.target.is_virtual else _WRITERS
 
     def now(self) -> float:
         return self._cluster.now()
@@ -57,7 +57,7 @@ class WorkloadCluster:
                 for write in chain:
                     await self._send(write)
                 if next(written) % _BURST == 0:
-                    await self._cluster.ground.rest()
+                    await self._cluster.target.rest()
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -90,12 +90,12 @@ class WorkloadCluster:
         return [pod["metadata"]["name"] for pod in pods]
 
     async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
-        recording, ground = self._cluster.recording, self._cluster.ground
+        recording, target = self._cluster.recording, self._cluster.target
         reached = recording.bound if stage is Stage.SCHEDULED else recording.attempted
         missing = {f"{namespace}/{name}" for name in names}
         progressed_at, left = self.now(), len(missing) + 1
         while True:
-            await ground.rest()
+            await target.rest()
             missing = {key for key in missing if key not in reached}
             if not missing:
                 return
@@ -106,11 +106,11 @@ class WorkloadCluster:
                     f"{left} of {len(names)} pods in {namespace} are not {stage.value.lower()}"
                     f" after {PATIENCE_S:g} s without progress, among them {min(missing)}"
                 )
-            await ground.pass_time()
+            await target.pass_time()
 
 
 @dataclass(slots=True)
-class Observer:
+class WorkloadTimeline:
     """Puts a workload's operations on the timeline, and keeps how long its measurements took."""
 
     cluster: Cluster
@@ -155,9 +155,9 @@ def workload_scenario(workload: Workload) -> Callable[[Cluster], Awaitable[None]
     """Plays the workload, then waits for nothing."""
 
     async def scenario(cluster: Cluster) -> None:
-        if cluster.ground.is_shared:
+        if cluster.target.is_shared:
             raise ConfigError("scheduler_perf workloads are not played on an existing cluster")
-        await play(workload, WorkloadCluster(cluster), observer=Observer(cluster, workload))
+        await play(workload, WorkloadCluster(cluster), observer=WorkloadTimeline(cluster, workload))
 
     return scenario
 

@@ -17,8 +17,8 @@ from typing import Protocol
 from stowplan.errors import ConfigError
 from stowplan.sim.traces.amounts import MOST, memory_bytes, milli_cpus, milliseconds, pieces
 from stowplan.sim.traces.layout import (
+    ColumnSource,
     Layout,
-    Source,
     as_label,
     is_label,
     is_label_key,
@@ -31,7 +31,7 @@ class BadRow(ValueError):
     """A row cannot be used; says why."""
 
 
-class Row:
+class CsvRow:
     """One row under its layout; cells by the columns' names."""
 
     def __init__(self, layout: Layout, places: Mapping[str, int]) -> None:
@@ -149,7 +149,7 @@ class Row:
         except ValueError as problem:
             raise BadRow(f"{field}: {problem}") from None
 
-    def _subtracted(self, source: Source, read: Callable[[str], int]) -> int:
+    def _subtracted(self, source: ColumnSource, read: Callable[[str], int]) -> int:
         if not source.minus:
             return 0
         text = self._cell(source.minus)
@@ -157,7 +157,7 @@ class Row:
             raise ValueError(f"{source.minus} is empty")
         return read(text)
 
-    def _joined(self, source: Source) -> str:
+    def _joined(self, source: ColumnSource) -> str:
         if len(source.columns) == 1:
             return self._cell(source.columns[0]) or source.default
         cells = [self._cell(column) for column in source.columns]
@@ -171,8 +171,8 @@ class Row:
         return "" if cell in self._layout.empty else cell
 
 
-def rows(file: Path, of: str, layout: Layout | None, broken: BrokenRows) -> Iterator[Row]:
-    """The file's rows, one after the other in the same `Row`; broken ones are counted, not given.
+def rows(file: Path, of: str, layout: Layout | None, broken: BrokenRows) -> Iterator[CsvRow]:
+    """The rows of a file, each in the same `CsvRow`; broken ones are only counted.
 
     Without a layout the header names our own fields.
     """
@@ -186,7 +186,7 @@ def rows(file: Path, of: str, layout: Layout | None, broken: BrokenRows) -> Iter
             layout = plain_layout(first, of, file)
         header = layout.columns or first
         _check_header(file, header, layout)
-        row = Row(layout, {column: place for place, column in enumerate(header)})
+        row = CsvRow(layout, {column: place for place, column in enumerate(header)})
         if first == header:
             cells, line = _next(reader, broken)
         while cells is not None:

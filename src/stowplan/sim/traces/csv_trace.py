@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stowplan.errors import ConfigError
-from stowplan.sim.traces.csv_rows import BadRow, Row, rows
+from stowplan.sim.traces.csv_rows import BadRow, CsvRow, rows
 from stowplan.sim.traces.layout import Layout, as_name, is_label, is_name
 from stowplan.sim.traces.manifests import (
     STANDING_NAMESPACES,
@@ -70,7 +70,7 @@ class _Pods:
     def __len__(self) -> int:
         return len(self._names)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: CsvRow) -> None:
         """Raises BadRow."""
         at_ms = row.milliseconds("arrival") or 0
         run_ms = row.milliseconds("duration")
@@ -101,7 +101,7 @@ class _Pods:
         self._home.append(self._homes.setdefault((within, labels), len(self._homes)))
         self.total += count
 
-    def _name(self, row: Row, within: str, count: int) -> str:
+    def _name(self, row: CsvRow, within: str, count: int) -> str:
         """As the row says, or with its line where that cannot be a name."""
         given = row.text("name")
         if not is_name(given) or not row.has_column("name"):
@@ -205,7 +205,7 @@ def read_nodes(file: Path, *, layout: Layout | None = None, skip_broken: bool = 
     )
 
 
-def _nodes(row: Row, there: dict[str, Json]) -> dict[str, Json]:
+def _nodes(row: CsvRow, there: dict[str, Json]) -> dict[str, Json]:
     given, count = row.text("name"), row.pieces("count", 1)
     if count > _MOST_OF_A_KIND:
         raise BadRow(f"count: {count} nodes in a row are more than {_MOST_OF_A_KIND}")

@@ -90,7 +90,7 @@ class Drains:
 
 
 @dataclass(frozen=True)
-class Pool:
+class NodePool:
     name: str
     count: int
     offers: Mapping[str, str]
@@ -153,7 +153,7 @@ class PriorityClass:
 @dataclass(frozen=True)
 class Description:
     seed: int
-    pools: tuple[Pool, ...]
+    pools: tuple[NodePool, ...]
     applications: tuple[Application, ...]
     priority_classes: tuple[PriorityClass, ...]
     arrivals: Arrivals
@@ -223,7 +223,7 @@ class _Reader:
             made[each.name] = each
         return tuple(made.values())
 
-    def pool(self, value: object, what: str) -> Pool:
+    def pool(self, value: object, what: str) -> NodePool:
         fields = Fields(self._file, value, what, POOL)
         offers = requests(
             self.number(fields, "cpu", 4000, milli_cpus),
@@ -243,7 +243,7 @@ class _Reader:
             drains = Drains(
                 self.time(inner, "every", required=True), self.time(inner, "lasts", required=True)
             )
-        return Pool(
+        return NodePool(
             name=fields.required_text("name"),
             count=self.number(fields, "count", 1),
             offers=offers | {"pods": str(self.number(fields, "pods", 110))},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-from stowplan.sim.traces.description import Pool
+from stowplan.sim.traces.description import NodePool
 from stowplan.sim.traces.dice import Dice
 from stowplan.sim.traces.model import Disruption, DisruptionKind
 
@@ -19,14 +19,14 @@ class _Due:
     at_ms: int
     number: int
     kind: DisruptionKind = field(compare=False)
-    pool: Pool = field(compare=False)
+    pool: NodePool = field(compare=False)
     node: str = field(compare=False)
 
 
-class Troubles:
-    """What is due next for every node of every pool."""
+class DisruptionSchedule:
+    """The next disruption of every node of every pool."""
 
-    def __init__(self, pools: tuple[Pool, ...], seed: int) -> None:
+    def __init__(self, pools: tuple[NodePool, ...], seed: int) -> None:
         self._failing = Dice(seed, "failures")
         self._repairing = Dice(seed, "repairs")
         self._due: list[_Due] = []
@@ -82,12 +82,12 @@ class Troubles:
         self._down[due.node] = self._push(due.at_ms + lasts_ms, back, due.pool, due.node)
         return self._disruption(due)
 
-    def _next_failure(self, at_ms: int, pool: Pool, node: str) -> None:
+    def _next_failure(self, at_ms: int, pool: NodePool, node: str) -> None:
         assert pool.failures is not None
         pause_ms = round(self._failing.exponential(pool.failures.between_ms))
         self._push(at_ms + pause_ms, "fail", pool, node)
 
-    def _push(self, at_ms: int, kind: DisruptionKind, pool: Pool, node: str) -> _Due:
+    def _push(self, at_ms: int, kind: DisruptionKind, pool: NodePool, node: str) -> _Due:
         self._number += 1
         due = _Due(at_ms, self._number, kind, pool, node)
         heapq.heappush(self._due, due)

@@ -16,7 +16,7 @@ from typing import Any
 from stowplan.sim.traces.arrivals import moments
 from stowplan.sim.traces.description import Application, Description, Neighbours, read_description
 from stowplan.sim.traces.dice import Dice
-from stowplan.sim.traces.disruptions import Troubles
+from stowplan.sim.traces.disruptions import DisruptionSchedule
 from stowplan.sim.traces.distributions import heaps_of
 from stowplan.sim.traces.manifests import (
     HOSTNAME,
@@ -85,7 +85,7 @@ class _Synthesis:
         return heapq.merge(listed, self._happening(), key=lambda event: event.at)
 
     def _happening(self) -> Iterator[Event]:
-        troubles = Troubles(self._description.pools, self._seed)
+        troubles = DisruptionSchedule(self._description.pools, self._seed)
         for pod in self._pods():
             yield from troubles.until(round(pod.at * 1000))
             yield pod

@@ -39,7 +39,7 @@ _BY_KEY = frozenset({"labels", "nodeSelector"})
 
 
 @dataclass(frozen=True)
-class Source:
+class ColumnSource:
     """Where a field comes from: the columns' text, times a factor, less another column."""
 
     columns: tuple[str, ...]
@@ -63,9 +63,9 @@ class Layout:
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Times count from the earliest arrival, not from 0.
     from_first: bool = False
-    fields: Mapping[str, Source] = field(default_factory=dict)
+    fields: Mapping[str, ColumnSource] = field(default_factory=dict)
     #: `labels` and `nodeSelector` by key, each from a column.
-    by_key: Mapping[str, Mapping[str, Source]] = field(default_factory=dict)
+    by_key: Mapping[str, Mapping[str, ColumnSource]] = field(default_factory=dict)
     #: The layout is the file's own header.
     is_plain: bool = False
 
@@ -89,7 +89,7 @@ def plain_layout(header: tuple[str, ...], of: str, file: Path) -> Layout:
                 f"layout: {', '.join(layout_names())}, or one of yours)",
                 where=f"{file}:1",
             )
-    fields = {column: Source((column,)) for column in header}
+    fields = {column: ColumnSource((column,)) for column in header}
     return Layout("plain", of, fields=fields, is_plain=True)
 
 
@@ -130,8 +130,8 @@ def read_layout(value: object, file: Path) -> Layout:
         top.fail("`delimiter` must be one character", at="delimiter")
     known = POD_FIELDS if of == "pods" else NODE_FIELDS
     inner = top.inner("fields", known)
-    fields: dict[str, Source] = {}
-    by_key: dict[str, dict[str, Source]] = {}
+    fields: dict[str, ColumnSource] = {}
+    by_key: dict[str, dict[str, ColumnSource]] = {}
     for name in known:
         if name not in inner:
             continue
@@ -181,9 +181,9 @@ def _texts(top: Fields, name: str, value: object) -> frozenset[str]:
     return frozenset(str(each) for each in value)
 
 
-def _source(file: Path, value: object, name: str) -> Source:
+def _source(file: Path, value: object, name: str) -> ColumnSource:
     if isinstance(value, str):
-        return Source((value,))
+        return ColumnSource((value,))
     if isinstance(value, list):
         value = {"columns": value}
     fields = Fields(file, value, f"layout, fields, {name}", _SOURCE)
@@ -194,7 +194,7 @@ def _source(file: Path, value: object, name: str) -> Source:
     if factor is not None and not 0 < factor < 1e15:
         fields.fail("`factor` must be a number above 0", at="factor")
     default = fields.value("default")
-    return Source(
+    return ColumnSource(
         columns,
         factor,
         minus=fields.text("minus"),

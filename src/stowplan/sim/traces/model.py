@@ -71,8 +71,8 @@ class BrokenRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What became of a file's rows. `examples` are the first few of the broken ones."""
+class ReadCounts:
+    """Counts of a file's rows; `examples` are the first few of the broken ones."""
 
     read: int = 0
     #: Rows that the layout's `where`, the window or the limit leaves out.
@@ -80,8 +80,8 @@ class Reading:
     broken: int = 0
     examples: tuple[BrokenRow, ...] = ()
 
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(
+    def __add__(self, other: ReadCounts) -> ReadCounts:
+        return ReadCounts(
             self.read + other.read,
             self.left_out + other.left_out,
             self.broken + other.broken,
@@ -112,7 +112,7 @@ class Trace:
     #: Pods among the arrivals, for a progress bar.
     pods: int = 0
     nodes: int = 0
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadCounts = field(default_factory=ReadCounts)
     #: A KubeSchedulerConfiguration that came with the trace.
     config: Json | None = None
 
@@ -141,7 +141,7 @@ def combined(*traces: Trace) -> Trace:
     def events() -> Iterator[Event]:
         return heapq.merge(*(trace.events() for trace in traces), key=lambda event: event.at)
 
-    reading = Reading()
+    reading = ReadCounts()
     for trace in traces:
         reading += trace.reading
     configs = [trace.config for trace in traces if trace.config is not None]

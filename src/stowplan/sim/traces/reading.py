@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from stowplan.errors import ConfigError
-from stowplan.sim.traces.model import BrokenRow, Reading
+from stowplan.sim.traces.model import BrokenRow, ReadCounts
 
 _TOLD = 5
 #: Where nothing is skipped, reading goes on so far to tell how bad it is.
@@ -51,8 +51,8 @@ class BrokenRows:
         if self.count and not read:
             self._fail(f"not one row can be used, {self.count} are broken")
 
-    def reading(self, read: int, left_out: int) -> Reading:
-        return Reading(read, left_out, self.count, tuple(self._examples))
+    def reading(self, read: int, left_out: int) -> ReadCounts:
+        return ReadCounts(read, left_out, self.count, tuple(self._examples))
 
     def _fail(self, summary: str) -> None:
         first, *others = self._examples

@@ -1,6 +1,6 @@
 """What `pytest --stowplan-plugin` checks a plugin for; `check_plugin` does the same without pytest.
 
-Each check is a function of a `Subject` that raises `Mistake` (what is wrong, how to mend it) or
+Each check is a function of a `Subject` that raises `CheckFailed` (what is wrong, how to mend it) or
 `NotApplicable`. They ask the plugin by the framework's own steps, on clusters of a seeded
 generator that speaks the plugin's vocabulary.
 """
@@ -21,7 +21,7 @@ from stowplan.testing.plugin_checks.determinism import check_instances, check_pr
 from stowplan.testing.plugin_checks.effects import check_effects
 from stowplan.testing.plugin_checks.keeping import check_kept, check_signature
 from stowplan.testing.plugin_checks.purity import check_changes_nothing, check_same_question
-from stowplan.testing.plugin_checks.subject import Mistake, NotApplicable, Subject, load_subject
+from stowplan.testing.plugin_checks.subject import CheckFailed, NotApplicable, Subject, load_subject
 from stowplan.testing.plugin_checks.waking import check_events
 
 Check: TypeAlias = Callable[[Subject], None]
@@ -76,7 +76,7 @@ def check_plugin(
 def _find(name: str, subject: Subject) -> Finding:
     try:
         CHECKS[name](subject)
-    except Mistake as mistake:
+    except CheckFailed as mistake:
         return Finding(name, "failed", str(mistake))
     except NotApplicable as reason:
         return Finding(name, "not applicable", str(reason))
@@ -86,8 +86,8 @@ def _find(name: str, subject: Subject) -> Finding:
 __all__ = [
     "CHECKS",
     "Check",
+    "CheckFailed",
     "Finding",
-    "Mistake",
     "NotApplicable",
     "Subject",
     "check_plugin",

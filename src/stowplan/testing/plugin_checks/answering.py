@@ -10,9 +10,9 @@ from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.forms import describe
 from stowplan.framework.plugin import Plugin
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
-from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case
-from stowplan.testing.plugin_checks.subject import Mistake, Subject
+from stowplan.testing.plugin_checks.subject import CheckFailed, Subject
 
 _RANGE = (
     "let normalize(cycle, scores) bring them there, for example by"
@@ -38,16 +38,16 @@ def check_answers(subject: Subject) -> None:
             _check_late_points(subject, case, asker, pod, answers)
 
 
-def _broken(subject: Subject, case: Case, pod: Pod, problem: BaseException | None) -> Mistake:
+def _broken(subject: Subject, case: Case, pod: Pod, problem: BaseException | None) -> CheckFailed:
     where = f"{in_words(pod)} (cluster {case.seed})"
     if isinstance(problem, PluginError) and problem.point == "Weigh":
-        return Mistake(f"Of {where}: {problem}.", _RANGE)
+        return CheckFailed(f"Of {where}: {problem}.", _RANGE)
     cause = problem.__cause__ if problem is not None else None
     if cause is None and isinstance(problem, PluginError):
-        return Mistake(
+        return CheckFailed(
             f"Of {where}: {problem}.", "answer what docs/plugins.md says for this point."
         )
-    return Mistake(
+    return CheckFailed(
         f"{subject.name} breaks the attempt of {where}: {_told(problem)}"
         f"{line_in(subject.plugin, problem)}.",
         _RAISES,
@@ -60,10 +60,10 @@ def _told(problem: BaseException | None) -> str:
     )
 
 
-def _check_reasons(subject: Subject, case: Case, pod: Pod, answers: Answers) -> None:
+def _check_reasons(subject: Subject, case: Case, pod: Pod, answers: PluginAnswers) -> None:
     for node, told in answers.filter.items():
         if told and ": " not in told:
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name} turns {in_words(pod)} away from node {node} without a reason"
                 f" (cluster {case.seed}).",
                 'say why: stowplan.unschedulable("node(s) ...") or a text. It is all that people'
@@ -72,7 +72,7 @@ def _check_reasons(subject: Subject, case: Case, pod: Pod, answers: Answers) -> 
 
 
 def _check_late_points(
-    subject: Subject, case: Case, asker: Asker, pod: Pod, answers: Answers
+    subject: Subject, case: Case, asker: Asker, pod: Pod, answers: PluginAnswers
 ) -> None:
     """Reserve, Permit and Unreserve, of a node that the plugin lets pass."""
     node = next((name for name, told in answers.filter.items() if not told), None)
@@ -82,8 +82,8 @@ def _check_late_points(
     if node is None or not (profile.at("reserve") or profile.at("permit")):
         return
     cycle = asker.start(pod)
-    rows = asker.pre_filter(cycle, Answers())
-    if rows is None or not asker.pre_score(cycle, rows, Answers()):
+    rows = asker.pre_filter(cycle, PluginAnswers())
+    if rows is None or not asker.pre_score(cycle, rows, PluginAnswers()):
         return
     row = asker.world.table.row_of[node]
     for step in asker.filters:
@@ -98,7 +98,7 @@ def _check_late_points(
     except StowplanError as problem:
         raise _broken(subject, case, pod, problem) from problem
     if not (status.is_success or status.is_wait or status.is_rejected):
-        raise Mistake(
+        raise CheckFailed(
             f"Of {in_words(pod)} on node {node} (cluster {case.seed}): {status.message}.", _RAISES
         )
     if not hasattr(plugin, "unreserve"):
@@ -106,7 +106,7 @@ def _check_late_points(
     try:
         plugin.unreserve(asker.start(pod), pod, node)
     except Exception as problem:
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name}.unreserve raises if reserve was not called before:"
             f" {type(problem).__name__}: {problem}{line_in(subject.plugin, problem)}.",
             "bear it: when another plugin's reserve fails, all are asked to undo theirs.",

@@ -13,7 +13,7 @@ from stowplan.errors import ConfigError
 from stowplan.testing.plugin_checks.answering import line_in
 from stowplan.testing.plugin_checks.asking import Asker
 from stowplan.testing.plugin_checks.cases import Case
-from stowplan.testing.plugin_checks.subject import Mistake, NotApplicable, Subject, World
+from stowplan.testing.plugin_checks.subject import CaseCluster, CheckFailed, NotApplicable, Subject
 
 #: Values that people do write, and that mean nothing good.
 _ODD: dict[type, tuple[Any, ...]] = {
@@ -28,16 +28,16 @@ def check_arguments(subject: Subject) -> None:
     plugin = subject.plugin
     if plugin.Args is None:
         try:
-            subject.make(World())
+            subject.make(CaseCluster())
         except ConfigError as problem:
             raise _refused(subject, problem) from problem
         raise NotApplicable("it takes none")
     try:
-        made = subject.make(World())
+        made = subject.make(CaseCluster())
     except ConfigError as problem:
         raise _refused(subject, problem) from problem
     if made.args is None:
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name} forgets its arguments: self.args is None.",
             "hand them on: super().__init__(args, handle).",
         )
@@ -45,9 +45,9 @@ def check_arguments(subject: Subject) -> None:
         _try(subject, field, value)
 
 
-def _refused(subject: Subject, problem: ConfigError) -> Mistake:
+def _refused(subject: Subject, problem: ConfigError) -> CheckFailed:
     given = f"the arguments {subject.args}" if subject.args else "no arguments"
-    return Mistake(
+    return CheckFailed(
         f"{subject.name} cannot be made with {given}: {problem}.",
         "give every field of Args a default, or tell valid ones by --stowplan-plugin-args FILE."
         if not subject.args
@@ -74,18 +74,18 @@ def _kinds(hint: Any) -> tuple[Any, ...]:
 def _try(subject: Subject, field: str, value: Any) -> None:
     args = {**subject.args, field: value}
     try:
-        subject.make(World(), args)
+        subject.make(CaseCluster(), args)
     except ConfigError:
         return
     for case in subject.cases[:4]:
-        world = World()
+        world = CaseCluster()
         plugin = subject.make(world, args)
         case.fill(world.cache)
         asker = Asker(plugin, world)
         for pod in case.askers:
             answers = asker.ask(pod)
             if answers.problem and not _usually_breaks(subject, case, pod):
-                raise Mistake(
+                raise CheckFailed(
                     f"{subject.name} takes {field}: {value!r} and breaks later:"
                     f" {answers.problem}{line_in(subject.plugin, answers.raised)}.",
                     "refuse it in __init__ by raising ValueError with words for whoever wrote the"

@@ -1,8 +1,8 @@
 """Asks a plugin about a pod on a cluster as the scheduling cycle does, and writes down all it says.
 
 `Asker` runs one instance through its points by the framework's own steps (`framework.forms`); the
-`Answers` of two runs can be compared. What a plugin raises is an answer as well, so that a check
-fails for its own reason only.
+`PluginAnswers` of two runs can be compared. An exception that a plugin raises is an answer, too, so
+that a check fails for its own reason only.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from stowplan.framework.profile import Profile
 from stowplan.framework.status import Status
 from stowplan.framework.what_if import WhatIf
 from stowplan.queue.pod import QueuedPod
-from stowplan.testing.plugin_checks.subject import BREAKS, World
+from stowplan.testing.plugin_checks.subject import BREAKS, CaseCluster
 
 
 @dataclass
-class Answers:
+class PluginAnswers:
     """What a plugin said about one pod, by node where it speaks of nodes."""
 
     pre_enqueue: str = ""
@@ -42,7 +42,7 @@ class Answers:
     problem: str = ""
     raised: BaseException | None = field(default=None, compare=False, repr=False)
 
-    def difference(self, other: Answers, here: str, there: str) -> str:
+    def difference(self, other: PluginAnswers, here: str, there: str) -> str:
         """The first answer that is not the same, in words; "" if all are."""
         for each in fields(self):
             if not each.compare:
@@ -71,7 +71,7 @@ def _shown(answer: object) -> str:
 class Asker:
     """One instance, asked again and again."""
 
-    def __init__(self, plugin: Plugin, world: World) -> None:
+    def __init__(self, plugin: Plugin, world: CaseCluster) -> None:
         self.plugin: Any = plugin
         self.world = world
         points = {point: [(plugin, 1)] for point in points_of(type(plugin))}
@@ -82,9 +82,9 @@ class Asker:
     def start(self, pod: Pod) -> Cycle:
         return Cycle(self.world.table, compile_pod(pod), WhatIf(self.profile, None))
 
-    def ask(self, pod: Pod) -> Answers:
+    def ask(self, pod: Pod) -> PluginAnswers:
         """All that the plugin has to say until a node is chosen."""
-        answers = Answers()
+        answers = PluginAnswers()
         try:
             self._ask(pod, answers)
         except BREAKS as problem:
@@ -92,7 +92,7 @@ class Asker:
             answers.problem, answers.raised = told, problem
         return answers
 
-    def _ask(self, pod: Pod, answers: Answers) -> None:
+    def _ask(self, pod: Pod, answers: PluginAnswers) -> None:
         plugin, name = self.plugin, self.plugin.name
         if hasattr(plugin, "pre_enqueue"):
             said = call(plugin.pre_enqueue, name, "PreEnqueue", pod)
@@ -109,7 +109,7 @@ class Asker:
                 rows = self._filter(step, cycle, rows, answers)
         self._score(cycle, rows, answers)
 
-    def pre_filter(self, cycle: Cycle, answers: Answers) -> Rows | None:
+    def pre_filter(self, cycle: Cycle, answers: PluginAnswers) -> Rows | None:
         """The rows to go on with; None if the pod is refused."""
         table, plugin = self.world.table, self.plugin
         rows = table.order
@@ -129,7 +129,7 @@ class Asker:
             return None
         return rows
 
-    def _filter(self, step: FilterStep, cycle: Cycle, rows: Rows, answers: Answers) -> Rows:
+    def _filter(self, step: FilterStep, cycle: Cycle, rows: Rows, answers: PluginAnswers) -> Rows:
         table = self.world.table
         verdicts = np.zeros(table.capacity, np.int32)
         step.fill(cycle, rows, verdicts)
@@ -140,7 +140,7 @@ class Asker:
         passing: Rows = rows[verdicts[rows] == 0]
         return passing
 
-    def _score(self, cycle: Cycle, rows: Rows, answers: Answers) -> None:
+    def _score(self, cycle: Cycle, rows: Rows, answers: PluginAnswers) -> None:
         if not len(rows) or not self.pre_score(cycle, rows, answers):
             return
         for step in self.scores:
@@ -149,7 +149,7 @@ class Asker:
             answers.score = self.by_node(rows, raw[rows])
             answers.normalized = self.by_node(rows, step.finish(cycle, raw[rows]))
 
-    def pre_score(self, cycle: Cycle, rows: Rows, answers: Answers) -> bool:
+    def pre_score(self, cycle: Cycle, rows: Rows, answers: PluginAnswers) -> bool:
         """Whether there is something to score."""
         plugin = self.plugin
         if not hasattr(plugin, "pre_score"):

@@ -20,9 +20,9 @@ from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.status import SUCCESS, Status
-from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words, status_text
+from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words, status_text
 from stowplan.testing.plugin_checks.cases import Case
-from stowplan.testing.plugin_checks.subject import BREAKS, Mistake, NotApplicable, Subject
+from stowplan.testing.plugin_checks.subject import BREAKS, CheckFailed, NotApplicable, Subject
 
 #: What no plugin writes.
 _UNWRITTEN = -7_777
@@ -61,13 +61,13 @@ def check_dtypes(subject: Subject) -> None:
         for pod in case.askers:
             cycle = asker.start(pod)
             try:
-                rows = asker.pre_filter(cycle, Answers())
+                rows = asker.pre_filter(cycle, PluginAnswers())
                 if rows is None:
                     continue
                 if subject.name not in cycle.skip_filter:
                     for step in asker.filters:
                         rows = _check_verdicts(subject, step, cycle, rows, pod)
-                if len(rows) and asker.pre_score(cycle, rows, Answers()):
+                if len(rows) and asker.pre_score(cycle, rows, PluginAnswers()):
                     for score in asker.scores:
                         _check_scores(subject, score, cycle, rows, pod)
             except BREAKS:
@@ -91,12 +91,12 @@ def _check_verdicts(subject: Subject, step: FilterStep, cycle: Cycle, rows: Rows
             status: Any = step.status(cycle, verdict)
         except StowplanError as problem:
             known = len(subject.plugin.verdicts)
-            raise Mistake(
+            raise CheckFailed(
                 f"{what} wrote the verdict {verdict}, which means nothing: {problem}.",
                 f"write 0 for a node that fits, and n for verdicts[n - 1]; there are {known}.",
             ) from problem
         if verdict < 0 or not isinstance(status, Status) or not status.is_rejected:
-            raise Mistake(
+            raise CheckFailed(
                 f"{what} wrote the verdict {verdict}, which is no refusal: {status!r}.",
                 "write 0 for a node that fits, and n for verdicts[n - 1].",
             )
@@ -106,10 +106,10 @@ def _check_verdicts(subject: Subject, step: FilterStep, cycle: Cycle, rows: Rows
 
 def _check_written(what: str, kind: str, out: _Watched, rows: Rows, cycle: Cycle) -> None:
     if out.odd:
-        raise Mistake(f"{what} wrote {out.odd[0]} where {kind} are whole numbers.", _WHOLE)
+        raise CheckFailed(f"{what} wrote {out.odd[0]} where {kind} are whole numbers.", _WHOLE)
     left = rows[np.asarray(out)[rows] == _UNWRITTEN]
     if len(left):
-        raise Mistake(
+        raise CheckFailed(
             f"{what} left {len(left)} of {len(rows)} rows unwritten, node"
             f" {cycle.table.names[int(left[0])]} among them.",
             "write all of `rows`: out[rows] = ...; what is in the array before is another pod's.",
@@ -128,7 +128,7 @@ def _check_scores(subject: Subject, step: ScoreStep, cycle: Cycle, rows: Rows, p
         for place, row in enumerate(rows.tolist()):
             said = _said(step, cycle, row)
             if isinstance(said, bool) or not isinstance(said, int | np.integer):
-                raise Mistake(
+                raise CheckFailed(
                     f"{name}.score answers {said!r} ({type(said).__name__}) for {in_words(pod)} on"
                     f" node {cycle.table.names[row]}; scores are whole numbers.",
                     "answer an int: // instead of /, or round(...).",
@@ -138,7 +138,7 @@ def _check_scores(subject: Subject, step: ScoreStep, cycle: Cycle, rows: Rows, p
         return
     scores = step.normalize(cycle, raw)
     if scores.dtype != np.int64:
-        raise Mistake(
+        raise CheckFailed(
             f"{name}.normalize answers an array of {scores.dtype} for {in_words(pod)};"
             " scores are int64.",
             _WHOLE,
@@ -174,7 +174,7 @@ def _compare_forms(
     subject: Subject, asker: Asker, case: Case, pod: Pod, *, filters: bool, scores: bool
 ) -> None:
     cycle = asker.start(pod)
-    rows = asker.pre_filter(cycle, Answers())
+    rows = asker.pre_filter(cycle, PluginAnswers())
     if rows is None:
         return
     if filters and subject.name not in cycle.skip_filter:
@@ -184,7 +184,7 @@ def _compare_forms(
             overlays.append(("without half of its pods", _half_gone(asker, case)))
         for state, overlay in overlays:
             _compare_filter(subject, step, cycle, rows, pod, state, overlay)
-    if scores and asker.pre_score(cycle, rows, Answers()):
+    if scores and asker.pre_score(cycle, rows, PluginAnswers()):
         score = asker.scores[0]
         out = np.zeros(cycle.table.capacity, np.int64)
         score.fill(cycle, rows, out)
@@ -234,9 +234,9 @@ def _disagree(
     column: str,
     alone: str,
     state: str,
-) -> Mistake:
+) -> CheckFailed:
     node = cycle.table.names[row]
-    return Mistake(
+    return CheckFailed(
         f"{subject.name}: {method}_columns says {column!r}, {method} says {alone!r}, of"
         f" {in_words(pod)} and node {node}{state}.",
         "make both forms say the same, reasons included; columns decide, the per-node form explains"

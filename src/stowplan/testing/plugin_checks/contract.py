@@ -10,7 +10,7 @@ import msgspec
 
 from stowplan.framework.plugin import POINTS, Plugin, Reads, points_of
 from stowplan.framework.status import Status
-from stowplan.testing.plugin_checks.subject import Mistake, Subject
+from stowplan.testing.plugin_checks.subject import CheckFailed, Subject
 
 #: Parameters of each method without `self`; of filter and score the last may be left out.
 _PARAMETERS: dict[str, tuple[str, ...]] = {
@@ -65,7 +65,7 @@ def check_contract(subject: Subject) -> None:
 
 def _check_name(plugin: type[Plugin]) -> None:
     if not plugin.name or not isinstance(plugin.name, str):
-        raise Mistake(
+        raise CheckFailed(
             f"{plugin.__qualname__} has no name.",
             f'add `name = "{plugin.__name__}"` to the class: configuration, messages and metrics'
             " know it by that.",
@@ -76,13 +76,13 @@ def _check_methods(plugin: type[Plugin]) -> None:
     for member in dir(plugin):
         meant = _NEARLY.get(member.lower().replace("_", ""))
         if meant and member != meant and not member.startswith("_"):
-            raise Mistake(
+            raise CheckFailed(
                 f"{plugin.name} has a method {member}, which nobody calls.",
                 f"call it {meant}.",
             )
     if not points_of(plugin):
         methods = ", ".join(names[0] for names in POINTS.values())
-        raise Mistake(
+        raise CheckFailed(
             f"{plugin.name} takes part in nothing.", f"give it at least one of {methods}."
         )
     for method, parameters in _PARAMETERS.items():
@@ -96,7 +96,7 @@ def _check_parameters(
 ) -> None:
     wanted = f"{method}({', '.join(('self', *parameters))})"
     if inspect.iscoroutinefunction(function) and method not in _MAY_BE_ASYNC:
-        raise Mistake(
+        raise CheckFailed(
             f"{plugin.name}.{method} is async.",
             f"write it as a plain method: only {', '.join(_MAY_BE_ASYNC)} may wait.",
         )
@@ -116,7 +116,7 @@ def _check_parameters(
             continue
         return
     more = " or without the cycle" if method in ("filter", "score") else ""
-    raise Mistake(
+    raise CheckFailed(
         f"{plugin.name}.{method}{signature} cannot be called as the framework does.",
         f"write it as {wanted}{more}.",
     )
@@ -125,21 +125,21 @@ def _check_parameters(
 def _check_declarations(plugin: type[Plugin]) -> None:
     args: Any = plugin.Args
     if args is not None and not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
-        raise Mistake(
+        raise CheckFailed(
             f"{plugin.name}.Args is {args!r}.",
             "make it a class derived from msgspec.Struct, with frozen=True.",
         )
     verdicts: Sequence[Any] = plugin.verdicts
     for place, verdict in enumerate(verdicts):
         if not isinstance(verdict, Status) or not verdict.is_rejected:
-            raise Mistake(
+            raise CheckFailed(
                 f"{plugin.name}.verdicts[{place}] is {verdict!r}, which is no refusal.",
                 "list what the ids 1, 2, ... mean by stowplan.unschedulable(...) or"
                 " stowplan.unresolvable(...); 0 always means that the pod fits.",
             )
     has_columns = hasattr(plugin, "filter_columns") or hasattr(plugin, "score_columns")
     if plugin.reads is not Reads.ANYTHING and not has_columns:
-        raise Mistake(
+        raise CheckFailed(
             f"{plugin.name} declares reads = {plugin.reads}, but has no columns to keep.",
             "leave `reads` out, or write filter_columns or score_columns.",
         )
@@ -148,7 +148,7 @@ def _check_declarations(plugin: type[Plugin]) -> None:
         and not plugin.verdicts
         and plugin.verdict is Plugin.verdict
     ):
-        raise Mistake(
+        raise CheckFailed(
             f"{plugin.name}.filter_columns writes ids, but nothing says what they mean.",
             "list the statuses in `verdicts`, or have a method verdict(cycle, verdict_id).",
         )

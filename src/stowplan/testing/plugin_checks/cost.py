@@ -31,7 +31,7 @@ from stowplan.scheduler.cycle import decide
 from stowplan.testing.builders import HOSTNAME_LABEL
 from stowplan.testing.builders import node as make_node
 from stowplan.testing.builders import pod as make_pod
-from stowplan.testing.plugin_checks.subject import Mistake, Subject, World
+from stowplan.testing.plugin_checks.subject import CaseCluster, CheckFailed, Subject
 from stowplan.testing.plugin_checks.vocabulary import Words
 
 NODES = 5_000
@@ -92,7 +92,7 @@ def check_cost(subject: Subject) -> None:
     is_columnar = _is_columnar(plugin)
     small, larger = (_work(subject, count) for count in (_SMALL, _LARGER))
     if larger > _SLACK * small * _LARGER / _SMALL:
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name} does {small:,} calls and lines for a pod on {_SMALL} nodes and"
             f" {larger:,} on {_LARGER}: {larger / small:.0f} times the work for"
             f" {_LARGER // _SMALL} times the nodes.",
@@ -103,7 +103,7 @@ def check_cost(subject: Subject) -> None:
     spent = _work(subject, NODES, budget)
     if spent > budget:
         measure = "columns" if is_columnar else f"{budget // NODES} a node"
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name} does more than {budget:,} calls and lines for one pod on {NODES:,}"
             f" nodes, which is {_TIMES} times what the costliest in-tree plugin does ({measure}).",
             "write the column with numpy, without a loop over rows."
@@ -119,7 +119,7 @@ def _is_columnar(plugin: type[Plugin]) -> bool:
 
 
 def _work(subject: Subject, count: int, budget: float = float("inf")) -> int:
-    world = World()
+    world = CaseCluster()
     plugin = subject.make(world)
     _fill(world, count, subject.words)
     module = sys.modules.get(subject.plugin.__module__)
@@ -159,7 +159,7 @@ def _without_columns(plugin: type[Plugin]) -> type[Plugin]:
     return type(plugin.__name__, (plugin,), {**hidden, "__module__": plugin.__module__})
 
 
-def _fill(world: World, count: int, words: Words) -> None:
+def _fill(world: CaseCluster, count: int, words: Words) -> None:
     """Nodes that all take the pod, with a pod on each, so that nothing ends early."""
     labels = _labels(words)
     zones = [make_node("n", cpu=32, memory="128Gi", zone=f"z{n}", labels=labels) for n in range(3)]

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case
-from stowplan.testing.plugin_checks.subject import Mistake, NotApplicable, Subject, load_subject
+from stowplan.testing.plugin_checks.subject import CheckFailed, NotApplicable, Subject, load_subject
 
 _HASH_SEED = "1"
 _PATIENCE_S = 120.0
@@ -38,7 +38,7 @@ def check_instances(subject: Subject) -> None:
 
 def _ask_all(
     subject: Subject, case: Case, *, reversed_nodes: bool = False
-) -> tuple[list[Answers], bool]:
+) -> tuple[list[PluginAnswers], bool]:
     world, plugin = subject.on(case, reversed_nodes=reversed_nodes)
     asker = Asker(plugin, world)
     said = []
@@ -52,12 +52,17 @@ def _ask_all(
 
 
 def _compare(
-    subject: Subject, case: Case, one: list[Answers], two: list[Answers], here: str, there: str
+    subject: Subject,
+    case: Case,
+    one: list[PluginAnswers],
+    two: list[PluginAnswers],
+    here: str,
+    there: str,
 ) -> None:
     for pod, mine, theirs in zip(case.askers, one, two, strict=True):
         told = mine.difference(theirs, here, there)
         if told:
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name} is not deterministic: {in_words(pod)}, {told}"
                 f" (cluster {case.seed}).",
                 "let nothing count but the pod, the node and the arguments: no class attributes"
@@ -71,7 +76,7 @@ def check_processes(subject: Subject) -> None:
     theirs = _digests_elsewhere(subject)
     for case, here, there in zip(subject.cases, mine, theirs, strict=True):
         if here != there:
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name} answers differently in another process (cluster {case.seed}):"
                 " its answers depend on the order of a set or on hash().",
                 "sort before you choose: iterate over sorted(...) instead of a set, use"

@@ -20,7 +20,7 @@ import numpy as np
 
 from stowplan.framework.plugin import Plugin
 from stowplan.testing.plugin_checks.asking import Asker, in_words
-from stowplan.testing.plugin_checks.subject import Mistake, Subject
+from stowplan.testing.plugin_checks.subject import CheckFailed, Subject
 
 _CLOCKS = {
     "time": "time.time",
@@ -188,7 +188,7 @@ def check_effects(subject: Subject) -> None:
             with watch.on():
                 asker.ask(pod)
             for what, details, line in watch.seen:
-                raise Mistake(
+                raise CheckFailed(
                     f"{subject.name} {what} while it judged {in_words(pod)}: {details}{line}.",
                     _MENDS.get(what, _IO_MEND),
                 )

@@ -16,9 +16,9 @@ from stowplan.errors import StowplanError
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.plugin import Reads
-from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import apply, variants
-from stowplan.testing.plugin_checks.subject import BREAKS, Mistake, NotApplicable, Subject
+from stowplan.testing.plugin_checks.subject import BREAKS, CheckFailed, NotApplicable, Subject
 
 _HOUR_S = 3600.0
 
@@ -48,15 +48,15 @@ def check_signature(subject: Subject) -> None:
                     _compare(subject, pod, what, mine[1], theirs[1])
 
 
-def _signed(subject: Subject, asker: Asker, pod: Pod) -> tuple[Hashable, Answers] | None:
+def _signed(subject: Subject, asker: Asker, pod: Pod) -> tuple[Hashable, PluginAnswers] | None:
     try:
         cycle = asker.start(pod)
-        asker.pre_filter(cycle, Answers())
+        asker.pre_filter(cycle, PluginAnswers())
         steps: list[FilterStep | ScoreStep] = [*asker.filters, *asker.scores]
         signature = next(step.sign(cycle) for step in steps if step.is_cached)
     except StowplanError as problem:
         if "unhashable" in str(problem):
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name}.sign answers what cannot be a key: {problem}.",
                 "answer texts, numbers and tuples of them; no lists, dicts or sets.",
             ) from problem
@@ -67,17 +67,21 @@ def _signed(subject: Subject, asker: Asker, pod: Pod) -> tuple[Hashable, Answers
     return None if answers.problem else (signature, answers)
 
 
-def _compare(subject: Subject, pod: Pod, what: str, mine: Answers, theirs: Answers) -> None:
+def _compare(
+    subject: Subject, pod: Pod, what: str, mine: PluginAnswers, theirs: PluginAnswers
+) -> None:
     # Skipping is decided pod by pod, so a column that nobody asked for need not be the same.
     if mine.pre_filter != theirs.pre_filter or mine.pre_score != theirs.pre_score:
         return
-    told = Answers(filter=mine.filter, score=mine.score, normalized=mine.normalized).difference(
-        Answers(filter=theirs.filter, score=theirs.score, normalized=theirs.normalized),
+    told = PluginAnswers(
+        filter=mine.filter, score=mine.score, normalized=mine.normalized
+    ).difference(
+        PluginAnswers(filter=theirs.filter, score=theirs.score, normalized=theirs.normalized),
         "for it",
         "for the other",
     )
     if told:
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name}.sign leaves something out: {in_words(pod)} and one that differs only"
             f" in {what} have the same signature, but not the same column ({told}).",
             f"let sign tell all that the plugin reads of the pod, {what} too, or answer None: then"
@@ -107,7 +111,7 @@ def check_kept(subject: Subject) -> None:
 
 def _check_kept(subject: Subject, asker: Asker, columns: ColumnCache, pod: Pod) -> None:
     cycle = asker.start(pod)
-    rows = asker.pre_filter(cycle, Answers())
+    rows = asker.pre_filter(cycle, PluginAnswers())
     if rows is None:
         return
     live = asker.world.table.live_rows
@@ -119,7 +123,7 @@ def _check_kept(subject: Subject, asker: Asker, columns: ColumnCache, pod: Pod) 
                 step.fill(cycle, slice(None), fresh)
                 kept: Any = columns.verdicts(step, cycle)
                 _same(subject, asker, "filter_columns", step.reads, live, kept, fresh, pod)
-    if asker.pre_score(cycle, rows, Answers()):
+    if asker.pre_score(cycle, rows, PluginAnswers()):
         for score in asker.scores:
             if score.is_cached:
                 fresh = np.zeros(cycle.table.capacity, np.int64)
@@ -142,7 +146,7 @@ def _same(
     if not len(wrong):
         return
     node = asker.world.table.names[int(wrong[0])]
-    raise Mistake(
+    raise CheckFailed(
         f"{subject.name}.{method}: the column kept for {in_words(pod)} is out of date at node"
         f" {node}: {int(kept[wrong[0]])}, but made anew it says {int(fresh[wrong[0]])}."
         f" It declares reads = Reads.{reads.name}.",

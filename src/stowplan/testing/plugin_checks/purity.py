@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from stowplan.api.objects import Pod
-from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case
-from stowplan.testing.plugin_checks.subject import Mistake, Subject, World
+from stowplan.testing.plugin_checks.subject import CaseCluster, CheckFailed, Subject
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -30,7 +30,7 @@ def check_same_question(subject: Subject) -> None:
         for pod, before, after in zip(case.askers, first, again, strict=True):
             told = before.difference(after, "when asked first", "when asked again")
             if told:
-                raise Mistake(
+                raise CheckFailed(
                     f"{subject.name} answers the same question differently: {in_words(pod)}, {told}"
                     f" (cluster {case.seed}).",
                     "answer from the pod and the node alone. What is computed for one attempt"
@@ -39,7 +39,7 @@ def check_same_question(subject: Subject) -> None:
                 )
 
 
-def _asked(asker: Asker, pod: Pod) -> Answers:
+def _asked(asker: Asker, pod: Pod) -> PluginAnswers:
     # handle.rng is an input: the same question finds it in the same state.
     asker.world.rng.setstate(Random(7).getstate())
     return asker.ask(pod)
@@ -55,14 +55,14 @@ def check_changes_nothing(subject: Subject) -> None:
             asker.ask(pod)
             _compare(subject, before, _picture(world, case, pod), pod)
             if world.used:
-                raise Mistake(
+                raise CheckFailed(
                     f"{subject.name} used {world.used[0]} while it judged {in_words(pod)}.",
                     "filters and scores only answer. Effects belong into reserve, permit and the"
                     " binding points, which run once a node is chosen.",
                 )
 
 
-def _picture(world: World, case: Case, pod: Pod) -> dict[str, Any]:
+def _picture(world: CaseCluster, case: Case, pod: Pod) -> dict[str, Any]:
     table = world.table
     rows = table.used_slots
     picture: dict[str, Any] = {f"the pod {pod.key}, which is asked about": _encode(pod)}
@@ -90,7 +90,7 @@ def _picture(world: World, case: Case, pod: Pod) -> dict[str, Any]:
 def _compare(subject: Subject, before: dict[str, Any], after: dict[str, Any], pod: Pod) -> None:
     for what, was in before.items():
         if after[what] != was:
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name} changed {what} while it judged {in_words(pod)}.",
                 "treat pods, nodes and the table as read only: they are shared by all plugins and"
                 " by the attempts to come. Notes for later points belong into cycle.write(...).",

@@ -34,8 +34,8 @@ from stowplan.testing.plugin_checks.vocabulary import Words, words_of
 CASES = 24
 
 
-class Mistake(AssertionError):
-    """What a check found: the mistake, and how to mend it."""
+class CheckFailed(AssertionError):
+    """A check failed: the mistake, and how to mend it."""
 
     def __init__(self, mistake: str, mend: str) -> None:
         super().__init__(f"{mistake}\nTo mend it: {mend}")
@@ -43,7 +43,7 @@ class Mistake(AssertionError):
         self.mend = mend
 
 
-#: What comes out of a plugin's mistakes; those that are a check's own affair are a `Mistake`.
+#: What comes out of a plugin's mistakes; those that are a check's own affair are a `CheckFailed`.
 BREAKS = (StowplanError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -63,8 +63,8 @@ class _Untouchable:
 
 
 @dataclass
-class World:
-    """A cluster of a case, and the handle of a plugin that looks at it."""
+class CaseCluster:
+    """The cluster of a case, and the handle of the plugin that reads it."""
 
     cache: ClusterCache = field(default_factory=ClusterCache)
     clock: VirtualClock = field(default_factory=VirtualClock)
@@ -126,13 +126,13 @@ class Subject:
         """Made anew each time: a plugin may have changed the last ones."""
         return [make_case(self._seed + index, self.words) for index in range(self.count)]
 
-    def make(self, world: World, args: Mapping[str, Any] | None = None) -> Plugin:
+    def make(self, world: CaseCluster, args: Mapping[str, Any] | None = None) -> Plugin:
         """An instance that looks at a cluster."""
         return make_plugin(self.plugin, self.args if args is None else args, world.handle)
 
-    def on(self, case: Case, *, reversed_nodes: bool = False) -> tuple[World, Plugin]:
+    def on(self, case: Case, *, reversed_nodes: bool = False) -> tuple[CaseCluster, Plugin]:
         """A fresh cluster of a case and a fresh instance that looks at it."""
-        world = World()
+        world = CaseCluster()
         # The instance first: those that follow the catalog or the table hear of everything.
         plugin = self.make(world)
         case.fill(world.cache, reversed_nodes=reversed_nodes)

@@ -26,9 +26,9 @@ from stowplan.queue.events import (
 )
 from stowplan.queue.hints import complete_hints
 from stowplan.testing.plugin_checks.answering import line_in
-from stowplan.testing.plugin_checks.asking import Answers, Asker, in_words
+from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case, apply, variants
-from stowplan.testing.plugin_checks.subject import Mistake, NotApplicable, Subject, World
+from stowplan.testing.plugin_checks.subject import CaseCluster, CheckFailed, NotApplicable, Subject
 
 _HAPPEN_ONLY = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD)
 _REJECTS = ("pre_enqueue", "pre_filter", "filter", "filter_columns", "reserve", "permit")
@@ -39,7 +39,7 @@ def check_events(subject: Subject) -> None:
     plugin = subject.plugin
     if not any(hasattr(plugin, method) for method in _REJECTS):
         raise NotApplicable("it rejects nothing")
-    registered = subject.make(World()).events()
+    registered = subject.make(CaseCluster()).events()
     if registered is None:
         raise NotApplicable("it registers none, and hears everything")
     _check_registrations(subject, registered)
@@ -71,24 +71,24 @@ def _ask_about_updated_pods(subject: Subject, hints: Sequence[EventHint], case: 
 
 def _check_registrations(subject: Subject, registered: Sequence[Any]) -> None:
     if isinstance(registered, str) or not isinstance(registered, Sequence):
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name}.events answers {registered!r}.",
             "answer a list of stowplan.EventHint, or None for every event.",
         )
     for entry in registered:
         if not isinstance(entry, EventHint) or not isinstance(entry.event, ClusterEvent):
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name}.events has {entry!r} in its list.",
                 'write stowplan.EventHint(stowplan.ClusterEvent("Node", stowplan.ActionType.ADD)).',
             )
         if entry.event.resource in _HAPPEN_ONLY:
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name}.events registers {entry.event.resource}, which only happens and"
                 " is never registered.",
                 'register "Pod": it stands for both.',
             )
         if entry.event.action == ActionType.NONE:
-            raise Mistake(
+            raise CheckFailed(
                 f"{subject.name}.events registers {entry.event.resource} with no action.",
                 "name one: stowplan.ActionType.ADD, for example.",
             )
@@ -138,21 +138,21 @@ def _hinted(
     try:
         said = entry.hint(pod, old, new)
     except Exception as problem:
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name}'s hint for {entry.event.label} raises: {type(problem).__name__}:"
             f" {problem}{line_in(subject.plugin, problem)}.",
             "a hint is given (pod, old, new), where old is None for what was added and new is None"
             " for what was deleted; answer stowplan.Hint.QUEUE when in doubt.",
         ) from problem
     if not isinstance(said, Hint):
-        raise Mistake(
+        raise CheckFailed(
             f"{subject.name}'s hint for {entry.event.label} answers {said!r}.",
             "answer stowplan.Hint.QUEUE or stowplan.Hint.SKIP.",
         )
     return said is Hint.QUEUE
 
 
-def _is_helped(old: Answers, new: Answers, change: tuple[str, Any]) -> bool:
+def _is_helped(old: PluginAnswers, new: PluginAnswers, change: tuple[str, Any]) -> bool:
     """Whether the plugin had turned the pod away from everywhere, and no longer does."""
     if old.problem or new.problem:
         return False
@@ -168,12 +168,12 @@ def _is_helped(old: Answers, new: Answers, change: tuple[str, Any]) -> bool:
 def _missed(
     subject: Subject,
     pod: Pod,
-    old: Answers,
+    old: PluginAnswers,
     happened: list[tuple[ClusterEvent, object | None, object | None]],
-) -> Mistake:
+) -> CheckFailed:
     labels = ", ".join(event.label for event, _, _ in happened) or "an event without a name"
     reason = next(iter(old.filter.values()))
-    return Mistake(
+    return CheckFailed(
         f"{subject.name} misses what helps: it rejected {in_words(pod)} everywhere ({reason}), then"
         f" {labels} made it fit, but no registered event brings it back.",
         "register that event in events(), let its hint answer stowplan.Hint.QUEUE for it, or leave"

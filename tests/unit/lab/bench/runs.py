@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from stowplan.lab.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Run
-from stowplan.lab.bench.results import About, Measured, Result, Setup
+from stowplan.lab.bench.results import About, Measured, RunResult, Setup
 
 BASIC = "5000Nodes_10000Pods_QueueingHintsEnabled"
 
@@ -43,7 +43,7 @@ def setup(test: str = "SchedulingBasic", name: str = "5Nodes", **fields: Any) ->
 
 def result(
     one: Run, of: Setup | None = None, *, fingerprint: str = "f1", commit: str = "abc"
-) -> Result:
+) -> RunResult:
     about = About(
         when="2026-11-15T10:00:00+00:00",
         command=("stowplan", "bench", "misc"),
@@ -54,7 +54,7 @@ def result(
         machine="2 cores, some processor",
         cpus=2,
     )
-    return Result(setup=of or setup(), about=about, run=one)
+    return RunResult(setup=of or setup(), about=about, run=one)
 
 
 def measured(**rates: float) -> Measured:

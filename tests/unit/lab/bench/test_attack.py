@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.lab.bench.attack import Case, forked, line, main, misses, run_case
+from stowplan.lab.bench.attack import AttackCase, forked, line, main, misses, run_case
 from stowplan.lab.bench.attack_search import fitted
-from stowplan.lab.bench.attack_trial import Cluster, Report, time_trial
+from stowplan.lab.bench.attack_trial import AttackedCluster, Report, time_trial
 from stowplan.lab.bench.hostile import ATTACKS, Attack, decoded, pod_manifest, stored_size
 from stowplan.lab.bench.hostile_sizes import POD_SIZES, sized_pod
 
@@ -29,7 +29,7 @@ def test_a_pod_that_etcd_would_refuse_is_refused() -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_a_hostile_pod_lives_from_creation_to_deletion(attack: Attack) -> None:
-    cluster = Cluster(20, 40, 4)
+    cluster = AttackedCluster(20, 40, 4)
     pods = cluster.engine.cache.pod_count
     for is_standing in (False, True):
         report = Report()
@@ -45,8 +45,8 @@ def test_a_hostile_pod_lives_from_creation_to_deletion(attack: Attack) -> None:
 
 
 def test_both_trials_of_a_case_are_in_its_line() -> None:
-    case = Case(ATTACKS[1], 0.005, 4, is_standing=False)
-    report = run_case(Cluster(20, 40, 4), case, 60, memory=True)
+    case = AttackCase(ATTACKS[1], 0.005, 4, is_standing=False)
+    report = run_case(AttackedCluster(20, 40, 4), case, 60, memory=True)
     assert report.rise_mib is not None
     assert report.rise_mib > 0
     assert not misses(report)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from stowplan.cli.main import cli, main
 from stowplan.lab.bench.plan import plan
 from stowplan.lab.bench.results import RESULTS, Results
-from stowplan.lab.bench.results import Result as Stored
+from stowplan.lab.bench.results import RunResult as Stored
 from tests.unit.lab.bench.runs import result, run
 
 FILE = """

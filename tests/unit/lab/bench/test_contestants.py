@@ -183,7 +183,7 @@ def test_peak_memory_is_that_of_the_process() -> None:
 
 
 def test_an_event_is_counted_once_for_its_pod() -> None:
-    observer = observe.Observer()
+    observer = observe.BindObserver()
     observer.note_event(Metadata(name="pod-1.18a3b2", namespace="a"), 5.0)
     observer.note_event(Metadata(name="pod-1.18a3b3", namespace="a"), 6.0)
     observer.note_event(Metadata(name="pod-1.18a3b4", namespace="b"), 7.0)
@@ -191,7 +191,7 @@ def test_an_event_is_counted_once_for_its_pod() -> None:
 
 
 def test_bound_pods_are_found_by_namespace_labels_and_time() -> None:
-    observer = observe.Observer()
+    observer = observe.BindObserver()
     observer.note_pod(Metadata(name="p", namespace="a", labels={"type": "unsched"}), 1.0)
     observer.note_pod(Metadata(name="p", namespace="a"), 9.0)
     observer.note_pod(Metadata(name="q", namespace="a"), 2.0)
@@ -227,7 +227,7 @@ async def test_events_are_counted_cheaply_and_read_when_all_is_over() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     config = ClusterConfig(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    observer = observe.Observer()
+    observer = observe.BindObserver()
     async with observer.watching(config):
         assert await observer.count_events() == 3
         await observer.read_events()

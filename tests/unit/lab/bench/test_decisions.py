@@ -7,9 +7,9 @@ import json
 import pytest
 
 from stowplan.lab.bench.decisions import (
-    Result,
-    Scenario,
-    Stage,
+    DecisionCase,
+    DecisionCost,
+    LoadedEngine,
     document,
     main,
     measure,
@@ -23,7 +23,7 @@ from stowplan.lab.bench.synthetic import HOPELESS, KINDS, as_informed, existing_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pods_of_every_kind_are_placed_and_confirmed_or_wait(kind: str) -> None:
-    stage = Stage(Scenario("test", kind, nodes=30, existing=60))
+    stage = LoadedEngine(DecisionCase("test", kind, nodes=30, existing=60))
     stage.play(12)
     cache, counts = stage.engine.cache, stage.engine.queue.counts
     is_hopeless = kind in HOPELESS
@@ -36,7 +36,7 @@ def test_pods_of_every_kind_are_placed_and_confirmed_or_wait(kind: str) -> None:
 
 
 def test_a_measurement_has_every_figure() -> None:
-    result = measure(Scenario("test", nodes=10, existing=10, pods=5), rounds=2)
+    result = measure(DecisionCase("test", nodes=10, existing=10, pods=5), rounds=2)
     assert len(result.rounds_us) == 2
     assert result.decision_us == min(result.rounds_us) > 0
     assert result.pods_per_s == pytest.approx(1e6 / result.decision_us)
@@ -44,13 +44,15 @@ def test_a_measurement_has_every_figure() -> None:
 
 
 def test_plugins_are_told_apart() -> None:
-    costs = measure_plugins(Scenario("test", "soft spreading", nodes=10, existing=50, pods=5))
+    costs = measure_plugins(DecisionCase("test", "soft spreading", nodes=10, existing=50, pods=5))
     assert costs["PodTopologySpread"] > costs["NodeName"] > 0
     assert "PodTopologySpread" in plugin_table({"soft spreading": costs})
 
 
 def test_tables_and_json() -> None:
-    results = [Result(each, 100.0, [100.0, 120.0], 20.0, 3e3) for each in scenarios(quick=True)]
+    results = [
+        DecisionCost(each, 100.0, [100.0, 120.0], 20.0, 3e3) for each in scenarios(quick=True)
+    ]
     lines = table(results).splitlines()
     assert sum("10,000" in line for line in lines) == len(results)
     told = json.loads(json.dumps(document(results, {})))

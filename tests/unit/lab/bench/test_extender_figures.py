@@ -9,7 +9,7 @@ from stowplan.lab.bench.extender_figures import (
     OURS,
     THEIRS,
     Cell,
-    Measured,
+    ExtenderMeasured,
     by_workers,
     notes,
     p50_and_p99,
@@ -62,7 +62,7 @@ def test_percentiles() -> None:
 
 
 def test_the_ratio_is_of_the_best_of_each_round() -> None:
-    measured = Measured(
+    measured = ExtenderMeasured(
         [
             # Round 1: 600 with 2 workers, to 150 with 4.
             cell(OURS, 500, workers=1, round_=1),
@@ -89,7 +89,7 @@ def test_targets_are_5_for_names_and_3_for_nodes() -> None:
     def missed(ratio: float) -> list[tuple[Mode, int]]:
         cells = [cell(THEIRS, 100, question=each) for each in (NAMES, NODES)]
         cells += [cell(OURS, 100 * ratio, question=each) for each in (NAMES, NODES)]
-        return Measured(cells).missed
+        return ExtenderMeasured(cells).missed
 
     assert missed(5) == []
     assert missed(4.9) == [NAMES]
@@ -98,7 +98,7 @@ def test_targets_are_5_for_names_and_3_for_nodes() -> None:
 
 
 def test_the_tables() -> None:
-    measured = Measured(
+    measured = ExtenderMeasured(
         [
             cell(OURS, 5500, workers=1),
             cell(OURS, 4000, workers=2),
@@ -122,7 +122,7 @@ def test_the_tables() -> None:
 
 
 def test_one_contestant_has_no_ratio() -> None:
-    measured = Measured([cell(OURS, 5500)])
+    measured = ExtenderMeasured([cell(OURS, 5500)])
     assert measured.ratio(NAMES) is None
     assert measured.missed == []
     assert summary(measured).splitlines()[1].split()[-2:] == ["-", "5x"]
@@ -153,4 +153,4 @@ def test_one_contestant_has_no_ratio() -> None:
     ],
 )
 def test_what_a_reader_must_know(cells: list[Cell], note: str | None) -> None:
-    assert notes(Measured(cells)) == ([] if note is None else [note])
+    assert notes(ExtenderMeasured(cells)) == ([] if note is None else [note])

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.lab.bench.figures import KUBE, RAW, STOWPLAN, Outcome, Spread, over_time, percentile
+from stowplan.lab.bench.figures import (
+    KUBE,
+    RAW,
+    STOWPLAN,
+    Spread,
+    WorkloadRuns,
+    over_time,
+    percentile,
+)
 from stowplan.lab.bench.figures import throughput as rate_of
 from tests.unit.lab.bench.runs import run
 
@@ -33,7 +41,7 @@ def test_binds_over_time_begin_with_the_first_and_lose_none() -> None:
 
 
 def test_ratios_are_taken_round_by_round() -> None:
-    outcome = Outcome(
+    outcome = WorkloadRuns(
         [
             run(STOWPLAN, 900, 1),
             run(KUBE, 300, 1),
@@ -50,16 +58,16 @@ def test_ratios_are_taken_round_by_round() -> None:
 
 
 def test_no_ratio_to_a_contestant_that_never_got_going() -> None:
-    assert Outcome([run(STOWPLAN, 300), run(KUBE, 0)]).ratio(KUBE) is None
+    assert WorkloadRuns([run(STOWPLAN, 300), run(KUBE, 0)]).ratio(KUBE) is None
 
 
 def test_a_figure_that_no_round_has_is_none() -> None:
-    outcome = Outcome([run(RAW, 300, last_event_s=None)])
+    outcome = WorkloadRuns([run(RAW, 300, last_event_s=None)])
     assert outcome.spread(RAW, lambda each: each.last_event_s) is None
 
 
 def test_whoever_beats_the_limit_makes_the_round_invalid() -> None:
-    outcome = Outcome(
+    outcome = WorkloadRuns(
         [run(STOWPLAN, 900, 1), run(RAW, 1000, 1), run(RAW, 800, 2), run(KUBE, 801, 2)]
     )
     assert list(outcome.invalid) == [2]
@@ -71,21 +79,21 @@ def test_whoever_beats_the_limit_makes_the_round_invalid() -> None:
 
 
 def test_with_no_valid_round_nothing_is_valid() -> None:
-    outcome = Outcome([run(STOWPLAN, 1001), run(RAW, 1000)])
+    outcome = WorkloadRuns([run(STOWPLAN, 1001), run(RAW, 1000)])
     assert not outcome.is_valid
     assert outcome.ratio(RAW) is None
     assert outcome.contestants == [STOWPLAN, RAW]
 
 
 def test_without_the_limit_nothing_is_known_to_be_wrong() -> None:
-    assert Outcome([run(STOWPLAN, 900)]).invalid == {}
+    assert WorkloadRuns([run(STOWPLAN, 900)]).invalid == {}
 
 
 def test_a_shared_machine_is_noticed() -> None:
-    outcome = Outcome([run(STOWPLAN, 900), run(KUBE, 300, others_cores=0.8)])
+    outcome = WorkloadRuns([run(STOWPLAN, 900), run(KUBE, 300, others_cores=0.8)])
     assert [each.contestant for each in outcome.disturbed] == [KUBE]
 
 
 def test_contestants_are_shown_in_one_order() -> None:
-    outcome = Outcome([run(RAW, 900), run("somebody", 1), run(STOWPLAN, 300), run(KUBE, 100)])
+    outcome = WorkloadRuns([run(RAW, 900), run("somebody", 1), run(STOWPLAN, 300), run(KUBE, 100)])
     assert outcome.contestants == [STOWPLAN, KUBE, RAW, "somebody"]

@@ -15,7 +15,7 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.lab.bench import live
 from stowplan.lab.bench.follow import Metadata, session
 from stowplan.lab.bench.live import BenchError, LiveCluster
-from stowplan.lab.bench.observe import Observer
+from stowplan.lab.bench.observe import BindObserver
 from stowplan.lab.bench.sender import JSON, Sender
 from stowplan.workloads.model import Stage
 from stowplan.workloads.play import Write
@@ -36,7 +36,9 @@ class Server:
 
 
 @asynccontextmanager
-async def a_cluster(server: Server, observer: Observer | None = None) -> AsyncIterator[LiveCluster]:
+async def a_cluster(
+    server: Server, observer: BindObserver | None = None
+) -> AsyncIterator[LiveCluster]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
     runner = web.AppRunner(app)
@@ -46,7 +48,7 @@ async def a_cluster(server: Server, observer: Observer | None = None) -> AsyncIt
     config = ClusterConfig(server=f"http://{host}:{port}", token="secret")
     try:
         async with Sender(config, 2) as sender, session(config, JSON) as client:
-            yield LiveCluster(sender, client, observer or Observer(), lambda: None, "raw")
+            yield LiveCluster(sender, client, observer or BindObserver(), lambda: None, "raw")
     finally:
         await runner.cleanup()
 
@@ -104,7 +106,7 @@ async def test_pods_are_deleted_and_listed_by_label() -> None:
 
 
 async def test_waits_until_each_of_the_pods_was_bound() -> None:
-    observer = Observer()
+    observer = BindObserver()
     observer.note_pod(Metadata(name="other", namespace="a"), 0.0)
     async with a_cluster(Server(), observer) as cluster, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(cluster.wait_for_pods("a", ["p", "q"], Stage.SCHEDULED))
@@ -127,7 +129,7 @@ async def test_a_condition_is_enough_where_an_attempt_is() -> None:
 
 async def test_nothing_is_waited_for_in_vain_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PATIENCE_S", 0.05)
-    observer = Observer()
+    observer = BindObserver()
     observer.note_pod(Metadata(name="o", namespace="a"), 1.0)
     told = r"raw has done nothing for 0 s: 2 of 3 pods in a are not scheduled, among them a/p"
     async with a_cluster(Server(), observer) as cluster:

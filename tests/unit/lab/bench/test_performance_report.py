@@ -15,14 +15,14 @@ from stowplan.errors import ConfigError
 from stowplan.lab.bench.decision_report import decision_lines, read_decisions
 from stowplan.lab.bench.figures import KUBE, RAW, STOWPLAN
 from stowplan.lab.bench.profiles import digest
-from stowplan.lab.bench.report import judge, report
+from stowplan.lab.bench.report import check_targets, report
 from stowplan.lab.bench.results import Measured
-from stowplan.lab.bench.targets import SETS, Row, targets
+from stowplan.lab.bench.targets import SETS, TargetRow, targets
 from stowplan.present.plots import nice_steps
 from tests.unit.lab.bench.runs import BASIC, measured, result, run
 
 
-def row(title: str) -> Row:
+def row(title: str) -> TargetRow:
     return next(one for one in targets().rows if one.title == title)
 
 
@@ -37,7 +37,7 @@ def row(title: str) -> Row:
     ],
 )
 def test_targets_against_both(rates: dict[str, float], missed: list[str]) -> None:
-    verdicts = judge(row("Plain pods"), measured(**rates), 1.0)
+    verdicts = check_targets(row("Plain pods"), measured(**rates), 1.0)
     found = [one.what for one in verdicts if not one.is_met]
     # All test runs use the same CPU time.
     assert found == [*missed, "CPU per pod"]
@@ -45,11 +45,11 @@ def test_targets_against_both(rates: dict[str, float], missed: list[str]) -> Non
 
 def test_a_lower_limit_is_no_excuse_where_the_target_does_not_say_so() -> None:
     affinity = row("Affinity between pods")
-    verdicts = judge(affinity, measured(stowplan=950, kube=300, raw=1000), 1.0)
+    verdicts = check_targets(affinity, measured(stowplan=950, kube=300, raw=1000), 1.0)
     assert not verdicts[0].is_met
     assert verdicts[0].wanted == "at least 8x"
     assert verdicts[0].found == "3.17x, and no more than 3.3x can be: that is raw"
-    verdicts = judge(affinity, measured(stowplan=950, kube=300, raw=3000), 1.0)
+    verdicts = check_targets(affinity, measured(stowplan=950, kube=300, raw=3000), 1.0)
     assert verdicts[0].found == "3.17x"
 
 
@@ -62,7 +62,7 @@ def test_events_that_are_lost_or_late_are_told() -> None:
             result(run(STOWPLAN, 900, 2, event_lag_p99_s=19.0)),
         ],
     )
-    told = [str(each) for each in judge(row("Plain pods"), one, 1.0) if not each.is_met]
+    told = [str(each) for each in check_targets(row("Plain pods"), one, 1.0) if not each.is_met]
     assert told == [
         "events: wanted one for every pod, found 10 missing",
         "events: wanted p99 at most 10 s after the bind, found p99 11.0 s",
@@ -89,7 +89,9 @@ def test_first_bind_is_told_with_the_ratio_that_decides() -> None:
         for number, both in enumerate(starts, 1)
         for name, took in zip((STOWPLAN, KUBE), both, strict=True)
     ]
-    verdicts = judge(row("Plain pods"), Measured(one.setup, [result(each) for each in runs]), 1.0)
+    verdicts = check_targets(
+        row("Plain pods"), Measured(one.setup, [result(each) for each in runs]), 1.0
+    )
     (first,) = [each for each in verdicts if each.what == "first bind"]
     assert first.found == "1.00 s beside 0.90 s (1.11 (0.89..1.25) of it, round by round)"
     assert not first.is_met

@@ -10,7 +10,7 @@ from stowplan.errors import ConfigError
 from stowplan.lab.bench import plan as plan_module
 from stowplan.lab.bench.plan import listed, plan, scaled, why_not_raw
 from stowplan.lab.bench.run import can_wait_in_a_backlog
-from stowplan.lab.bench.targets import SETS, Entry, targets
+from stowplan.lab.bench.targets import SETS, WorkloadEntry, targets
 from stowplan.workloads.load import read_workloads
 from stowplan.workloads.model import CreatePods
 
@@ -159,9 +159,9 @@ def test_a_pattern_that_nothing_matches(file: str) -> None:
 
 def test_a_set_has_modes_of_its_own(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = (
-        Entry(file, "Basic/Small", mode="backlog"),
-        Entry(file, "Churn/Small"),
-        Entry(file, "Basic/Small"),
+        WorkloadEntry(file, "Basic/Small", mode="backlog"),
+        WorkloadEntry(file, "Churn/Small"),
+        WorkloadEntry(file, "Basic/Small"),
     )
     monkeypatch.setattr(plan_module, "SETS", {"mine": entries})
     found = [(item.setup.test, item.setup.mode) for item in plan("mine")]
@@ -180,7 +180,7 @@ def test_the_headline_takes_a_backlog_but_for_preemption_and_some_in_both_modes(
 
 
 def test_a_set_has_scales_of_its_own(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = (Entry(file, "Basic/Large", 0.5), Entry(file, "Churn/Small"))
+    entries = (WorkloadEntry(file, "Basic/Large", 0.5), WorkloadEntry(file, "Churn/Small"))
     monkeypatch.setattr(plan_module, "SETS", {"mine": entries})
     assert [item.setup.measured for item in plan("mine")] == [500, 10]
     assert [item.setup.measured for item in plan("mine", scale=0.1)] == [100, 1]

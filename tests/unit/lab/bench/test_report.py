@@ -10,7 +10,7 @@ from io import StringIO
 import pytest
 
 from stowplan.lab.bench.document import document
-from stowplan.lab.bench.figures import KUBE, RAW, STOWPLAN, Outcome, Spread
+from stowplan.lab.bench.figures import KUBE, RAW, STOWPLAN, Spread, WorkloadRuns
 from stowplan.lab.bench.page import page
 from stowplan.lab.bench.progress import BenchProgress
 from stowplan.lab.bench.results import Measured
@@ -29,7 +29,7 @@ def test_ratio_texts() -> None:
 
 
 def test_table_has_medians_and_no_empty_rows() -> None:
-    outcome = Outcome(
+    outcome = WorkloadRuns(
         [
             run(KUBE, 100, 1, latency_p50_s=None),
             run(STOWPLAN, 200, 1, latency_p50_s=None),
@@ -47,7 +47,7 @@ def test_table_has_medians_and_no_empty_rows() -> None:
 
 
 def test_a_dash_where_only_some_have_a_figure() -> None:
-    outcome = Outcome([run(STOWPLAN, 200), run(RAW, 300, last_event_s=None)])
+    outcome = WorkloadRuns([run(STOWPLAN, 200), run(RAW, 300, last_event_s=None)])
     lines = {line[0]: line[1:] for line in figure_lines(outcome)}
     assert lines["last event after last bind, s"] == ["2.50", "-"]
     assert lines["bind to event, p99 s"] == ["3.00", "3.00"]

@@ -18,7 +18,7 @@ from stowplan.lab.bench.plan import Item
 from stowplan.lab.bench.progress import BenchProgress
 from stowplan.lab.bench.results import Measured, Results, about
 from stowplan.lab.bench.run import Conditions
-from stowplan.lab.bench.session import Session, Settings
+from stowplan.lab.bench.session import Session, SessionSettings
 from stowplan.workloads.model import Workload
 from tests.replacing import replace
 from tests.unit.lab.bench.runs import result, run, setup
@@ -136,7 +136,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 
 def a_session(folder: Path, *, fingerprint: str = "f1", keep_old: bool = False) -> Session:
     told = msgspec.structs.replace(result(run("x", 1)).about, fingerprint=fingerprint)
-    settings = Settings((STOWPLAN, KUBE, RAW), 2, told, keep_old)
+    settings = SessionSettings((STOWPLAN, KUBE, RAW), 2, told, keep_old)
     return Session(Results("mine", folder), settings, BenchProgress(StringIO()))
 
 

@@ -14,16 +14,16 @@ from stowplan.lab.bench.churn_objects import (
     GROUPS,
     NODE_CPUS,
     SHARES,
-    Kind,
-    Layout,
+    NodeLayout,
+    PodKind,
     PodMaker,
     kind_of,
     node_name,
 )
 from stowplan.lab.bench.soak_figures import (
     GROWTH_MIB,
-    Outcome,
     Sample,
+    SoakOutcome,
     allowed_growth,
     count_log_lines,
     document,
@@ -51,8 +51,8 @@ def sample(at_s: float, rss_mib: float = 100.0) -> Sample:
     )
 
 
-def outcome(**fields: object) -> Outcome:
-    good = Outcome(
+def outcome(**fields: object) -> SoakOutcome:
+    good = SoakOutcome(
         samples=[sample(at) for at in range(0, 100, 5)],
         warm_up_s=30.0,
         raw_per_s=2500.0,
@@ -198,21 +198,24 @@ def test_pods_that_wait_and_nodes_that_hold_too_much() -> None:
 
 
 def test_every_kind_of_pod_is_made_with_a_name_of_its_own() -> None:
-    maker = PodMaker(Layout(40), seed=1)
-    pods = [maker.arrival() for _ in range(2000)] + [maker.make(Kind.LOW), maker.make(Kind.HIGH)]
+    maker = PodMaker(NodeLayout(40), seed=1)
+    pods = [maker.arrival() for _ in range(2000)] + [
+        maker.make(PodKind.LOW),
+        maker.make(PodKind.HIGH),
+    ]
     names = [pod["metadata"]["name"] for pod in pods]
     assert len(set(names)) == len(names)
-    assert {kind_of(name) for name in names} == set(Kind)
+    assert {kind_of(name) for name in names} == set(PodKind)
     assert sum(SHARES.values()) == 100
 
 
 def test_same_seed_same_pods() -> None:
-    one, other = PodMaker(Layout(40), seed=7), PodMaker(Layout(40), seed=7)
+    one, other = PodMaker(NodeLayout(40), seed=7), PodMaker(NodeLayout(40), seed=7)
     assert [one.arrival() for _ in range(50)] == [other.arrival() for _ in range(50)]
 
 
 def test_the_crowd_has_nodes_of_its_own_and_just_fits() -> None:
-    layout = Layout(250)
+    layout = NodeLayout(250)
     nodes = [layout.node(number) for number in range(layout.nodes)]
     crowded = [node for node in nodes if CROWD_KEY in node["metadata"]["labels"]]
     assert len(crowded) == layout.crowded == 2
@@ -222,12 +225,12 @@ def test_the_crowd_has_nodes_of_its_own_and_just_fits() -> None:
 
 
 def test_groups_come_back_and_slowly_change() -> None:
-    maker = PodMaker(Layout(40), seed=1)
+    maker = PodMaker(NodeLayout(40), seed=1)
 
     def groups(arrivals: int) -> set[str]:
         pods = [maker.arrival() for _ in range(arrivals)]
         labels = [pod["metadata"]["labels"].get("group", "") for pod in pods]
-        return {label for label in labels if label.startswith(Kind.SPREAD)}
+        return {label for label in labels if label.startswith(PodKind.SPREAD)}
 
     first = groups(ARRIVALS_PER_NEW_GROUP)
     second = groups(ARRIVALS_PER_NEW_GROUP)

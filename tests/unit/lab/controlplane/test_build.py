@@ -103,7 +103,7 @@ def test_staging_modules_match_the_kubernetes_release() -> None:
 
 def test_a_program_of_ours_is_named_after_its_source(tmp_path: Path) -> None:
     (tmp_path / "main.go").write_text("package main")
-    target = targets.Target("oracle", targets.KUBERNETES, "./oracle", "oracle", tmp_path)
+    target = targets.BuildTarget("oracle", targets.KUBERNETES, "./oracle", "oracle", tmp_path)
     first = targets.file_name(target)
     (tmp_path / "main_test.go").write_text("package main")
     assert targets.file_name(target) == first

@@ -14,11 +14,11 @@ from stowplan.sim.scenarios.actions import (
     Create,
     Delete,
     Expect,
+    ObjectPattern,
     OnNodes,
     Patch,
     PlayTrace,
     PlayWorkload,
-    Reference,
     Say,
     Scenario,
     Sleep,
@@ -94,9 +94,11 @@ steps:
 """
     )
     actions = [step.action for step in scenario.steps]
-    assert actions[1] == Delete((Reference("Pod", "a"),))
-    assert actions[2] == Delete((Reference("Pod", "a", "shop"), Reference("Node", "n*")), 0.0)
-    assert actions[3] == Patch(Reference("Node", "n1"), {"spec": {"unschedulable": True}})
+    assert actions[1] == Delete((ObjectPattern("Pod", "a"),))
+    assert actions[2] == Delete(
+        (ObjectPattern("Pod", "a", "shop"), ObjectPattern("Node", "n*")), 0.0
+    )
+    assert actions[3] == Patch(ObjectPattern("Node", "n1"), {"spec": {"unschedulable": True}})
     assert actions[4] == WaitForQuiet()
     assert isinstance(actions[5], WaitUntil)
     assert actions[5].timeout_s == 5.0

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from stowplan.errors import ConfigError
-from stowplan.sim.scenarios.actions import Reference
+from stowplan.sim.scenarios.actions import ObjectPattern
 from stowplan.sim.scenarios.expectations import Expected, read_expected
-from stowplan.sim.scenarios.facts import View
+from stowplan.sim.scenarios.facts import ClusterState
 from stowplan.workloads.fields import read_yaml
 
 Json = dict[str, Any]
@@ -59,7 +59,7 @@ def node(name: str, zone: str = "", *, ready: bool = True, closed: bool = False)
     }
 
 
-VIEW = View(
+VIEW = ClusterState(
     pods=[
         pod("web-0", "n1", app="web"),
         pod("web-1", "n2", app="web"),
@@ -70,7 +70,9 @@ VIEW = View(
     ],
     nodes=[node("n1", "a"), node("n2", "b"), node("n3", "b", ready=False), node("n4", closed=True)],
     preempted={"default/victim": "default/king"},
-    objects={Reference("PersistentVolumeClaim", "data"): {"spec": {"volumeName": "v", "x": [1]}}},
+    objects={
+        ObjectPattern("PersistentVolumeClaim", "data"): {"spec": {"volumeName": "v", "x": [1]}}
+    },
 )
 
 
@@ -170,13 +172,13 @@ def test_what_is_not_so_is_told(expect: Expect, text: str, found: str) -> None:
 
 
 def test_of_many_pods_a_few_are_named(expect: Expect) -> None:
-    view = View([pod(f"p{number}") for number in range(8)], [])
+    view = ClusterState([pod(f"p{number}") for number in range(8)], [])
     found = expect("{pods: p*, bound: true}").look(view).found
     assert found.endswith("p4 pending; and 3 more")
 
 
 def test_pods_that_name_no_namespace_are_the_scenario_s(expect: Expect) -> None:
-    view = View([pod("a", "n1", namespace="mine"), pod("a", "n2")], [], prefix="mine")
+    view = ClusterState([pod("a", "n1", namespace="mine"), pod("a", "n2")], [], prefix="mine")
     assert expect("{pod: a, on: n1}").look(view).is_met
     assert expect("{pods: {labels: {}}, count: 1}").look(view).is_met
 

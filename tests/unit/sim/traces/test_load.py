@@ -12,7 +12,7 @@ import yaml
 from stowplan.apiserver import kubelet
 from stowplan.errors import ConfigError
 from stowplan.sim.traces import Arrival, Disruption, Trace, combined, load_trace
-from stowplan.sim.traces.model import RUN_SECONDS, Reading
+from stowplan.sim.traces.model import RUN_SECONDS, ReadCounts
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "traces"
 
@@ -155,9 +155,9 @@ def test_combined_traces_keep_the_order_of_time() -> None:
         return Trace(
             ("test",),
             make_events=lambda: iter([Disruption(at, "fail", f"n{at}") for at in moments]),
-            reading=Reading(read=1, broken=1),
+            reading=ReadCounts(read=1, broken=1),
         )
 
     made = combined(trace(1.0, 3.0), trace(2.0, 3.0), trace())
     assert [event.at for event in made.events()] == [1.0, 2.0, 3.0, 3.0]
-    assert made.reading == Reading(read=3, broken=3)
+    assert made.reading == ReadCounts(read=3, broken=3)

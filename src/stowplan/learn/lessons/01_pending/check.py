@@ -29,12 +29,12 @@ def check(work: Any, on: str) -> None:
             raise Mistake("refused", why=error) from None
         await cluster.sleep(5 if on != "virtual" else 60)
         pod = await cluster.get("Pod", "hello", namespace=named[0]["metadata"].get("namespace", ""))
-        judge(pod, named[0])
+        check_pod(pod, named[0])
 
     play(scenario, on, Options(with_scheduler=True))
 
 
-def judge(pod: dict[str, Any], written: dict[str, Any]) -> None:
+def check_pod(pod: dict[str, Any], written: dict[str, Any]) -> None:
     scheduler, node = pod["spec"]["schedulerName"], pod["spec"].get("nodeName", "")
     if node:
         where = next((path for path in paths_to(written, "schedulerName")), "")

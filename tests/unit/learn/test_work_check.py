@@ -12,7 +12,7 @@ import pytest
 
 from stowplan.errors import StowplanError
 from stowplan.learn.course import Lesson
-from stowplan.learn.judging import Verdict, judge
+from stowplan.learn.work_check import CheckResult, check_work
 from tests.unit.learn.lessons import write_lesson
 
 RUNS_MAIN = """
@@ -41,14 +41,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def judged(lesson: Lesson, text: str | bytes, name: str = "scheduler.py") -> Verdict:
+def judged(lesson: Lesson, text: str | bytes, name: str = "scheduler.py") -> CheckResult:
     file = Path(name)
     file.write_bytes(text.encode() if isinstance(text, str) else text)
-    return judge(lesson, file, on="virtual", language="en")
+    return check_work(lesson, file, on="virtual", language="en")
 
 
 def test_an_answer_that_is_right(lesson: Lesson) -> None:
-    assert judged(lesson, "ANSWER = 42\n") == Verdict((), ("Checked on virtual.",))
+    assert judged(lesson, "ANSWER = 42\n") == CheckResult((), ("Checked on virtual.",))
 
 
 def test_a_mistake_is_in_the_words_of_the_lesson(lesson: Lesson) -> None:

@@ -1,8 +1,8 @@
-"""Judges what a learner wrote: loads the file, runs the lesson's check on it, says it in words.
+"""Check a learner's work: load the file, run the lesson's check, and put the result into words.
 
-Runs in this process, so that whoever does not trust the file to end uses `child`. What must stay
-true: whatever the learner's file does wrong becomes words with a place in that file; what is wrong
-with us, or with the target, is raised.
+It runs in this process; `child` runs it in a process of its own, for files that may hang. Every
+error of the learner's file becomes a message with a line of that file; errors of ours, or of the
+target, are raised.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import yaml
 
 from stowplan.learn.checking import FAULTS, Mistake, Note
 from stowplan.learn.course import Lesson
-from stowplan.learn.faults import Faults, shown
+from stowplan.learn.faults import LearnerErrors, shown
 from stowplan.learn.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Without mistakes the lesson is passed."""
+class CheckResult:
+    """The result of a check; without mistakes the lesson is passed."""
 
     mistakes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -40,11 +40,11 @@ class Unreadable(Exception):
     """The file is no Python or no YAML; the text says where and what."""
 
 
-def judge(lesson: Lesson, file: Path, *, on: str, language: str) -> Verdict:
+def check_work(lesson: Lesson, file: Path, *, on: str, language: str) -> CheckResult:
     """Run the check of a lesson on a learner's file."""
     file = file.resolve()
     texts = Texts(language, lesson.folder)
-    faults = Faults(file, texts)
+    faults = LearnerErrors(file, texts)
     mistakes: list[str] = []
     notes: list[str] = []
     token = FAULTS.set(faults)
@@ -64,7 +64,7 @@ def judge(lesson: Lesson, file: Path, *, on: str, language: str) -> Verdict:
                 faults.add(error)
     finally:
         FAULTS.reset(token)
-    return Verdict((*faults.told, *mistakes), tuple(notes))
+    return CheckResult((*faults.told, *mistakes), tuple(notes))
 
 
 def load(file: Path, name: str, texts: Texts) -> ModuleType | list[Any]:
@@ -129,7 +129,7 @@ def _check_of(lesson: Lesson) -> Callable[[Any, str], Iterable[Note] | None]:
     return check
 
 
-def _in_words(mistake: Mistake, file: Path, faults: Faults, texts: Texts) -> str:
+def _in_words(mistake: Mistake, file: Path, faults: LearnerErrors, texts: Texts) -> str:
     text = texts(mistake.key, **mistake.fields)
     at = inspect.unwrap(mistake.at) if callable(mistake.at) else None
     if at is None:

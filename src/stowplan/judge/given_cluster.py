@@ -18,7 +18,7 @@ from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile
 from stowplan.judge.objects import Key, Thing, with_uid
-from stowplan.judge.refusal import Refused
+from stowplan.judge.refusal import QuestionRefused
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.cycle import judge
 from stowplan.scheduler.decision import Decision
@@ -27,8 +27,8 @@ from stowplan.scheduler.decision import Decision
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
-class World:
-    """Nodes, pods and whatever else plugins look up."""
+class GivenCluster:
+    """A cluster built from given objects: nodes, pods and everything that plugins look up."""
 
     def __init__(self) -> None:
         self.cache = ClusterCache()
@@ -109,7 +109,9 @@ class World:
         pod: Pod = thing.struct
         owner = self._by_uid.get(pod.uid, thing.key)
         if owner != thing.key:
-            raise Refused(f"{thing}: metadata.uid: Duplicate value: also of {self.things[owner]}")
+            raise QuestionRefused(
+                f"{thing}: metadata.uid: Duplicate value: also of {self.things[owner]}"
+            )
         if old is not None and (old.uid != pod.uid or not _stands(pod)):
             self._take_away(old)
         self._by_uid[pod.uid] = thing.key

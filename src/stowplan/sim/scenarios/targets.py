@@ -1,8 +1,8 @@
-"""Where a scenario takes place: an API server, its clients, its clock, and what else lives there.
+"""Targets of a scenario (`--on`): an API server, its clients and its clock.
 
-One context manager a target: `virtual_ground`, `embedded_ground`, `real_ground` and
-`existing_ground`. `run` opens one and starts a scheduler on it. All servers but an existing one
-are our own, on loopback or without any socket, and gone afterwards.
+Each target has a context manager: `virtual_target`, `embedded_target`, `real_target` and
+`existing_target`. `run` opens one and starts a scheduler on it. Except for an existing cluster, the
+servers are started here, on loopback or without a socket, and stopped at the end.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _CLAIMS_AGAIN = "--pvclaimbinder-sync-period=250ms"
 
 
 async def _next_moment(loop: TimeLoop) -> None:
-    """To the next timer; but who waits for something to be so looks every second at least."""
+    """Advance to the next timer, by a second at most: a condition may be waited for."""
     timer = loop.call_later(_LOOK_EVERY_S, lambda: None)
     await loop.passed()
     timer.cancel()
 
 
 async def _no_wait() -> None:
-    """Whoever cannot know whether all is done does not wait for it."""
+    """Do not wait: in real time there is no telling whether everything has happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """A cluster without its scheduler."""
+class Target:
+    """A running cluster without a scheduler."""
 
     name: str
     #: The scenario's, and the scheduler's.
@@ -81,9 +81,9 @@ class Ground:
 
 
 @asynccontextmanager
-async def virtual_ground(
+async def virtual_target(
     kubelet: KubeletOptions, *, seed: int, compute_priority: bool = True
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[Target]:
     """The embedded API server without HTTP, on an event loop with virtual time."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, TimeLoop):
@@ -100,7 +100,7 @@ async def virtual_ground(
     config = ClusterConfig(server=SERVER)
     cluster.start_controllers()
     try:
-        yield Ground(
+        yield Target(
             "virtual",
             ApiClient(config, transport=InProcess(cluster, user_agent="scenario")),
             ApiClient(config, transport=InProcess(cluster)),
@@ -116,9 +116,9 @@ async def virtual_ground(
 
 
 @asynccontextmanager
-async def embedded_ground(
+async def embedded_target(
     kubelet: KubeletOptions, *, compute_priority: bool = True
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[Target]:
     """The embedded API server over HTTP, in real time."""
     from stowplan.apiserver.server import ApiServer  # HTTP takes long to load
 
@@ -128,7 +128,7 @@ async def embedded_ground(
     await server.start()
     try:
         async with _clients(ClusterConfig(server=server.url)) as (client, scheduler_client):
-            yield Ground(
+            yield Target(
                 "embedded",
                 client,
                 scheduler_client,
@@ -143,9 +143,9 @@ async def embedded_ground(
 
 
 @asynccontextmanager
-async def real_ground(
+async def real_target(
     *, as_scheduler_perf: bool = False, feature_gates: Mapping[str, bool] | None = None
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[Target]:
     """etcd, kube-apiserver, the PV controller, and KWOK for the kubelets."""
     from stowplan.lab.controlplane import components
     from stowplan.lab.controlplane.binaries import BinaryMissing
@@ -187,9 +187,9 @@ async def real_ground(
 
 
 @asynccontextmanager
-async def existing_ground(
+async def existing_target(
     kubeconfig: str, *, context: str | None, allow_remote: bool
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[Target]:
     """Somebody's cluster; only one on this machine, unless told otherwise."""
     if not os.path.exists(kubeconfig):  # noqa: ASYNC240, PTH110 - nothing else runs yet
         raise ConfigError(
@@ -204,16 +204,16 @@ async def existing_ground(
             where=kubeconfig,
         )
     prefix = f"stowplan-scenario-{secrets.token_hex(4)}"
-    async with _real_time(kubeconfig, config, prefix=prefix) as ground:
-        yield ground
+    async with _real_time(kubeconfig, config, prefix=prefix) as target:
+        yield target
 
 
 @asynccontextmanager
 async def _real_time(
     name: str, config: ClusterConfig, *, prefix: str = ""
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[Target]:
     async with _clients(config) as (client, scheduler_client):
-        yield Ground(
+        yield Target(
             name,
             client,
             scheduler_client,

@@ -10,7 +10,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.config.defaults import default_config
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.sim.gym import ClusterEnv
-from stowplan.sim.gym.world import World
+from stowplan.sim.gym.simulation import Simulation
 from stowplan.sim.scenarios import Cluster, Entry, Options, run_scenario
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.trace_play import play_trace
@@ -81,7 +81,7 @@ def test_who_follows_the_scheduler_ends_where_a_simulation_does(
     description: dict[str, Any], lost: int
 ) -> None:
     trace = generate(description, seed=5)
-    world = World(trace, default_config(), in_tree_registry(), max_nodes=trace.nodes, seed=0)
+    world = Simulation(trace, default_config(), in_tree_registry(), max_nodes=trace.nodes, seed=0)
     placed: list[tuple[str, str, float]] = []
     while (question := world.next_question()) is not None:
         node = world.table.names[question.scheduler_choice]

@@ -34,8 +34,8 @@ from stowplan.sim.traces.model import Event, Trace
 _MOMENT_S = 1e-6
 
 
-class World:
-    """`next_question` and `answer` in turn, until there is no question left."""
+class Simulation:
+    """A trace played in virtual time: call `next_question` and `answer` in turn, to the end."""
 
     def __init__(
         self,
