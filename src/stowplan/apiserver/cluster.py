@@ -16,7 +16,7 @@ from stowplan.apiserver.history import Json
 from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.paths import parse_path
-from stowplan.apiserver.rest import Request, Rest
+from stowplan.apiserver.rest import ApiRequest, Rest
 from stowplan.apiserver.statuses import no_such_path
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.volume_controller import VolumeController, VolumeControllerOptions
@@ -24,7 +24,7 @@ from stowplan.clock import Clock
 from stowplan.errors import ApiError
 
 
-class Cluster:
+class EmbeddedCluster:
     """All of it in this process: when that ends, the cluster is gone."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Cluster:
         for kind, obj in admission.first_objects():
             self.create(kind.group, kind.version, kind.plural, obj)
 
-    def answer_later(self, request: Request, delay_s: float) -> None:
+    def answer_later(self, request: ApiRequest, delay_s: float) -> None:
         """Carry out a request of which the client has lost the connection."""
 
         def arrive() -> None:

@@ -1,4 +1,4 @@
-"""Requests to a `Cluster` of this process, without HTTP: the transport of an `ApiClient`.
+"""Requests to a `EmbeddedCluster` of this process, without HTTP: the transport of an `ApiClient`.
 
 What a client gets is what it would get over HTTP, errors included; only sockets, credentials and
 lanes are missing. Used by the virtual target, where a request costs a function call.
@@ -15,9 +15,9 @@ import msgspec
 from stowplan.api.status_errors import error_from_response
 from stowplan.api.transport import Lane, Params
 from stowplan.apiserver import faults
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.paths import parse_path
-from stowplan.apiserver.rest import Request
+from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import no_such_path, status_of
 from stowplan.errors import ApiError, ApiUnavailable
 from stowplan.http.client import Guard
@@ -28,7 +28,7 @@ SERVER = "in-process:"
 class InProcess:
     """One client's way to the cluster."""
 
-    def __init__(self, cluster: Cluster, *, user_agent: str = "stowplan") -> None:
+    def __init__(self, cluster: EmbeddedCluster, *, user_agent: str = "stowplan") -> None:
         self._cluster = cluster
         self._user_agent = user_agent
 
@@ -91,12 +91,14 @@ class InProcess:
         body: bytes | None = None,
         content_type: str = "",
         accept: str = "",
-    ) -> Request:
+    ) -> ApiRequest:
         target = parse_path(path)
         if target is None:
             raise no_such_path()
         query = {name: str(value) for name, value in params.items()} if params else {}
-        return Request(method, target, query, body or b"", content_type, accept, self._user_agent)
+        return ApiRequest(
+            method, target, query, body or b"", content_type, accept, self._user_agent
+        )
 
 
 def _as_sent(refusal: ApiError, request: str) -> ApiError:

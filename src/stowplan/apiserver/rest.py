@@ -30,7 +30,7 @@ from stowplan.apiserver.watching import Watch, Watches
 from stowplan.apiserver.writing import Writer, is_apply
 
 
-class Request(NamedTuple):
+class ApiRequest(NamedTuple):
     """One request for a resource, however it came."""
 
     method: str
@@ -49,7 +49,7 @@ class Request(NamedTuple):
         return target.watch or (not target.name and self.query.get("watch", "") in TRUE)
 
 
-class Answer(NamedTuple):
+class ApiResponse(NamedTuple):
     """What the client gets; errors are raised instead."""
 
     body: bytes
@@ -71,13 +71,13 @@ class Rest:
         self.writer = Writer(store, self.deleter, admission)
         self.pods = PodActions(store, self.deleter)
 
-    def watch(self, request: Request) -> Watch:
+    def watch(self, request: ApiRequest) -> Watch:
         """The stream that a watch request opens; whoever gets it closes it."""
         want = wanted(request.accept)
         _check_readable(request.target)
         return self.watches.open(request.target, request.query, want)
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: ApiRequest) -> ApiResponse:
         """Carry out anything but a watch."""
         method, target, query = request.method, request.target, request.query
         want = wanted(request.accept)
@@ -101,11 +101,11 @@ class Rest:
             return self._patch(target, request.content_type, request.body, want, query, write)
         raise method_not_allowed()
 
-    def _read(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> Answer:
+    def _read(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> ApiResponse:
         _check_readable(target)
         if target.name:
-            return Answer(self.reader.get(target, query, want), want.media)
-        return Answer(self.reader.list_objects(target, query, want), want.media)
+            return ApiResponse(self.reader.get(target, query, want), want.media)
+        return ApiResponse(self.reader.list_objects(target, query, want), want.media)
 
     def _post(
         self,
@@ -114,17 +114,17 @@ class Rest:
         want: Wanted,
         query: Mapping[str, str],
         options: WriteOptions,
-    ) -> Answer:
+    ) -> ApiResponse:
         kind = target.kind
         if kind is SELF_SUBJECT_ACCESS_REVIEWS:
             review = {"metadata": {}, **sent, "status": {"allowed": True}}
-            return Answer(encode(review, want.media), want.media, 201)
+            return ApiResponse(encode(review, want.media), want.media, 201)
         if kind is BINDINGS or target.subresource == "binding":
             self.pods.bind(target.namespace, target.name, sent, dry_run=options.dry_run)
-            return Answer(encode(success(code=201), want.media), want.media, 201)
+            return ApiResponse(encode(success(code=201), want.media), want.media, 201)
         if target.subresource == "eviction":
             self.pods.evict(target.namespace, target.name, sent, dry_run=options.dry_run)
-            return Answer(encode(success(code=201), want.media), want.media, 201)
+            return ApiResponse(encode(success(code=201), want.media), want.media, 201)
         if target.name or target.all_namespaces:
             raise method_not_allowed()
         record = self.writer.create(target, sent, options)
@@ -138,7 +138,7 @@ class Rest:
         want: Wanted,
         query: Mapping[str, str],
         options: WriteOptions,
-    ) -> Answer:
+    ) -> ApiResponse:
         created = False
         if is_apply(content_type):
             record, created = self.writer.apply(
@@ -155,7 +155,7 @@ class Rest:
 
     def _delete(
         self, target: ResourcePath, options: Json, want: Wanted, query: Mapping[str, str]
-    ) -> Answer:
+    ) -> ApiResponse:
         kind = target.kind
         dry_run = bool(options.get("dryRun"))
         if target.subresource or not kind.stored:
@@ -166,7 +166,7 @@ class Rest:
         record, gone = self.deleter.delete(kind, current, options, dry_run=dry_run)
         if gone and kind.plural not in DELETED_OBJECT_RETURNED:
             details = details_of(kind, target.name, uid=current.object["metadata"]["uid"])
-            return Answer(encode(success(details), want.media), want.media)
+            return ApiResponse(encode(success(details), want.media), want.media)
         return self._show(kind, record, want, query, 200)
 
     def _delete_collection(
@@ -176,7 +176,7 @@ class Rest:
         want: Wanted,
         query: Mapping[str, str],
         dry_run: bool,
-    ) -> Answer:
+    ) -> ApiResponse:
         kind = target.kind
         if "deletecollection" not in kind.verbs or target.all_namespaces:
             raise method_not_allowed()
@@ -190,7 +190,7 @@ class Rest:
             self.deleter.delete(kind, record, options, dry_run=dry_run)
         meta = {"resourceVersion": str(self.store.version)}
         shown = [events.view(kind, record) for record in deleted]
-        return Answer(encoded_list(kind, shown, meta), want.media)
+        return ApiResponse(encoded_list(kind, shown, meta), want.media)
 
     def _show(
         self,
@@ -200,8 +200,8 @@ class Rest:
         query: Mapping[str, str],
         code: int,
         warnings: Sequence[str] = (),
-    ) -> Answer:
-        return Answer(self.reader.show(kind, record, want, query), want.media, code, warnings)
+    ) -> ApiResponse:
+        return ApiResponse(self.reader.show(kind, record, want, query), want.media, code, warnings)
 
 
 def _check_readable(target: ResourcePath) -> None:

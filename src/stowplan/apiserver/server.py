@@ -1,4 +1,4 @@
-"""The embedded API server as one object: `start`, `url`, `stop`; a `Cluster` over HTTP.
+"""The embedded API server as one object: `start`, `url`, `stop`; a `EmbeddedCluster` over HTTP.
 
     server = ApiServer()
     await server.start()
@@ -19,12 +19,12 @@ import yaml
 from aiohttp import web
 
 from stowplan.apiserver import faults
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.discovery import discovery_document
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.openapi import openapi_document
 from stowplan.apiserver.paths import ResourcePath, parse_path
-from stowplan.apiserver.rest import Request
+from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.apiserver.watching import Watch
@@ -54,7 +54,7 @@ _VERSION = {
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
-class ApiServer(Cluster):
+class ApiServer(EmbeddedCluster):
     """An in-memory Kubernetes API server."""
 
     def __init__(
@@ -227,9 +227,9 @@ def _failure(error: ApiError) -> web.Response:
     return response
 
 
-async def _asked(request: web.BaseRequest, target: ResourcePath) -> Request:
+async def _asked(request: web.BaseRequest, target: ResourcePath) -> ApiRequest:
     headers = request.headers
-    return Request(
+    return ApiRequest(
         request.method,
         target,
         request.query,

@@ -29,11 +29,11 @@ from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.api.status_errors import error_from_response
-from stowplan.apiserver.cluster import Cluster as PretendCluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.paths import parse_path
-from stowplan.apiserver.rest import Request
+from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import status_of
 from stowplan.clock import VirtualClock
 from stowplan.cluster.pod_info import compile_pod
@@ -103,7 +103,7 @@ class MemoryCluster:
         #: Attempts in order: what the scheduler tried, and what came of it.
         self.attempts: list[Placement | Failure] = []
         self._loop = TimeLoop()
-        self._api = PretendCluster(
+        self._api = EmbeddedCluster(
             kubelet=KubeletOptions(enabled=False),
             clock=self._loop.clock,
             rng=Random(seed),
@@ -348,7 +348,7 @@ class MemoryCluster:
         target = parse_path(path)
         assert target is not None, path
         sent = b"" if body is None else msgspec.json.encode(body)
-        request = Request(method, target, {}, sent, content_type if sent else "")
+        request = ApiRequest(method, target, {}, sent, content_type if sent else "")
         try:
             return self._api.rest.answer(request).body
         except ApiError as refusal:

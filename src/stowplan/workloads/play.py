@@ -1,7 +1,7 @@
-"""Plays a workload on a cluster, operation by operation.
+"""Play a workload on a cluster, operation by operation.
 
-Called by the benchmark and by simulators, which bring a `Cluster` and an `Observer`. What must
-stay true: every write, wait and pause goes through the cluster, so that a virtual one is in charge
+The benchmark and simulators call it with a `Cluster` and an `Observer`. Invariants:
+every write, wait and pause goes through the cluster, so that a virtual one is in charge
 of time; objects are made one at a time while the cluster takes them; whatever runs in the
 background has ended when `play` returns or raises.
 """

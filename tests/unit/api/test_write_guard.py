@@ -15,7 +15,7 @@ from stowplan.api.guarded import WriteGuard
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
@@ -202,7 +202,7 @@ async def test_a_write_ends_while_no_other_can_lead(way: str) -> None:
 async def test_in_process_it_is_asked_when_the_request_arrives() -> None:
     """After whatever delays it."""
     lease = Lease()
-    cluster = Cluster(kubelet=KubeletOptions(enabled=False))
+    cluster = EmbeddedCluster(kubelet=KubeletOptions(enabled=False))
     client = ApiClient(ClusterConfig(server=SERVER), transport=InProcess(cluster))
     with pytest.raises(NotFound):
         await bind(guarded(client, lease))

@@ -9,7 +9,7 @@ import pytest
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import NODES, PODS
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.errors import (
@@ -32,12 +32,12 @@ _POD = {
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def cluster() -> EmbeddedCluster:
+    return EmbeddedCluster()
 
 
 @pytest.fixture
-def client(cluster: Cluster) -> ApiClient:
+def client(cluster: EmbeddedCluster) -> ApiClient:
     return ApiClient(ClusterConfig(server=SERVER), transport=InProcess(cluster))
 
 
@@ -66,7 +66,7 @@ async def test_errors_are_those_of_http(client: ApiClient) -> None:
 
 
 async def test_a_watch_tells_what_changes_and_ends_when_it_is_left(
-    cluster: Cluster, client: ApiClient
+    cluster: EmbeddedCluster, client: ApiClient
 ) -> None:
     version = (await client.list_all(PODS)).resource_version
     seen: list[str] = []
@@ -85,7 +85,9 @@ async def test_a_watch_tells_what_changes_and_ends_when_it_is_left(
     assert seen == ["ADDED default/web", "MODIFIED default/web", "DELETED default/web"]
 
 
-async def test_a_watch_from_a_forgotten_past_is_gone(cluster: Cluster, client: ApiClient) -> None:
+async def test_a_watch_from_a_forgotten_past_is_gone(
+    cluster: EmbeddedCluster, client: ApiClient
+) -> None:
     await client.create(PODS, _POD, namespace="default")
     cluster.compact()
     with pytest.raises(Gone):
@@ -102,7 +104,7 @@ async def test_a_watch_from_a_forgotten_past_is_gone(cluster: Cluster, client: A
     ],
 )
 async def test_faults_come_before_anything_is_done(
-    cluster: Cluster, client: ApiClient, fault: Fault, error: type[Exception]
+    cluster: EmbeddedCluster, client: ApiClient, fault: Fault, error: type[Exception]
 ) -> None:
     cluster.faults.append(fault)
     with pytest.raises(error):
@@ -110,7 +112,7 @@ async def test_faults_come_before_anything_is_done(
     assert not (await client.list_all(PODS)).items
 
 
-async def test_an_answer_may_get_lost(cluster: Cluster, client: ApiClient) -> None:
+async def test_an_answer_may_get_lost(cluster: EmbeddedCluster, client: ApiClient) -> None:
     cluster.faults.append(Fault(path="/pods", method="POST", action="lose-answer"))
     with pytest.raises(ApiUnavailable):
         await client.create(PODS, _POD, namespace="default")

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.paths import parse_path
-from stowplan.apiserver.rest import Request
+from stowplan.apiserver.rest import ApiRequest
 from stowplan.errors import ApiError
 
 Json = dict[str, Any]
@@ -17,8 +17,8 @@ _POD = "/api/v1/namespaces/default/pods/web"
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
+def cluster() -> EmbeddedCluster:
+    made = EmbeddedCluster()
     container = {
         "name": "main",
         "image": "web:1",
@@ -29,22 +29,22 @@ def cluster() -> Cluster:
     return made
 
 
-def _send(cluster: Cluster, method: str, path: str, body: Json | None = None) -> Json:
+def _send(cluster: EmbeddedCluster, method: str, path: str, body: Json | None = None) -> Json:
     target = parse_path(path)
     assert target is not None
     media = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
     sent = msgspec.json.encode(body) if body is not None else b""
-    answer = cluster.rest.answer(Request(method, target, {}, sent, media))
+    answer = cluster.rest.answer(ApiRequest(method, target, {}, sent, media))
     decoded: Json = msgspec.json.decode(answer.body)
     return decoded
 
 
-def _patch(cluster: Cluster, container: Json, **others: Any) -> Json:
+def _patch(cluster: EmbeddedCluster, container: Json, **others: Any) -> Json:
     spec = {"containers": [{"name": "main", **container}], **others}
     return _send(cluster, "PATCH", f"{_POD}/resize", {"spec": spec})
 
 
-def test_amounts_change_and_the_generation_counts_it(cluster: Cluster) -> None:
+def test_amounts_change_and_the_generation_counts_it(cluster: EmbeddedCluster) -> None:
     _patch(cluster, {"resources": {"requests": {"cpu": "500m"}}})
     pod = _send(cluster, "GET", _POD)
     requests = pod["spec"]["containers"][0]["resources"]["requests"]
@@ -52,7 +52,7 @@ def test_amounts_change_and_the_generation_counts_it(cluster: Cluster) -> None:
     assert pod["metadata"]["generation"] == 2
 
 
-def test_everything_else_is_left_as_it_was(cluster: Cluster) -> None:
+def test_everything_else_is_left_as_it_was(cluster: EmbeddedCluster) -> None:
     _patch(cluster, {"image": "web:2"}, nodeName="elsewhere")
     pod = _send(cluster, "GET", _POD)
     assert pod["spec"]["containers"][0]["image"] == "web:1"
@@ -67,18 +67,18 @@ def test_everything_else_is_left_as_it_was(cluster: Cluster) -> None:
         ({"cpu": "-1"}, "must be greater than or equal to 0"),
     ],
 )
-def test_what_may_not_be(cluster: Cluster, requests: Json, words: str) -> None:
+def test_what_may_not_be(cluster: EmbeddedCluster, requests: Json, words: str) -> None:
     with pytest.raises(ApiError, match=words):
         _patch(cluster, {"resources": {"requests": requests}})
 
 
-def test_the_quality_of_service_stays(cluster: Cluster) -> None:
+def test_the_quality_of_service_stays(cluster: EmbeddedCluster) -> None:
     limits = {"cpu": "1", "memory": "1Gi"}
     with pytest.raises(ApiError, match="Pod QOS Class may not change"):
         _patch(cluster, {"resources": {"limits": limits}})
 
 
-def test_containers_stay_who_they_are(cluster: Cluster) -> None:
+def test_containers_stay_who_they_are(cluster: EmbeddedCluster) -> None:
     pod = _send(cluster, "GET", _POD)
     other = {"name": "other", "image": "web:1"}
     changed = {**pod, "spec": {**pod["spec"], "containers": [*pod["spec"]["containers"], other]}}

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.kinds import (
     CSI_NODES,
     NODES,
@@ -41,7 +41,7 @@ class Stage:
 
     def __init__(self, loop: TimeLoop, options: VolumeControllerOptions) -> None:
         self.loop = loop
-        self.cluster = Cluster(
+        self.cluster = EmbeddedCluster(
             kubelet=KubeletOptions(enabled=False), clock=loop.clock, rng=Random(7)
         )
         self.controller = VolumeController(self.cluster.store, self.cluster.rest.deleter, options)

@@ -17,11 +17,11 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import LEASES, PODS, Resource
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.paths import parse_path
-from stowplan.apiserver.rest import Request
+from stowplan.apiserver.rest import ApiRequest
 from stowplan.config.load import parse_config
 from stowplan.errors import LeadershipLost
 from stowplan.framework.plugin import Plugin
@@ -44,7 +44,7 @@ class Stage:
 
     def __init__(self, loop: TimeLoop, *, election: Election | None = ELECTION) -> None:
         self.loop = loop
-        self.cluster = Cluster(
+        self.cluster = EmbeddedCluster(
             kubelet=KubeletOptions(enabled=False), clock=loop.clock, compute_priority=False
         )
         #: Called in the middle of each decision.
@@ -121,7 +121,7 @@ class Stage:
         target = parse_path(resource.path(namespace="default", name=name))
         assert target is not None
         sent = b"" if body is None else msgspec.json.encode(body)
-        request = Request(method, target, {}, sent, "application/json", "", "b")
+        request = ApiRequest(method, target, {}, sent, "application/json", "", "b")
         answer: dict[str, Any] = msgspec.json.decode(self.cluster.rest.answer(request).body)
         return answer
 

@@ -14,7 +14,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.objects import Condition, OwnerReference, Pod, PodStatus
 from stowplan.api.recorder import EventRecorder
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.clock import VirtualClock, rfc3339
@@ -39,7 +39,7 @@ class Counting(InProcess):
 
 class Stage:
     def __init__(self) -> None:
-        self.cluster = Cluster()
+        self.cluster = EmbeddedCluster()
         self.network = Counting(self.cluster)
         self.requests = self.network.requests = Counter()
         self.client = ApiClient(ClusterConfig(server=SERVER), transport=self.network)

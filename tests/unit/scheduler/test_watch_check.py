@@ -15,7 +15,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import NODES, PODS
 from stowplan.api.transport import Params
-from stowplan.apiserver.cluster import Cluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
@@ -29,7 +29,7 @@ from stowplan.sim.virtual.time_loop import TimeLoop, run_virtually
 class Network(InProcess):
     """The scheduler's way to the cluster: it can swallow what watches carry, and counts."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: EmbeddedCluster) -> None:
         super().__init__(cluster)
         self.requests: Counter[str] = Counter()
         #: New streams are silent from the beginning.
@@ -104,7 +104,7 @@ async def _through(
 
 @dataclass
 class Stage:
-    cluster: Cluster
+    cluster: EmbeddedCluster
     network: Network
     process: SchedulerProcess
     loop: TimeLoop
@@ -136,7 +136,7 @@ class Stage:
 
 def play(script: Callable[[Stage], Awaitable[None]]) -> None:
     async def work(loop: TimeLoop) -> None:
-        cluster = Cluster(kubelet=KubeletOptions(enabled=False), clock=loop.clock)
+        cluster = EmbeddedCluster(kubelet=KubeletOptions(enabled=False), clock=loop.clock)
         config = ClusterConfig(server=SERVER)
         network = Network(cluster)
         client = ApiClient(config, transport=InProcess(cluster))

@@ -18,7 +18,7 @@ from random import Random
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.api.loopback import is_loopback
-from stowplan.apiserver.cluster import Cluster as PretendCluster
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
@@ -63,7 +63,7 @@ class Target:
     scheduler_client: ApiClient
     clock: Clock
     #: The cluster itself where it is in this process.
-    pretend: PretendCluster | None
+    pretend: EmbeddedCluster | None
     #: Waits until all that can happen at this moment has happened.
     rest: Callable[[], Awaitable[None]]
     #: Waits until something may have changed.
@@ -88,7 +88,7 @@ async def virtual_target(
     loop = asyncio.get_running_loop()
     if not isinstance(loop, TimeLoop):
         raise StowplanError("a virtual cluster needs an event loop with virtual time")
-    cluster = PretendCluster(
+    cluster = EmbeddedCluster(
         # Nobody needs them who is never cut off; they were a third of what idle time costs.
         bookmark_interval_s=_NO_BOOKMARKS_S,
         kubelet=kubelet,
