@@ -76,7 +76,7 @@ class Chooser(Stream):
         # Whatever was assumed is confirmed by this.
         said = self._ask(wire(step))
         # The order is settled when somebody looks, and the oracle does at every step.
-        table = self._world.cache.table
+        table = self._cluster.cache.table
         order = [table.names[row] for row in table.order.tolist()]
         return {"choices": made + said["choices"], "order": order, "start": start}
 
@@ -100,40 +100,40 @@ class Chooser(Stream):
         if not all(self._is_new(pod) for pod in pods):
             return False
         for pod in pods:
-            self._world.cache.assume(pod, pod.spec.node_name, compile_pod(pod))
+            self._cluster.cache.assume(pod, pod.spec.node_name, compile_pod(pod))
         return bool(pods)
 
     def _is_new(self, pod: Pod) -> bool:
         is_known = any(
             (thing.namespace, thing.name) == (pod.metadata.namespace, pod.metadata.name)
-            for thing in self._world.things.values()
+            for thing in self._cluster.things.values()
         )
         return bool(pod.spec.node_name) and not pod.is_finished and not is_known
 
     def _judged(
-        self, world: GivenCluster, pod: Thing, profile: Profile, config: Configuration
+        self, cluster: GivenCluster, pod: Thing, profile: Profile, config: Configuration
     ) -> Json:
-        table, info = world.cache.table, world.asked(pod)
+        table, info = cluster.cache.table, cluster.asked(pod)
         # A judge looks at all nodes, so the profiles of a stream do not know.
         pattern = config.profile_for(pod.struct)
         profile.percentage_of_nodes_to_score = pattern.percentage_of_nodes_to_score
         start = self._cursor
 
         def choose(asked: PodInfo) -> Decision:
-            nominated = world.nominees(config.serves)
+            nominated = cluster.nominees(config.serves)
             return decide(table, asked, profile, cursor=start, nominated=nominated)
 
         def told(decision: Decision) -> Json:
-            return _told(decision) | _room(decision, world)
+            return _told(decision) | _room(decision, cluster)
 
         first = choose(info)
         self._cursor = first.cursor
         choices = [told(first), told(choose(info))]
-        twin = None if pod.key in world.things else _twin(info.pod)
-        if self._is_tried and first.node and world.cache.node_of(info.uid) is None:
-            world.cache.assume(info.pod, first.node, info)
+        twin = None if pod.key in cluster.things else _twin(info.pod)
+        if self._is_tried and first.node and cluster.cache.node_of(info.uid) is None:
+            cluster.cache.assume(info.pod, first.node, info)
             choose(twin or info)
-            world.cache.forget(info.uid)
+            cluster.cache.forget(info.uid)
             choices.append(told(choose(info)))
         if twin is not None:
             choices.append(told(choose(twin)))
@@ -150,14 +150,14 @@ def _twin(pod: Pod) -> PodInfo | None:
     return compile_pod(msgspec.structs.replace(pod, metadata=metadata))
 
 
-def _room(decision: Decision, world: GivenCluster) -> Json:
+def _room(decision: Decision, cluster: GivenCluster) -> Json:
     """What it would cost to clear nodes for a pod that fits nowhere, by node."""
     if decision.node is not None or decision.diagnosis is None:
         return {}
-    budgets = read_budgets(world.cache.catalog[POD_DISRUPTION_BUDGETS])
+    budgets = read_budgets(cluster.cache.catalog[POD_DISRUPTION_BUDGETS])
     search = DryRun(decision.cycle, budgets, SystemClock().time())
     rows = decision.diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
-    names = world.cache.table.names
+    names = cluster.cache.table.names
     candidates = {
         names[row]: {
             "victims": [info.pod.key for info in outcome.pods],

@@ -146,11 +146,11 @@ class Judge(_Answering):
             raise QuestionRefused(
                 "objects: Required value: the nodes, pods and so on of the cluster"
             )
-        world = GivenCluster()
+        cluster = GivenCluster()
         for thing in self._objects(parts, "objects").values():
-            world.put(thing)
+            cluster.put(thing)
         return verdicts(
-            world.judge(pod, world.settle(config.profile_for(pod.struct)), config.serves)
+            cluster.judge(pod, cluster.settle(config.profile_for(pod.struct)), config.serves)
         )
 
 
@@ -165,8 +165,8 @@ class Stream(_Answering):
         self._config_now = read_config(b"{}", self._registry)
         self._begin(GivenCluster())
 
-    def _begin(self, world: GivenCluster) -> None:
-        self._world = world
+    def _begin(self, cluster: GivenCluster) -> None:
+        self._cluster = cluster
         #: Profiles by their pattern: who comes back to one finds it warm.
         self._profiles: dict[Profile, Profile] = {}
 
@@ -175,7 +175,7 @@ class Stream(_Answering):
         if profile is None:
             if len(self._profiles) >= _MOST_PROFILES:
                 self._profiles.clear()
-            profile = self._profiles[pattern] = self._world.settle(pattern)
+            profile = self._profiles[pattern] = self._cluster.settle(pattern)
         return profile
 
     def _respond(self, parts: Parts) -> Json:
@@ -185,7 +185,7 @@ class Stream(_Answering):
         applied = self._objects(parts, "apply", self._count * 1_000_000)
         deleted = self._deletions(parts, applied)
         profile = self._settled(config.profile_for(pod.struct)) if pod is not None else None
-        before = {key: self._world.things.get(key) for key in (*applied, *deleted)}
+        before = {key: self._cluster.things.get(key) for key in (*applied, *deleted)}
         try:
             said = self._change_and_judge(applied, deleted, pod, profile, config)
         except BaseException:
@@ -204,26 +204,26 @@ class Stream(_Answering):
         config: Configuration,
     ) -> Json:
         for key in deleted:
-            self._world.remove(key)
+            self._cluster.remove(key)
         for thing in applied.values():
-            self._world.put(thing)
+            self._cluster.put(thing)
         if pod is None or profile is None:
             return {}
-        return self._judged(self._world, pod, profile, config)
+        return self._judged(self._cluster, pod, profile, config)
 
     def _judged(
-        self, world: GivenCluster, pod: Thing, profile: Profile, config: Configuration
+        self, cluster: GivenCluster, pod: Thing, profile: Profile, config: Configuration
     ) -> Json:
         """The answer for the cluster as it is now."""
-        return verdicts(world.judge(pod, profile, config.serves))
+        return verdicts(cluster.judge(pod, profile, config.serves))
 
     def _go_back_to(self, before: dict[Key, Thing | None]) -> None:
         """Build the cluster anew: slower than undoing what was done, and never half done."""
-        world = GivenCluster()
-        for thing in (self._world.things | before).values():
+        cluster = GivenCluster()
+        for thing in (self._cluster.things | before).values():
             if thing is not None:
-                world.put(thing)
-        self._begin(world)
+                cluster.put(thing)
+        self._begin(cluster)
 
     def _deletions(self, parts: Parts, applied: dict[Key, Thing]) -> list[Key]:
         keys: dict[Key, None] = {}
@@ -233,7 +233,7 @@ class Stream(_Answering):
                 raise QuestionRefused(f"delete[{index}]: {shown} is applied in the same line")
             if key in keys:
                 raise QuestionRefused(f"delete[{index}]: {shown} is there twice")
-            if key not in self._world.things:
+            if key not in self._cluster.things:
                 raise QuestionRefused(f"delete[{index}]: {shown} not found")
             keys[key] = None
         return list(keys)

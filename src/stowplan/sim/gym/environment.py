@@ -86,7 +86,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         # Gymnasium's own types take an observation for a dict of spaces.
         self.observation_space = cast("spaces.Space[Observation]", self._observer.space)
         self.action_space: spaces.Discrete = spaces.Discrete(self._observer.max_nodes)
-        self._world: Simulation | None = None
+        self._simulation: Simulation | None = None
         self._question: Question | None = None
         self._steps = 0
 
@@ -96,11 +96,11 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         return self._observer.resources
 
     @property
-    def world(self) -> Simulation:
+    def simulation(self) -> Simulation:
         """The cluster of this episode, for who wants to look deeper. Not to be changed."""
-        if self._world is None:
+        if self._simulation is None:
             raise gymnasium.error.ResetNeeded("call reset() first")
-        return self._world
+        return self._simulation
 
     @property
     def question(self) -> Question | None:
@@ -116,44 +116,44 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
     ) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(2**31))
-        world = Simulation(
+        simulation = Simulation(
             self._episode(drawn),
             self._config,
             self._registry,
             max_nodes=self._observer.max_nodes,
             seed=drawn,
         )
-        self._world, self._steps = world, 0
-        self._question = world.next_question()
+        self._simulation, self._steps = simulation, 0
+        self._question = simulation.next_question()
         if self._question is None:
             raise StowplanError(
                 "there is nothing to decide: no pod of the trace ever fits on one of its nodes"
             )
-        return self._observer.observe(world, self._question), self._info(has_placed=False)
+        return self._observer.observe(simulation, self._question), self._info(has_placed=False)
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        world, question = self.world, self._question
+        simulation, question = self.simulation, self._question
         if question is None:
             raise gymnasium.error.ResetNeeded("the episode has ended: call reset()")
         row = self._row(action)
         is_feasible = bool((question.feasible == row).any())
-        started, waited_s = world.clock.monotonic(), world.waited_s
-        has_placed = world.answer(row if is_feasible else None)
-        node = world.table.names[row] if has_placed else ""
-        self._question = world.next_question()
+        started, waited_s = simulation.clock.monotonic(), simulation.waited_s
+        has_placed = simulation.answer(row if is_feasible else None)
+        node = simulation.table.names[row] if has_placed else ""
+        self._question = simulation.next_question()
         self._steps += 1
         step = Step(
-            table=world.table,
+            table=simulation.table,
             pod=question.info.pod,
             node=node,
-            elapsed_s=world.clock.monotonic() - started,
-            waited_s=world.waited_s - waited_s,
-            waiting=world.waiting,
+            elapsed_s=simulation.clock.monotonic() - started,
+            waited_s=simulation.waited_s - waited_s,
+            waiting=simulation.waiting,
         )
         reward = float(self._reward(step)) - (0.0 if is_feasible else self._penalty)
         terminated = self._question is None
         truncated = not terminated and self._steps >= self._max_steps
-        observation = self._observer.observe(world, self._question)
+        observation = self._observer.observe(simulation, self._question)
         info = self._info(has_placed=has_placed)
         if truncated:
             self._question = None
@@ -167,7 +167,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         return int(action)
 
     def _info(self, *, has_placed: bool) -> dict[str, Any]:
-        world, question = self.world, self._question
+        simulation, question = self.simulation, self._question
         return {
             "action_mask": self._observer.mask(question),
             "pod": "" if question is None else question.info.pod.key,
@@ -175,12 +175,12 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
             if question is not None and self._with_scores
             else -1,
             "has_placed": has_placed,
-            "time": world.clock.monotonic(),
-            "waiting": world.waiting,
-            "waited_s": world.waited_s,
-            "placed": world.placed,
-            "finished": world.finished,
-            "lost": world.lost,
+            "time": simulation.clock.monotonic(),
+            "waiting": simulation.waiting,
+            "waited_s": simulation.waited_s,
+            "placed": simulation.placed,
+            "finished": simulation.finished,
+            "lost": simulation.lost,
         }
 
 

@@ -64,13 +64,13 @@ class ObservationEncoder:
             }
         )
 
-    def observe(self, world: Simulation, question: Question | None) -> Observation:
+    def observe(self, simulation: Simulation, question: Question | None) -> Observation:
         """The cluster now, and the pod that is asked about; zeros where the episode has ended."""
-        table = world.table
+        table = simulation.table
         if self._shown is None or not self._shown.follow(table):
             self._shown = _Shown(table, self.max_nodes, self.resources, self._units)
         shown = self._shown
-        age = 0.0 if question is None else world.age_of(question.info.pod)
+        age = 0.0 if question is None else simulation.age_of(question.info.pod)
         priority = 0 if question is None else question.info.pod.priority
         return {
             "allocatable": shown.allocatable.copy(),
@@ -81,8 +81,8 @@ class ObservationEncoder:
             "pod_requests": self._requests(None if question is None else question.info),
             "pod_priority": np.array([priority], np.float32),
             "pod_age": _number(age),
-            "waiting": _number(world.waiting),
-            "time": _number(world.clock.monotonic()),
+            "waiting": _number(simulation.waiting),
+            "time": _number(simulation.clock.monotonic()),
         }
 
     def mask(self, question: Question | None) -> NDArray[np.int8]:

@@ -28,8 +28,8 @@ _RAISES = (
 def check_answers(subject: Subject) -> None:
     """Whatever pod and cluster: the plugin answers, and within its contract."""
     for case in subject.cases:
-        world, plugin = subject.on(case)
-        asker = Asker(plugin, world)
+        cluster, plugin = subject.on(case)
+        asker = Asker(plugin, cluster)
         for pod in case.askers:
             answers = asker.ask(pod)
             if answers.problem:
@@ -85,11 +85,11 @@ def _check_late_points(
     rows = asker.pre_filter(cycle, PluginAnswers())
     if rows is None or not asker.pre_score(cycle, rows, PluginAnswers()):
         return
-    row = asker.world.table.row_of[node]
+    row = asker.cluster.table.row_of[node]
     for step in asker.filters:
         if plugin.name not in cycle.skip_filter:
             step.status_of_row(cycle, row)
-    now = asker.world.clock.monotonic()
+    now = asker.cluster.clock.monotonic()
     try:
         status = run_reserve(profile, cycle, pod, node)
         if status.is_success:

@@ -78,10 +78,10 @@ def _try(subject: Subject, field: str, value: Any) -> None:
     except ConfigError:
         return
     for case in subject.cases[:4]:
-        world = CaseCluster()
-        plugin = subject.make(world, args)
-        case.fill(world.cache)
-        asker = Asker(plugin, world)
+        cluster = CaseCluster()
+        plugin = subject.make(cluster, args)
+        case.fill(cluster.cache)
+        asker = Asker(plugin, cluster)
         for pod in case.askers:
             answers = asker.ask(pod)
             if answers.problem and not _usually_breaks(subject, case, pod):
@@ -95,5 +95,5 @@ def _try(subject: Subject, field: str, value: Any) -> None:
 
 def _usually_breaks(subject: Subject, case: Case, pod: Pod) -> bool:
     """Then check_answers tells."""
-    world, plugin = subject.on(case)
-    return bool(Asker(plugin, world).ask(pod).problem)
+    cluster, plugin = subject.on(case)
+    return bool(Asker(plugin, cluster).ask(pod).problem)

@@ -71,16 +71,16 @@ def _shown(answer: object) -> str:
 class Asker:
     """One instance, asked again and again."""
 
-    def __init__(self, plugin: Plugin, world: CaseCluster) -> None:
+    def __init__(self, plugin: Plugin, cluster: CaseCluster) -> None:
         self.plugin: Any = plugin
-        self.world = world
+        self.cluster = cluster
         points = {point: [(plugin, 1)] for point in points_of(type(plugin))}
         self.profile = Profile("default-scheduler", points)
         self.filters: list[FilterStep] = self.profile.filters
         self.scores: list[ScoreStep] = self.profile.scores
 
     def start(self, pod: Pod) -> Cycle:
-        return Cycle(self.world.table, compile_pod(pod), WhatIf(self.profile, None))
+        return Cycle(self.cluster.table, compile_pod(pod), WhatIf(self.profile, None))
 
     def ask(self, pod: Pod) -> PluginAnswers:
         """All that the plugin has to say until a node is chosen."""
@@ -98,7 +98,7 @@ class Asker:
             said = call(plugin.pre_enqueue, name, "PreEnqueue", pod)
             answers.pre_enqueue = status_text(as_status(said, name, "PreEnqueue"))
         if hasattr(plugin, "sort_key"):
-            queued = QueuedPod(pod, self.world.clock.monotonic())
+            queued = QueuedPod(pod, self.cluster.clock.monotonic())
             answers.sort_key = repr(call(plugin.sort_key, name, "QueueSort", queued))
         cycle = self.start(pod)
         rows = self.pre_filter(cycle, answers)
@@ -111,7 +111,7 @@ class Asker:
 
     def pre_filter(self, cycle: Cycle, answers: PluginAnswers) -> Rows | None:
         """The rows to go on with; None if the pod is refused."""
-        table, plugin = self.world.table, self.plugin
+        table, plugin = self.cluster.table, self.plugin
         rows = table.order
         if not hasattr(plugin, "pre_filter"):
             return rows
@@ -130,7 +130,7 @@ class Asker:
         return rows
 
     def _filter(self, step: FilterStep, cycle: Cycle, rows: Rows, answers: PluginAnswers) -> Rows:
-        table = self.world.table
+        table = self.cluster.table
         verdicts = np.zeros(table.capacity, np.int32)
         step.fill(cycle, rows, verdicts)
         for row in rows.tolist():
@@ -144,7 +144,7 @@ class Asker:
         if not len(rows) or not self.pre_score(cycle, rows, answers):
             return
         for step in self.scores:
-            raw = np.zeros(self.world.table.capacity, np.int64)
+            raw = np.zeros(self.cluster.table.capacity, np.int64)
             step.fill(cycle, rows, raw)
             answers.score = self.by_node(rows, raw[rows])
             answers.normalized = self.by_node(rows, step.finish(cycle, raw[rows]))
@@ -160,7 +160,7 @@ class Asker:
         return status.is_success
 
     def by_node(self, rows: Rows, values: Any) -> dict[str, int]:
-        names = self.world.table.names
+        names = self.cluster.table.names
         return {names[row]: int(value) for row, value in zip(rows.tolist(), values, strict=True)}
 
 

@@ -56,8 +56,8 @@ def check_dtypes(subject: Subject) -> None:
     if not any(hasattr(plugin, name) for name in ("filter_columns", "score_columns", "score")):
         raise NotApplicable("it has neither scores nor columns")
     for case in subject.cases:
-        world, made = subject.on(case)
-        asker = Asker(made, world)
+        cluster, made = subject.on(case)
+        asker = Asker(made, cluster)
         for pod in case.askers:
             cycle = asker.start(pod)
             try:
@@ -161,8 +161,8 @@ def check_forms(subject: Subject) -> None:
     if not filters and not scores:
         raise NotApplicable("it has one form only")
     for case in subject.cases:
-        world, made = subject.on(case)
-        asker = Asker(made, world)
+        cluster, made = subject.on(case)
+        asker = Asker(made, cluster)
         for pod in case.askers:
             try:
                 _compare_forms(subject, asker, case, pod, filters=filters, scores=scores)
@@ -195,7 +195,7 @@ def _compare_forms(
 
 
 def _half_gone(asker: Asker, case: Case) -> Overlay:
-    table = asker.world.table
+    table = asker.cluster.table
     gone = {
         row: list(table.pods[row].values())[::2]
         for row in table.live_rows.tolist()

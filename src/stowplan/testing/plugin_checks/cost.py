@@ -119,16 +119,16 @@ def _is_columnar(plugin: type[Plugin]) -> bool:
 
 
 def _work(subject: Subject, count: int, budget: float = float("inf")) -> int:
-    world = CaseCluster()
-    plugin = subject.make(world)
-    _fill(world, count, subject.words)
+    cluster = CaseCluster()
+    plugin = subject.make(cluster)
+    _fill(cluster, count, subject.words)
     module = sys.modules.get(subject.plugin.__module__)
     meter = _Meter(frozenset({getattr(module, "__file__", "") or ""}), budget)
     points = {point: [(plugin, 1)] for point in points_of(subject.plugin)}
     # Columns are not kept: what they cost when they are made anew is what counts.
     profile = Profile("default-scheduler", points, columns=ColumnCache(limit_bytes=0))
     asking = compile_pod(_asking_pod(subject.words))
-    return _measured(lambda: decide(world.table, asking, profile), meter)
+    return _measured(lambda: decide(cluster.table, asking, profile), meter)
 
 
 def _measured(question: Callable[[], Any], meter: _Meter) -> int:
@@ -159,7 +159,7 @@ def _without_columns(plugin: type[Plugin]) -> type[Plugin]:
     return type(plugin.__name__, (plugin,), {**hidden, "__module__": plugin.__module__})
 
 
-def _fill(world: CaseCluster, count: int, words: Words) -> None:
+def _fill(cluster: CaseCluster, count: int, words: Words) -> None:
     """Nodes that all take the pod, with a pod on each, so that nothing ends early."""
     labels = _labels(words)
     zones = [make_node("n", cpu=32, memory="128Gi", zone=f"z{n}", labels=labels) for n in range(3)]
@@ -167,11 +167,13 @@ def _fill(world: CaseCluster, count: int, words: Words) -> None:
     for index in range(count):
         name, pattern = f"node-{index}", zones[index % 3]
         own = {**(pattern.metadata.labels or {}), HOSTNAME_LABEL: name}
-        world.cache.set_node(
+        cluster.cache.set_node(
             replace(pattern, metadata=replace(pattern.metadata, name=name, uid=name, labels=own))
         )
         metadata = replace(pod.metadata, name=f"standing-{index}", uid=f"standing-{index}")
-        world.cache.add_pod(replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=name)))
+        cluster.cache.add_pod(
+            replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=name))
+        )
 
 
 def _asking_pod(words: Words) -> Pod:

@@ -39,15 +39,15 @@ def check_instances(subject: Subject) -> None:
 def _ask_all(
     subject: Subject, case: Case, *, reversed_nodes: bool = False
 ) -> tuple[list[PluginAnswers], bool]:
-    world, plugin = subject.on(case, reversed_nodes=reversed_nodes)
-    asker = Asker(plugin, world)
+    cluster, plugin = subject.on(case, reversed_nodes=reversed_nodes)
+    asker = Asker(plugin, cluster)
     said = []
     draws = False
     for pod in case.askers:
-        world.rng.setstate(Random(7).getstate())
-        before = world.rng.getstate()
+        cluster.rng.setstate(Random(7).getstate())
+        before = cluster.rng.getstate()
         said.append(asker.ask(pod))
-        draws = draws or world.rng.getstate() != before
+        draws = draws or cluster.rng.getstate() != before
     return said, draws
 
 

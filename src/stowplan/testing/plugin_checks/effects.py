@@ -181,8 +181,8 @@ def _numpy_state() -> tuple[bytes, Any]:
 def check_effects(subject: Subject) -> None:
     """Judging reads no clock, uses no global chance and does no I/O."""
     for case in subject.cases[:8]:
-        world, plugin = subject.on(case)
-        asker = Asker(plugin, world)
+        cluster, plugin = subject.on(case)
+        asker = Asker(plugin, cluster)
         for pod in case.askers:
             watch = _Watch(subject.plugin)
             with watch.on():

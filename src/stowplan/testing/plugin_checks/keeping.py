@@ -35,8 +35,8 @@ def check_signature(subject: Subject) -> None:
     """Pods with equal signatures get equal columns."""
     _check_applies(subject)
     for case in subject.cases:
-        world, plugin = subject.on(case)
-        asker = Asker(plugin, world)
+        cluster, plugin = subject.on(case)
+        asker = Asker(plugin, cluster)
         pods = case.askers + case.standing
         for index, pod in enumerate(case.askers):
             mine = _signed(subject, asker, pod)
@@ -93,15 +93,15 @@ def check_kept(subject: Subject) -> None:
     """A column that is refreshed row by row equals one that is made anew."""
     _check_applies(subject)
     for case in subject.cases:
-        world, plugin = subject.on(case)
-        asker = Asker(plugin, world)
+        cluster, plugin = subject.on(case)
+        asker = Asker(plugin, cluster)
         # One for each pod: that pods share a column wrongly is check_signature's affair.
         caches = [(pod, ColumnCache()) for pod in case.askers[:2]]
         updates = [("add", pod) for pod in case.updates]
         for change in [None, None, *case.changes, *updates]:
             if change is not None:
-                apply(change, world.cache)
-                world.clock.advance(_HOUR_S)
+                apply(change, cluster.cache)
+                cluster.clock.advance(_HOUR_S)
             for pod, columns in caches:
                 try:
                     _check_kept(subject, asker, columns, pod)
@@ -114,7 +114,7 @@ def _check_kept(subject: Subject, asker: Asker, columns: ColumnCache, pod: Pod) 
     rows = asker.pre_filter(cycle, PluginAnswers())
     if rows is None:
         return
-    live = asker.world.table.live_rows
+    live = asker.cluster.table.live_rows
     fresh: Any
     if subject.name not in cycle.skip_filter:
         for step in asker.filters:
@@ -145,7 +145,7 @@ def _same(
     wrong = rows[kept[rows] != fresh[rows]]
     if not len(wrong):
         return
-    node = asker.world.table.names[int(wrong[0])]
+    node = asker.cluster.table.names[int(wrong[0])]
     raise CheckFailed(
         f"{subject.name}.{method}: the column kept for {in_words(pod)} is out of date at node"
         f" {node}: {int(kept[wrong[0]])}, but made anew it says {int(fresh[wrong[0]])}."

@@ -22,8 +22,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def check_same_question(subject: Subject) -> None:
     """The same question twice has the same answer."""
     for case in subject.cases:
-        world, plugin = subject.on(case)
-        asker = Asker(plugin, world)
+        cluster, plugin = subject.on(case)
+        asker = Asker(plugin, cluster)
         first = [_asked(asker, pod) for pod in case.askers]
         # Backwards: whoever remembers the pod before has another one before now.
         again = [_asked(asker, pod) for pod in reversed(case.askers)][::-1]
@@ -41,29 +41,29 @@ def check_same_question(subject: Subject) -> None:
 
 def _asked(asker: Asker, pod: Pod) -> PluginAnswers:
     # handle.rng is an input: the same question finds it in the same state.
-    asker.world.rng.setstate(Random(7).getstate())
+    asker.cluster.rng.setstate(Random(7).getstate())
     return asker.ask(pod)
 
 
 def check_changes_nothing(subject: Subject) -> None:
     """Asking changes neither pods nor nodes, nor anything by way of the handle."""
     for case in subject.cases:
-        world, plugin = subject.on(case)
-        asker = Asker(plugin, world)
+        cluster, plugin = subject.on(case)
+        asker = Asker(plugin, cluster)
         for pod in case.askers:
-            before = _picture(world, case, pod)
+            before = _picture(cluster, case, pod)
             asker.ask(pod)
-            _compare(subject, before, _picture(world, case, pod), pod)
-            if world.used:
+            _compare(subject, before, _picture(cluster, case, pod), pod)
+            if cluster.used:
                 raise CheckFailed(
-                    f"{subject.name} used {world.used[0]} while it judged {in_words(pod)}.",
+                    f"{subject.name} used {cluster.used[0]} while it judged {in_words(pod)}.",
                     "filters and scores only answer. Effects belong into reserve, permit and the"
                     " binding points, which run once a node is chosen.",
                 )
 
 
-def _picture(world: CaseCluster, case: Case, pod: Pod) -> dict[str, Any]:
-    table = world.table
+def _picture(cluster: CaseCluster, case: Case, pod: Pod) -> dict[str, Any]:
+    table = cluster.table
     rows = table.used_slots
     picture: dict[str, Any] = {f"the pod {pod.key}, which is asked about": _encode(pod)}
     for node in case.nodes:

@@ -126,17 +126,17 @@ class Subject:
         """Made anew each time: a plugin may have changed the last ones."""
         return [make_case(self._seed + index, self.words) for index in range(self.count)]
 
-    def make(self, world: CaseCluster, args: Mapping[str, Any] | None = None) -> Plugin:
+    def make(self, cluster: CaseCluster, args: Mapping[str, Any] | None = None) -> Plugin:
         """An instance that looks at a cluster."""
-        return make_plugin(self.plugin, self.args if args is None else args, world.handle)
+        return make_plugin(self.plugin, self.args if args is None else args, cluster.handle)
 
     def on(self, case: Case, *, reversed_nodes: bool = False) -> tuple[CaseCluster, Plugin]:
         """A fresh cluster of a case and a fresh instance that looks at it."""
-        world = CaseCluster()
+        cluster = CaseCluster()
         # The instance first: those that follow the catalog or the table hear of everything.
-        plugin = self.make(world)
-        case.fill(world.cache, reversed_nodes=reversed_nodes)
-        return world, plugin
+        plugin = self.make(cluster)
+        case.fill(cluster.cache, reversed_nodes=reversed_nodes)
+        return cluster, plugin
 
 
 def load_subject(spec: str, args: Mapping[str, Any] | None = None, **options: Any) -> Subject:

@@ -45,12 +45,12 @@ def check_events(subject: Subject) -> None:
     _check_registrations(subject, registered)
     hints = complete_hints({subject.name: registered})[subject.name]
     for case in subject.cases:
-        world, made = subject.on(case)
-        asker = Asker(made, world)
+        cluster, made = subject.on(case)
+        asker = Asker(made, cluster)
         before = [asker.ask(pod) for pod in case.askers]
         for change in case.changes:
-            happened = _events_of(change, world.cache)
-            apply(change, world.cache)
+            happened = _events_of(change, cluster.cache)
+            apply(change, cluster.cache)
             after = [asker.ask(pod) for pod in case.askers]
             for pod, old, new in zip(case.askers, before, after, strict=True):
                 woken = _woken(subject, hints, pod, happened)

@@ -71,7 +71,7 @@ def play(env: ClusterEnv, policy: Policy, seed: int = 0) -> list[tuple[Any, ...]
 
 def standing(env: ClusterEnv) -> dict[str, str]:
     """Every pod that stands on a node, by name, and the node."""
-    table = env.world.table
+    table = env.simulation.table
     return {
         info.pod.metadata.name: name
         for name, row in table.row_of.items()

@@ -94,9 +94,9 @@ def test_masks_are_what_a_fresh_scheduler_says_of_the_same_cluster(seed: int) ->
     while not ended:
         question = env.question
         assert question is not None
-        names = env.world.table.names
+        names = env.simulation.table.names
         shown = {names[row] for row in np.flatnonzero(observation["action_mask"])}
-        assert shown == _feasible(env.world.engine.cache, question.info.pod)
+        assert shown == _feasible(env.simulation.engine.cache, question.info.pod)
         narrow += len(shown) < observation["exists"].sum()
         observation, _, ended, _, _ = env.step(choose(observation))
     assert narrow > 20, "the trace should have pods that do not fit everywhere"
@@ -129,7 +129,7 @@ def test_no_node_is_overfull_whatever_the_agent_does() -> None:
         assert (observation["requested"] <= observation["allocatable"] + 1e-3).all()
         waited = max(waited, info["waiting"])
     assert waited > 1
-    table = env.world.table
+    table = env.simulation.table
     assert (table.requested <= table.allocatable).all()
 
 

@@ -81,15 +81,17 @@ def test_who_follows_the_scheduler_ends_where_a_simulation_does(
     description: dict[str, Any], lost: int
 ) -> None:
     trace = generate(description, seed=5)
-    world = Simulation(trace, default_config(), in_tree_registry(), max_nodes=trace.nodes, seed=0)
+    simulation = Simulation(
+        trace, default_config(), in_tree_registry(), max_nodes=trace.nodes, seed=0
+    )
     placed: list[tuple[str, str, float]] = []
-    while (question := world.next_question()) is not None:
-        node = world.table.names[question.scheduler_choice]
-        placed.append((question.info.pod.key, node, round(world.clock.monotonic(), 3)))
-        assert world.answer(question.scheduler_choice)
+    while (question := simulation.next_question()) is not None:
+        node = simulation.table.names[question.scheduler_choice]
+        placed.append((question.info.pod.key, node, round(simulation.clock.monotonic(), 3)))
+        assert simulation.answer(question.scheduler_choice)
     # Binding takes a simulation a few turns of its loop, in which others of the moment pass.
     assert sorted(placed, key=_moment) == sorted(_simulated(trace), key=_moment)
-    assert world.lost >= lost
+    assert simulation.lost >= lost
 
 
 def _moment(placed: tuple[str, str, float]) -> tuple[float, str]:
@@ -130,7 +132,7 @@ def test_a_more_important_pod_takes_the_place_of_another_which_comes_again() -> 
     assert [pod for pod, *_ in steps] == ["default/low", "default/high", "default/shy"]
     assert steps[1][3]["lost"] == 1
     assert standing(env) == {"shy": "a"}
-    assert env.world.waiting == 1
+    assert env.simulation.waiting == 1
 
 
 def test_pods_of_a_failed_node_come_again_elsewhere() -> None:
@@ -205,7 +207,7 @@ def test_a_pod_that_its_owner_removes_goes_under_whatever_name_it_came_again() -
     env = ClusterEnv(trace_of([some_node("a"), some_node("b")], events))
     play(env, first)
     assert standing(env) == {"two": "b"}
-    assert env.world.waiting == 0
+    assert env.simulation.waiting == 0
 
 
 def test_recorded_pods_stand_where_they_stood_and_labels_change() -> None:
