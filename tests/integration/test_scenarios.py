@@ -129,7 +129,7 @@ async def empty(client: ApiClient) -> None:
 @pytest.mark.e2e
 @pytest.mark.parametrize("file", ON_REAL, ids=[file.name for file in ON_REAL])
 def test_on_real(file: Path, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "real_ground", lambda **_: target_on(plane))
+    monkeypatch.setattr(run, "real_target", lambda **_: target_on(plane))
     outcome = play(file, "real")
     assert outcome.is_ok, told(outcome)
     assert outcome.placements == on_virtual(file).placements

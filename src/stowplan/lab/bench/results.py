@@ -29,9 +29,9 @@ from stowplan.lab.bench.figures import Run, WorkloadRuns
 from stowplan.lab.controlplane.targets import TARGET_BY_NAME, pinned_version
 
 RESULTS: Final = Path("bench-results")
-#: Parts of the product that take no part in scheduling.
+#: Packages that take no part in scheduling.
 _BESIDE_THE_POINT: Final = frozenset(
-    ("apiserver", "cli", "demo", "judge", "lab", "learn", "sim", "testing", "workloads")
+    ("apiserver", "cli", "demo", "judge", "lab", "learn", "present", "sim", "testing", "workloads")
 )
 
 
