@@ -214,7 +214,7 @@ def _session(
 
 @contextmanager
 def _told_to_people(session: Session) -> Iterator[None]:
-    """Errors in one line; and whoever ends us ends our processes too, in order."""
+    """Report errors in one line; a signal also ends our child processes, in order."""
     from stowplan.lab.controlplane.binaries import BinaryMissing
     from stowplan.lab.controlplane.processes import ControlPlaneError
 

@@ -79,7 +79,7 @@ def _open(file: str) -> BinaryIO:
 def _answer_all(answering: Judge | Stream, source: BinaryIO) -> int:
     """The exit code."""
     out = sys.stdout.buffer
-    # Whoever writes questions one by one waits for each answer.
+    # A program that writes questions one by one waits for each answer.
     at_once = source is sys.stdin.buffer or sys.stdout.isatty()
     progress = _Progress(source)
     failed = False

@@ -148,7 +148,7 @@ def simulate(
             name=playable.name,
             seed=seed if seed is not None else playable.seed or 0,
             on_entry=live,
-            # A YAML scenario cannot ask for events, and nobody else can on a virtual cluster.
+            # A YAML scenario cannot ask for events, and a virtual cluster has no other readers.
             writes_events=on != "virtual" or file.endswith(".py"),
             context=context,
             allow_remote=allow_remote,

@@ -16,7 +16,7 @@ NAMESPACE: Final = "default"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 POOL: Final = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 GPU: Final = "example.com/gpu"
-#: Marks a pod that nobody can place, so that its waiting is no failure of the demo.
+#: Marks a pod that fits nowhere, so that its waiting is no failure of the demo.
 STAYS_PENDING: Final = "stowplan.io/expected-to-stay-pending"
 CRITICAL: Final = "demo-critical"
 
@@ -59,7 +59,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """One pod. Without `run_s` it runs until somebody deletes it."""
+    """One pod. Without `run_s` it runs until it is deleted."""
 
     name: str
     app: str

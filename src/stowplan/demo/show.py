@@ -45,7 +45,7 @@ _KEEP_JOBS_S: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """What to play. `once` ends with the opening; otherwise waves follow until somebody stops."""
+    """What to play. `once` ends with the opening; otherwise waves follow until it is stopped."""
 
     once: bool = False
     seed: int = 1
@@ -162,7 +162,7 @@ class Show:
             try:
                 await self._do(client, step)
             except ApiError as problem:
-                # Whoever plays along with kubectl may have been there first.
+                # A user with kubectl may have been there first.
                 self._chronicle.tell(NewsKind.OTHER, f"the demo was refused: {problem}")
         self._story_is_over.set()
 
@@ -209,7 +209,7 @@ class Show:
     # Knowing when it is over
 
     async def _until_end(self, process: SchedulerProcess, stop: asyncio.Event) -> bool:
-        """True when the story came to its end, False when somebody stopped it."""
+        """True when the story came to its end, False when it was stopped."""
         over_since: float | None = None
         quiet_since: float | None = None
         while not stop.is_set():
@@ -239,7 +239,7 @@ class Show:
         return [key for key in wanted if key not in self._chronicle.ever_placed]
 
     def _unexplained(self) -> bool:
-        """Whether a pod waits of which nobody knows yet why."""
+        """True if a pod waits and the reason is not known yet."""
         return any(not sighting.reason for sighting in self._chronicle.waiting())
 
     def _is_quiet(self, process: SchedulerProcess) -> bool:

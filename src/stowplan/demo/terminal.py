@@ -43,7 +43,7 @@ class Terminal:
             columns, rows = os.get_terminal_size(self._out.fileno())
         except (OSError, ValueError):
             columns, rows = _FALLBACK
-        if not columns or not rows:  # a terminal that nobody told its size
+        if not columns or not rows:  # a terminal without a size
             columns, rows = _FALLBACK
         return Paper(columns, rows, self._has_color, self._glyphs)
 

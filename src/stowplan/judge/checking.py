@@ -19,7 +19,7 @@ from stowplan.judge.refusal import QuestionRefused, listed
 
 Json: TypeAlias = dict[str, Any]
 
-#: So many problems of one object are told; whoever has more knows enough.
+#: So many problems of one object are reported.
 _MOST = 10
 #: Where the API server names a field that does not exist, and the one that it means.
 _SLIPS = (

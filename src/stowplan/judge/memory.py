@@ -1,6 +1,6 @@
 """What objects were read as, by their text: the same nodes and pods come in line after line.
 
-Bounded by the size of the texts; whoever was not seen for longest is forgotten first.
+Bounded by the size of the texts; the least recently used is evicted first.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ and never looks at its text. Everything it needs is in `stowplan.learn.checking`
                                         are still shown)
     logged()                            the same of what is logged: a list of messages
 
-An error in the learner's code needs no care: wherever it ends up (in the check, in a program that
-was started, in the log of an informer whose handler raised), the learner is told the error and the
-line of their own file; a coroutine that nobody awaited is told, too. A Mistake that is raised
-meanwhile comes after it. `lessons/03_bind` is an example with all of this.
+A check need not handle errors of the learner's code. Wherever an error surfaces (in the check, in a
+program that was started, in the log of an informer whose handler raised), it is reported with the
+line of the learner's file, and so is a coroutine that was never awaited. A Mistake that is raised
+meanwhile is reported after it. `lessons/03_bind` is an example with all of this.
 """

@@ -18,7 +18,7 @@ from stowplan.errors import StowplanError
 from stowplan.learn.faults import LearnerErrors
 from stowplan.sim.scenarios import Cluster, Options, Outcome, run_scenario
 
-#: Set by whoever runs a check: where errors of programs go that were started.
+#: Collects the errors of started programs; set while a check runs.
 FAULTS: ContextVar[LearnerErrors] = ContextVar("faults")
 
 
@@ -110,7 +110,7 @@ class Running:
 
 
 def start(cluster: Cluster, function: Callable[..., Awaitable[Any]], *args: object) -> Running:
-    """Run it until the scenario ends; its error is told the learner and ends nothing else."""
+    """Run it until the scenario ends; its error is reported and ends nothing else."""
     _must_take(function, args)
     running, faults = Running(function), FAULTS.get()
 

@@ -184,7 +184,7 @@ def _leave(order: Order, told: dict[str, Any]) -> None:
 
 
 def _set_alarm(order: Order) -> None:
-    """Ticks are counted, not seconds: those in which the machine slept are nobody's fault."""
+    """Count ticks, not seconds, so that time in which the machine slept does not count."""
     texts = Texts(order.language)
     faults = LearnerErrors(Path(order.file), texts)
     ticks = 0

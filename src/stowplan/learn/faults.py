@@ -85,7 +85,7 @@ class LearnerErrors:
                 try:
                     yield
                 finally:
-                    gc.collect()  # what nobody awaited is known when it is thrown away
+                    gc.collect()  # Python warns when it frees a coroutine
         finally:
             sys.set_coroutine_origin_tracking_depth(depth)
             logging.getLogger().removeHandler(handler)

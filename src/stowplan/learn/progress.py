@@ -1,7 +1,7 @@
 """Which lessons were passed: a file beside the learner's work, `stowplan-lessons/progress.json`.
 
-It is kept there, and not in a folder of the user's settings, so that it belongs to the files that
-it is about: whoever moves, copies or deletes the lessons does so with their progress.
+The file is kept beside the lessons, and not in the user's settings, so that moving, copying or
+deleting the lessons does the same to their progress.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Rehearsal:
         return self._pods
 
     async def end(self) -> None:
-        """It has to stop when it is told to."""
+        """The scheduler must stop when `stop` is set."""
         self.stop.set()
         await self.cluster.sleep(_TIME_TO_STOP_S)
         if not self.program.has_ended:

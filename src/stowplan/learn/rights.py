@@ -120,7 +120,7 @@ class Roles:
         ]
 
     def subjects(self, kind: str) -> list[Subject]:
-        """Whoever bindings of a kind name."""
+        """The subjects that bindings of a kind name."""
         bindings = [each for each in self.bindings if each.kind == kind]
         return [subject for binding in bindings for subject in binding.subjects or ()]
 

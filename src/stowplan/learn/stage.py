@@ -20,7 +20,7 @@ from stowplan.learn.checking import Mistake, call, part, start
 from stowplan.sim.scenarios import Cluster
 
 SCHEDULER_NAME = "minischeduler"
-#: In real time things take some time; nobody is to fail for that.
+#: Extra time in real time, so that a slow machine is no mistake.
 TOLERANCE_S = 0.8
 
 

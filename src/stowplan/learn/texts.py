@@ -56,7 +56,7 @@ def page_of(folder: Path, name: str, language: str) -> str:
 
 
 def chosen_language(asked: str | None, available: Iterable[str], environ: Mapping[str, str]) -> str:
-    """What was asked for, or what the environment speaks if somebody has translated to it."""
+    """The language that was asked for, else the environment's if there is a translation."""
     known = set(available)
     if asked:
         if asked not in known:

@@ -253,7 +253,7 @@ class Mover:
             ) from problem
 
     async def follow(self, say: Callable[[str], None], timeout_s: float) -> Pod:
-        """The pod once it has a node; `say` is told each time something else is waited for."""
+        """The pod once it has a node; `say` is called with each step that is waited for."""
         told = ""
         deadline = self._clock.monotonic() + timeout_s
         while True:

@@ -120,7 +120,7 @@ class _Ledger:
         pod = placement.pod
         problem = self._problems.get(pod.uid)
         if placement.is_lost or isinstance(problem, NotFound):
-            return  # it was deleted or placed by somebody else: nothing of ours is left to tell
+            return  # it was deleted, or placed by another scheduler: nothing to report
         if pod.uid in self._bound:
             summary.placed[pod.key] = f"on node {placement.node}"
         else:

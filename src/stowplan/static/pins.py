@@ -117,7 +117,7 @@ class NodeEdit:
 
     @property
     def needs_same_version(self) -> bool:
-        """Whether somebody else's change in between would be lost."""
+        """True if a concurrent change would be lost."""
         return bool(self.annotations)
 
     def as_patch(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def wishes_for_only(nodes: Iterable[Node], target: Node) -> list[tuple[Node, Wis
     return [(target, Wish.PINNED_ANEW), *others]
 
 
-# Schedulers that nobody named
+# Schedulers named by keys only
 
 
 def schedulers_with_keys(nodes: Iterable[Node], known: set[str], prefix: str) -> set[str]:

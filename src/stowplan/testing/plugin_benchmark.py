@@ -23,7 +23,7 @@ KINDS = ("one shape", "all distinct")
 
 
 def decision_us(subject: Subject | None, kind: str, *, nodes: int, pods: int, rounds: int) -> float:
-    """CPU microseconds a decision, of several rounds the best; None is nobody but the defaults."""
+    """CPU microseconds a decision, the best of several rounds; None: only the default plugins."""
     scenario = DecisionCase("plugin", kind, nodes=nodes, existing=nodes, pods=pods)
     plugins = [] if subject is None else [subject.plugin]
     config, registry = profile_of(plugins, scheduler_name=SCHEDULER)

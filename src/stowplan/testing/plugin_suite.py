@@ -83,7 +83,7 @@ class PluginSuites:
         return [load_subject(spec, self._args_of(spec)) for spec in self._specs]
 
     def _args_of(self, spec: str) -> Mapping[str, Any]:
-        """A plugin's own arguments: all there are if it is the only one and nobody is named."""
+        """The arguments of one plugin: all of them if it is the only one and none is named."""
         name = load_subject(spec).name
         named = self._args.get(name)
         if isinstance(named, Mapping):

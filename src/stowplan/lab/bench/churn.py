@@ -77,7 +77,7 @@ _decode = msgspec.json.Decoder(_Change).decode
 
 @dataclass
 class Tally:
-    """What has happened so far, and the waits since somebody last looked."""
+    """Counts so far, and the waits since they were last read."""
 
     created: int = 0
     bound: int = 0

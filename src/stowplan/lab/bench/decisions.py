@@ -41,7 +41,7 @@ from stowplan.scheduler.event_handlers import EventHandlers
 
 #: Kinds of pods that differ in nothing but their shapes.
 _SHAPES = ("one shape", "100 shapes", "all distinct")
-#: Kinds of which the plugins' shares are told.
+#: Kinds for which the plugins' shares are shown.
 _COSTED = ("one shape", "all distinct", "soft spreading", "anti-affinity")
 #: Pods before the measured ones: columns and counters are kept from their second use on.
 WARM_UP = 20

@@ -79,7 +79,7 @@ class Bench:
         options = self._options
         for round_ in range(1, options.rounds + 1):
             for workers in options.workers:
-                # Whoever comes second finds the machine warm.
+                # The second contestant finds the machine warm.
                 turn = self._contestants if round_ % 2 else self._contestants[::-1]
                 for contestant in turn:
                     yield from self._measure_one(contestant, workers, round_, directory)

@@ -40,7 +40,7 @@ class ExtenderContestant(Protocol):
 
 
 class Stowplan:
-    """`stowplan extender`, as anybody would start it."""
+    """`stowplan extender`, started as users start it."""
 
     name = "stowplan"
 

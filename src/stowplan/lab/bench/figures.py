@@ -116,7 +116,7 @@ class WorkloadRuns:
 
     @cached_property
     def invalid(self) -> dict[int, str]:
-        """Rounds that count for nothing, and why: nobody can be faster than the limit."""
+        """Invalid rounds and the reasons: no contestant can be faster than the limit."""
         limits = {run.round: run for run in self.all_runs if run.contestant == RAW}
         found: dict[int, str] = {}
         for run in self.all_runs:

@@ -154,7 +154,7 @@ class LiveCluster:
 def _tolerated(write: Write) -> Collection[int]:
     if write.verb == "create" and write.may_exist:
         return (409,)
-    # Somebody may have evicted it.
+    # It may have been evicted.
     return (404,) if write.verb == "delete" else ()
 
 

@@ -25,7 +25,7 @@ _STEADY: Final = frozenset(
 
 @dataclass(frozen=True)
 class Item:
-    """One workload, ready to be played, and what is told about it."""
+    """One workload, ready to be played, with its description."""
 
     setup: Setup
     workload: Workload

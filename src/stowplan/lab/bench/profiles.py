@@ -42,7 +42,7 @@ def digest(profile: Path) -> str:
 
 
 def _by_package(stats: dict[_Function, Any]) -> Counter[str]:
-    """Seconds by package of ours; what is not ours counts for whoever called it."""
+    """Seconds by package of ours; time in other code counts for its caller."""
     seconds: Counter[str] = Counter()
     for where, (_, _, own, _, callers) in stats.items():
         package = _package(where)

@@ -160,7 +160,7 @@ class Session:
         self.progress.say(f"{what}: {_in_short(run)}")
 
     def profile(self, item: Item) -> str:
-        """Where Stowplan's time goes; only this is kept, as nobody is fast under a profiler."""
+        """Where Stowplan's time goes. Only the profile is kept: a profiler slows the run down."""
         self.progress.begin(f"{item.setup.title}, {STOWPLAN.label} under a profiler")
         path = self.results.profile(item.setup).with_suffix(".prof").resolve()
         path.parent.mkdir(parents=True, exist_ok=True)

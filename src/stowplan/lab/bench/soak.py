@@ -48,9 +48,9 @@ WARM_UP_MINUTES = 5.0
 #: Binding requests for the yardstick; the pods stay as the first ones to leave.
 RAW_BINDS = 3000
 PROGRESS_S = 30.0
-#: Events would fill etcd; nobody looks for them that late.
+#: Events would fill etcd, and old ones are not needed.
 _API_SERVER_FLAGS = ("--event-ttl=5m",)
-#: Nobody else wants the lease, and half an hour is too long to lose to a machine that is busy.
+#: There is no other candidate for the lease, and a busy machine must not end half an hour's run.
 _PATIENT_LEASE = ("--leader-elect-lease-duration=150s", "--leader-elect-renew-deadline=120s")
 _PATIENCE_S = 180.0
 
@@ -304,7 +304,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--nodes: at least 10")
     if options.minutes * 60 / options.interval < FEWEST_SAMPLES * 2:
         parser.error(f"--interval: at least {FEWEST_SAMPLES * 2} samples are needed")
-    # Whoever ends us ends our processes too, in order.
+    # A signal also ends our child processes, in order.
     signal.signal(signal.SIGTERM, _terminate)
     began = datetime.now(UTC)
     path: Path = options.json or RESULTS / f"soak-{began:%Y%m%dT%H%M%SZ}.json"

@@ -64,7 +64,7 @@ def assets_directory() -> Path | None:
 def locate(target: BuildTarget) -> LocatedBinary | None:
     """The target's binary, or None when it still has to be built."""
     assets = assets_directory()
-    # Programs of ours belong to this checkout; nobody else's directory can have the right one.
+    # Our own programs belong to this checkout; no other directory can have the right ones.
     if assets is not None and not target.is_ours:
         candidate = assets / target.name
         if _is_executable(candidate):

@@ -49,7 +49,7 @@ _NETWORK_TROUBLE = (
 
 
 class BuildError(Exception):
-    """Go failed. The text is meant for whoever ran the build."""
+    """Go failed. The text is for the user who ran the build."""
 
 
 def build(wanted: Sequence[BuildTarget], progress: BuildProgress) -> list[BuildTarget]:
@@ -59,7 +59,7 @@ def build(wanted: Sequence[BuildTarget], progress: BuildProgress) -> list[BuildT
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
     with build_lock(root, progress):
-        # Whoever held the lock before us may have built just what we want.
+        # The previous holder of the lock may have built what is wanted here.
         missing = missing_targets(wanted)
         if not missing:
             return []

@@ -75,7 +75,7 @@ class ControlPlane:
                 return self
             except ControlPlaneError as error:
                 self.stop()
-                # Between the choice of a port and its use somebody else may take it.
+                # Another process may take the port between its choice and its use.
                 if attempt == START_ATTEMPTS or "address already in use" not in str(error):
                     raise
             except BaseException:

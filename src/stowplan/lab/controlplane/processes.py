@@ -130,7 +130,7 @@ _ports_handed_out: set[int] = set()
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on, below the range of outgoing connections.
+    """A free loopback port below the range of outgoing connections.
 
     A port from the kernel's own choice would lie in that range. When a server is down for a
     restart, a client that keeps dialling such a port can be given that very port as its source and

@@ -27,7 +27,7 @@ Version = tuple[int, int, int]
 
 
 class ToolchainError(Exception):
-    """No usable Go, and none could be installed. The text is meant for whoever ran the build."""
+    """No usable Go, and none could be installed. The text is for the user who ran the build."""
 
 
 @dataclass(frozen=True)

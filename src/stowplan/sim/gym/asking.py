@@ -1,4 +1,4 @@
-"""An engine that leaves the choice among feasible nodes to somebody else.
+"""An engine that leaves the choice among feasible nodes to its caller.
 
 Everything before and after is the live scheduler's: the queue, PreFilter and Filter, what happens
 to a pod that fits nowhere, assume, Reserve and Permit. In between the attempt stands still, as it
@@ -42,7 +42,7 @@ class Question:
 
 
 class _Agent:
-    """Whoever answers, in the words of the cycle: an extender that filters."""
+    """The caller's choice in the form of the cycle: an extender that filters."""
 
     name = "agent"
     filters = True
@@ -59,12 +59,12 @@ class AskingEngine(Engine):
     _attempt: Generator[Request, Answer, Placement | Failure | Deferral | None]
 
     def ask(self) -> Question | Failure | None:
-        """Try the next pod: whether somebody must choose, or it fits nowhere, or there is none."""
+        """Try the next pod: the caller must choose, or it fits nowhere, or there is none."""
         self._attempt = self.attempt_steps()
         try:
             next(self._attempt)
         except StopIteration as finished:
-            # Not a Placement: for that somebody would have been asked.
+            # Not a Placement: that would need the caller's choice.
             failure: Failure | None = finished.value
             return failure
         return self._question

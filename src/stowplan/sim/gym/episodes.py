@@ -75,7 +75,7 @@ def _node_manifests(trace: Trace) -> list[Json]:
 
 
 def _accounted(names: set[str]) -> list[str]:
-    """Nodes may offer what nobody schedules."""
+    """The resources that can be scheduled; nodes may offer others."""
     accounted = [PODS]
     for name in names:
         try:

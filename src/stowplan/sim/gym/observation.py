@@ -131,7 +131,7 @@ class _Shown(DerivedRows):
         rows = self.changed_rows(table)
         if rows is None:
             return False
-        # A pod may stand on a node that nobody knows.
+        # A pod may be on an unknown node.
         changed = np.array([row for row in rows if table.valid[row]], np.intp)
         if len(changed):
             self._write(self.requested, table.resources.held, table.pod_count, changed)

@@ -178,7 +178,7 @@ class Population:
         if pod.is_finished or pod.key in self.living:
             return
         if lives and pod.spec.node_name:
-            # Whoever chose its node for its first life does not do so again.
+            # The node was chosen for its first life only.
             spec = msgspec.structs.replace(pod.spec, node_name="")
             pod = msgspec.structs.replace(pod, spec=spec)
         living = Living(pod, manifest, run_s, self._clock.monotonic(), lives)

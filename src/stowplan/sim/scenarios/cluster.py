@@ -84,7 +84,7 @@ class Cluster:
         await asyncio.sleep(seconds)
 
     async def settle(self) -> None:
-        """Until the cluster is quiet: nothing more happens unless somebody does something."""
+        """Wait until the cluster is quiet: nothing more happens without another write."""
         await self._quiet.settle()
 
     async def wait_until(
@@ -338,7 +338,7 @@ class Cluster:
 
     @asynccontextmanager
     async def kept_apart(self) -> AsyncIterator[None]:
-        """On somebody else's cluster: a namespace of its own, and everything removed at the end."""
+        """On an existing cluster: use an own namespace, and remove everything at the end."""
         if not self.target.is_shared:
             yield
             return

@@ -52,7 +52,7 @@ _SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "generate": (),
 }
 _TIMEOUT_S: Final = 60.0
-#: So many names are told in a step's title.
+#: So many names are in a step's title.
 _MOST_NAMED: Final = 3
 
 

@@ -23,11 +23,11 @@ class ClusterState:
 
     pods: Sequence[Json]
     nodes: Sequence[Json]
-    #: What namespaces begin with on somebody else's cluster.
+    #: The prefix of namespaces on an existing cluster.
     prefix: str = ""
     #: Victims of preemption so far, each with the pod that it had to leave for.
     preempted: Mapping[str, str] = field(default_factory=dict)
-    #: Objects of other kinds that somebody asks about.
+    #: Objects of other kinds that expectations name.
     objects: Mapping[ObjectPattern, Json] = field(default_factory=dict)
 
     def place(self, namespace: str) -> str:

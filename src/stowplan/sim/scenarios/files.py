@@ -1,4 +1,4 @@
-"""What is in a file that somebody wants played: a YAML scenario, a Python one, or workloads.
+"""Read a file to play: a YAML scenario, a Python one, or workloads.
 
 `read_playables` is called by `stowplan simulate` and by tests; each `Playable` is ready for
 `run_scenario`. Everything that can be wrong with the file is told before anything is started.

@@ -73,7 +73,7 @@ class Manifests:
         return found
 
     def priority_classes(self, pods: Sequence[Json]) -> list[Json]:
-        """Those that pods with a plain number need and that nobody has made yet."""
+        """The missing ones that pods with a plain number need."""
         needed = {
             name: pod["spec"]["priority"]
             for pod in pods

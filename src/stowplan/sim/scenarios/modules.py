@@ -53,7 +53,7 @@ def _shown(problem: SyntaxError) -> str:
 
 
 def _line_in(path: Path, problem: Exception) -> int:
-    """Of the file itself, however deep in somebody else's code it broke."""
+    """The line of the file itself, however deep in other code the error was raised."""
     lines = [
         frame.lineno or 0
         for frame in traceback.extract_tb(problem.__traceback__)

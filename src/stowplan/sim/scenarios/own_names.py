@@ -1,4 +1,4 @@
-"""What things are called on a cluster that is somebody else's, where a scenario keeps to itself.
+"""Names on an existing cluster, where a scenario must not touch the objects of others.
 
 Its namespaces and the names of its scheduler's profiles begin with a prefix, and all it makes
 carries a mark. Elsewhere there is no prefix and names are as the scenario has them.
@@ -28,7 +28,7 @@ def own_scheduler_name(name: str, prefix: str) -> str:
 
 
 def under_own_names(config: KubeSchedulerConfiguration, prefix: str) -> KubeSchedulerConfiguration:
-    """The same scheduler, which serves nobody but the scenario's pods."""
+    """The same scheduler, serving only the scenario's pods."""
     profiles = tuple(
         msgspec.structs.replace(
             profile, scheduler_name=own_scheduler_name(profile.scheduler_name, prefix)

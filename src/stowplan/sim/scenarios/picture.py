@@ -19,7 +19,7 @@ from stowplan.sim.scenarios.actions import Json
 from stowplan.sim.scenarios.facts import is_ready, key_of, message_of, node_of, phase_of
 from stowplan.sim.scenarios.manifests import ZONE
 
-#: Nodes and pods in all pictures of an album; more would make a page that nobody can open.
+#: Nodes and pods in all pictures of an album; more would make a page that browsers cannot open.
 _MOST_DRAWN: Final = 20_000
 _DONE: Final = ("Succeeded", "Failed")
 

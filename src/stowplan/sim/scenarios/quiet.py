@@ -1,4 +1,4 @@
-"""When is a cluster quiet? When nothing more will happen unless somebody does something.
+"""Detect a quiet cluster: one in which nothing more happens without another write.
 
 That is: no pod is about to be tried or bound, nobody is leaving, and the stand-ins of kubelets and
 controllers have nothing due. Pods that no event has helped yet wait in peace, and running is no

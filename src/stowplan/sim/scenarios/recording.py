@@ -19,7 +19,7 @@ from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation
 
 
 class Recording:
-    """Entries as they come; `on_entry` is told of each."""
+    """Collect entries as they come and call `on_entry` with each."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Recording:
 
 
 class Witness(EventHandlers):
-    """The scheduler's handlers, with somebody who takes notes first."""
+    """The scheduler's handlers; each event is recorded first."""
 
     def __init__(self, engine: Engine, recording: Recording) -> None:
         super().__init__(engine)

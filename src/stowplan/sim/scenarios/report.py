@@ -17,9 +17,9 @@ from stowplan.present.tables import printable
 from stowplan.sim.scenarios.facts import key_of, message_of, node_of, phase_of
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outcome
 
-#: More pods than this are told by node, not one by one.
+#: More pods than this are listed by node, not one by one.
 FEW_PODS: Final = 50
-#: So many of those that wait are told even then.
+#: So many waiting pods are listed even then.
 _MOST_WAITING: Final = 10
 _DECISIONS: Final = (
     EntryKind.DECIDED,
@@ -169,7 +169,7 @@ def _met(outcome: Outcome) -> str:
 
 
 def is_worth_a_line(entry: Entry) -> bool:
-    """Whether it is told even where a scenario has too many entries to tell them all."""
+    """True if the entry is shown even where a scenario has too many to show all."""
     return entry.kind in (
         EntryKind.STEP,
         EntryKind.SAID,

@@ -50,14 +50,14 @@ class Options:
     config: KubeSchedulerConfiguration | None = None
     #: None: the in-tree plugins and those of installed distributions.
     registry: Registry | None = None
-    #: False: nobody schedules but who the scenario starts itself.
+    #: False: there is no scheduler unless the scenario starts one.
     with_scheduler: bool = True
     seed: int = 0
     #: How long, in the cluster's time, it may take to become quiet.
     patience_s: float = 600.0
     #: Of the stand-ins on virtual and embedded clusters.
     kubelet: KubeletOptions = field(default_factory=KubeletOptions)
-    #: False saves a sixth of the time where nobody will look at them.
+    #: False saves a sixth of the time where they are not needed.
     writes_events: bool = True
     on_entry: Callable[[Entry], None] | None = None
     keeps_entries: bool = True
@@ -143,14 +143,14 @@ async def _run(scenario: Scenario, cluster: Cluster, outcome: Outcome) -> None:
             cluster.end_companions()
     except BaseExceptionGroup as problems:
         outcome.problem = explain(problems.exceptions[0], scenario)
-    # Whatever a scenario does wrong is told, not raised: the cluster must be put in order.
+    # Errors of a scenario are reported, not raised: the cluster must be cleaned up.
 
 
 @asynccontextmanager
 async def _scheduler(
     target: Target, options: Options, recording: Recording
 ) -> AsyncIterator[SchedulerProcess | None]:
-    """Ours, running and caught up; or only eyes, where nobody is to schedule."""
+    """Our scheduler, running and synced; or only a recorder, where none is wanted."""
     if not options.with_scheduler:
         async with _eyes(target, recording):
             yield None

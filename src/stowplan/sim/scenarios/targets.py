@@ -71,7 +71,7 @@ class Target:
     #: How long nothing may happen before it is quiet.
     calm_s: float
     is_virtual: bool = False
-    #: Somebody else's: what the scenario makes there is kept apart, in namespaces and under names
+    #: On an existing cluster: what the scenario makes is kept apart, in namespaces and under names
     #: of schedulers that begin with this, and removed.
     prefix: str = ""
 
@@ -89,7 +89,7 @@ async def virtual_target(
     if not isinstance(loop, TimeLoop):
         raise StowplanError("a virtual cluster needs an event loop with virtual time")
     cluster = EmbeddedCluster(
-        # Nobody needs them who is never cut off; they were a third of what idle time costs.
+        # A watch that is never cut off needs no bookmarks: a third of the cost of idle time.
         bookmark_interval_s=_NO_BOOKMARKS_S,
         kubelet=kubelet,
         clock=loop.clock,
@@ -190,7 +190,7 @@ async def real_target(
 async def existing_target(
     kubeconfig: str, *, context: str | None, allow_remote: bool
 ) -> AsyncIterator[Target]:
-    """Somebody's cluster; only one on this machine, unless told otherwise."""
+    """An existing cluster; only one on this machine unless remote ones are allowed."""
     if not os.path.exists(kubeconfig):  # noqa: ASYNC240, PTH110 - nothing else runs yet
         raise ConfigError(
             "no such target; known: virtual, embedded, real, or the path of a kubeconfig",

@@ -135,12 +135,12 @@ class _Player:
         return self._report()
 
     async def _until(self, due: float) -> None:
-        """Let time pass; whoever is lost meanwhile comes again at that moment."""
+        """Let time pass; create pods that are lost meanwhile again at that moment."""
         while (pause := due - self._cluster.now()) > _MOMENT_S:
             await self._wait(pause)
 
     async def _wait(self, pause_s: float) -> None:
-        """Until the pause is over or somebody wakes us; whom we lost is made again."""
+        """Wait for the end of the pause or a wake-up, and create lost pods again."""
         self._woken.clear()
         if not self._lost:
             timer = asyncio.get_running_loop().call_later(pause_s, self._woken.set)
@@ -150,10 +150,10 @@ class _Player:
             await self._again(self._lost.pop(0))
 
     async def _last_pods(self) -> None:
-        """Until no pod runs that will end; where nobody ends them, not for ever."""
+        """Wait until no running pod will end; give up where nothing ends them."""
         while True:
             while self._running or self._lost:
-                # Others may have begun since, and will end later than anybody did.
+                # Others may have begun since, and will end later.
                 patience_s = self._latest_end + _GRACE_S - self._cluster.now()
                 if patience_s <= _MOMENT_S:
                     left = len(self._running)
@@ -258,7 +258,7 @@ class _Player:
         replace = partial(self._cluster.client.replace, resource, name, namespace=place)
         try:
             there = await self._cluster.get(manifest["kind"], name, namespace=place)
-            # No resourceVersion: whoever else has changed it meanwhile is overruled.
+            # No resourceVersion: overwrite concurrent changes.
             metadata = {**there["metadata"], **_own(manifest["metadata"])}
             del metadata["resourceVersion"]
             body = {**there, **manifest, "metadata": metadata}

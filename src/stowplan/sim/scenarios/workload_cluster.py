@@ -75,7 +75,7 @@ class WorkloadCluster:
                 raise
         except NotFound:
             if write.verb != "delete":
-                raise  # somebody may have evicted what is to be deleted, but nothing else
+                raise  # an object to delete may have been evicted; anything else is an error
 
     async def delete_pods(
         self, namespace: str, labels: Mapping[str, str], *, grace_period_s: int | None = None

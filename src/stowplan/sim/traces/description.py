@@ -210,7 +210,7 @@ class _Reader:
         self._namespace = top.text("namespace", "default")
 
     def named(self, name: str, read: Any) -> tuple[Any, ...]:
-        """A list of things that are told apart by their names."""
+        """A list of items with unique names."""
         listed = self._top.items(name) if name in self._top else []
         made: dict[str, Any] = {}
         for number, value in enumerate(listed):

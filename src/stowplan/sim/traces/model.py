@@ -42,7 +42,7 @@ class Disruption:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """An object is deleted by whoever owned it."""
+    """The owner of an object deletes it."""
 
     at: float
     api_version: str

@@ -12,7 +12,7 @@ from typing import Any
 from stowplan.sim.traces.manifests import STANDING_NAMESPACES
 from stowplan.sim.traces.model import Json
 
-#: What an API server gives an object, and nobody else may.
+#: Fields that only an API server may set.
 _SERVERS_OWN = frozenset(
     {
         "uid",
@@ -125,7 +125,7 @@ def _new_node_status(status: Json) -> Json:
 
 
 def _new_volume_spec(spec: Json) -> Json:
-    """A claim of the same name will have another UID; whoever plays the trace links the two."""
+    """Remove the claim's UID: a claim of the same name gets another, and the player links them."""
     claim = spec.get("claimRef")
     if not isinstance(claim, dict):
         return spec

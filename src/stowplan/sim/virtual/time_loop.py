@@ -26,7 +26,7 @@ _TURNS_BETWEEN_LOOKS = 32
 
 
 class Deadlock(StowplanError):
-    """Everybody waits for somebody else, and no time will change that."""
+    """All tasks wait for each other, and no timer is left."""
 
 
 class _Selector(selectors.BaseSelector):

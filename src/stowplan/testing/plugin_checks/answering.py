@@ -1,4 +1,4 @@
-"""Answers of the right kind: nothing raises, reasons are told, scores end between 0 and 100."""
+"""Answers of the right kind: nothing raises, reasons are given, scores are within 0 to 100."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def check_instances(subject: Subject) -> None:
         there, _ = _ask_all(subject, case)
         _compare(subject, case, here, there, "in one instance", "in another")
         if not draws:
-            # Whoever draws from handle.rng node by node may well depend on their order.
+            # A plugin that draws from handle.rng per node may depend on their order.
             turned, _ = _ask_all(subject, case, reversed_nodes=True)
             _compare(subject, case, here, turned, "as it is", "with the nodes in reverse order")
 

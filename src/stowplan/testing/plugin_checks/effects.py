@@ -71,7 +71,7 @@ _IO_MEND = (
 #: Whose doings are not the plugin's.
 _EXCUSED = ("linecache.py", "inspect.py", "logging/__init__.py")
 
-#: Whoever is watching at the moment; audit hooks cannot be removed, so there is one for ever.
+#: The current watcher. Audit hooks cannot be removed, so one hook serves all.
 _watching: list[_Watch] = []
 
 

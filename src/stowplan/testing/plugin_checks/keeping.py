@@ -70,7 +70,7 @@ def _signed(subject: Subject, asker: Asker, pod: Pod) -> tuple[Hashable, PluginA
 def _compare(
     subject: Subject, pod: Pod, what: str, mine: PluginAnswers, theirs: PluginAnswers
 ) -> None:
-    # Skipping is decided pod by pod, so a column that nobody asked for need not be the same.
+    # Skipping is decided per pod, so a column that was not requested need not be the same.
     if mine.pre_filter != theirs.pre_filter or mine.pre_score != theirs.pre_score:
         return
     told = PluginAnswers(

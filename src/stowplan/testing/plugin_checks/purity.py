@@ -25,7 +25,7 @@ def check_same_question(subject: Subject) -> None:
         cluster, plugin = subject.on(case)
         asker = Asker(plugin, cluster)
         first = [_asked(asker, pod) for pod in case.askers]
-        # Backwards: whoever remembers the pod before has another one before now.
+        # Backwards: a plugin that remembers the previous pod now has another one.
         again = [_asked(asker, pod) for pod in reversed(case.askers)][::-1]
         for pod, before, after in zip(case.askers, first, again, strict=True):
             told = before.difference(after, "when asked first", "when asked again")

@@ -52,7 +52,7 @@ class NotApplicable(Exception):
 
 
 class _Untouchable:
-    """`handle.client` where nobody may use it."""
+    """`handle.client` where a plugin must not use it."""
 
     def __init__(self, noted: list[str]) -> None:
         self._noted = noted

@@ -61,7 +61,7 @@ def check_events(subject: Subject) -> None:
 
 
 def _ask_about_updated_pods(subject: Subject, hints: Sequence[EventHint], case: Case) -> None:
-    """Hints must answer; whether such a change helps nobody can tell from outside."""
+    """Hints must answer; whether such a change helps cannot be checked from outside."""
     for pod in case.askers:
         for old in case.standing:
             for _, new in variants(old, pod):
