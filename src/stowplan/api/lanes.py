@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from stowplan.http.client import Guard, Pool, Response
+from stowplan.http.client import ClientResponse, Guard, Pool
 from stowplan.http.connecting import Proxy
 
 JSON = "application/json"
@@ -68,7 +68,7 @@ class Lanes:
         encoding: str = "identity",
         unpacks: bool = False,
         guard: Guard | None = None,
-    ) -> Response:
+    ) -> ClientResponse:
         """Send a request and return when its response begins. Read or close the response."""
         if self._head_of != authorization:
             self._head, self._head_of = self._constant_head(authorization), authorization

@@ -28,7 +28,7 @@ from stowplan.api.status_errors import error_from_response
 from stowplan.api.tls import build_context
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import KubeconfigError, Throttled, Unauthorized
-from stowplan.http.client import Guard, Response
+from stowplan.http.client import ClientResponse, Guard
 
 Params: TypeAlias = Mapping[str, str | int]
 
@@ -228,7 +228,7 @@ class Transport:
             response.close()
 
     async def _pieces(
-        self, response: Response, request: str, inactivity_s: float
+        self, response: ClientResponse, request: str, inactivity_s: float
     ) -> AsyncIterator[bytes]:
         while True:
             try:
@@ -250,7 +250,7 @@ class Transport:
         content_type: str = "",
         accept: str = "",
         guard: Guard | None = None,
-    ) -> Response:
+    ) -> ClientResponse:
         is_short = lane in _SHORT
         return await self._lanes.ask(
             lane if is_short else Lane.READ,

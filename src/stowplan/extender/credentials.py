@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from stowplan.errors import ConfigError
-from stowplan.extender.http_head import Head
 from stowplan.extender.watched_files import WatchedFiles, read_text
+from stowplan.http.parser import RequestHead
 
 CERT_FLAG: Final = "--tls-cert-file"
 KEY_FLAG: Final = "--tls-private-key-file"
@@ -125,7 +125,7 @@ class Access:
         self._certificates = certificates
         self._tokens = tokens
 
-    def __call__(self, head: Head, has_certificate: bool) -> bool:
+    def __call__(self, head: RequestHead, has_certificate: bool) -> bool:
         if self._certificates and has_certificate:
             return True
         return self._tokens is not None and self._tokens.has(head.headers.get("authorization", ""))

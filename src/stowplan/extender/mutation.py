@@ -21,9 +21,9 @@ from stowplan.extender import background
 from stowplan.extender.background import Troubles
 from stowplan.extender.cluster_view import APP_LABEL
 from stowplan.extender.data import DataProvider, Resource
-from stowplan.extender.http_messages import Answer, Request
 from stowplan.extender.metrics import Metric
 from stowplan.extender.threads import Threads
+from stowplan.http.messages import Request, Response
 
 GROUP: Final = "admission.k8s.io"
 VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -93,10 +93,10 @@ class Mutator:
         self._results = dict.fromkeys(_RESULTS, 0)
         self._troubles = Troubles("annotating pods")
 
-    def handle(self, request: Request) -> Answer | Awaitable[Answer]:
+    def handle(self, request: Request) -> Response | Awaitable[Response]:
         """Of the HTTP server; always 200."""
         body = bytes(request.body)
-        return Answer(self.answer(body)) if self._threads is None else self._answer_slowly(body)
+        return Response(self.answer(body)) if self._threads is None else self._answer_slowly(body)
 
     def measures(self) -> Iterable[Metric]:
         for result, count in self._results.items():
@@ -112,7 +112,7 @@ class Mutator:
                 self._fail(review, error)
         return self._write(review, wanted)
 
-    async def _answer_slowly(self, body: bytes) -> Answer:
+    async def _answer_slowly(self, body: bytes) -> Response:
         assert self._threads is not None
         review, wanted = self._read(body), {}
         if not review.result:
@@ -120,7 +120,7 @@ class Mutator:
                 wanted = await self._threads.run(lambda: self.annotations(review.app))
             except Exception as error:
                 self._fail(review, error)
-        return Answer(self._write(review, wanted))
+        return Response(self._write(review, wanted))
 
     def _read(self, body: bytes) -> _Review:
         review = _Review()

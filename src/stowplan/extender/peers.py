@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from stowplan.extender import metrics, rescheduling
-from stowplan.extender.http_head import Head
-from stowplan.extender.http_messages import Answer, Request, problem_answer
 from stowplan.extender.mailboxes import Mailboxes
 from stowplan.extender.service import Handler, Service
+from stowplan.http.messages import Request, Response, error_response
+from stowplan.http.parser import Headers, RequestHead
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
@@ -35,12 +35,12 @@ _RESCHEDULING_PATIENCE_S: Final = 90.0
 
 
 class _Asked(msgspec.Struct):
-    """A request without its body."""
+    """A request without its body; `headers` are as they were received."""
 
     method: str
     path: str
     query: str
-    headers: dict[str, str]
+    headers: bytes
 
 
 _read_asked: Final = msgspec.msgpack.Decoder(_Asked).decode
@@ -74,27 +74,27 @@ class Peers:
 
     # Asking
 
-    async def _all_metrics(self, request: Request) -> Answer:
+    async def _all_metrics(self, request: Request) -> Response:
         count = self._mailboxes.count
         answers = await asyncio.gather(
             *(self._ask(worker, request, self._patience_s) for worker in range(count))
         )
         pages = [None if answer is None else answer.body.decode() for answer in answers]
-        return Answer(one_page(pages).encode(), 200, metrics.CONTENT_TYPE)
+        return Response(one_page(pages).encode(), 200, metrics.CONTENT_TYPE)
 
-    async def _reschedule(self, request: Request) -> Answer:
+    async def _reschedule(self, request: Request) -> Response:
         answer = await self._ask(FIRST, request, _RESCHEDULING_PATIENCE_S)
         if answer is not None:
             return answer
         problem = "the worker that reschedules does not answer"
-        return problem_answer(HTTPStatus.SERVICE_UNAVAILABLE, problem, Retry_After="5")
+        return error_response(HTTPStatus.SERVICE_UNAVAILABLE, problem, Retry_After="5")
 
-    async def _ask(self, worker: int, request: Request, patience_s: float) -> Answer | None:
+    async def _ask(self, worker: int, request: Request, patience_s: float) -> Response | None:
         """None if there was no answer."""
         if worker == self._me:
             return await self._answer(request)
         head = request.head
-        asked = _Asked(head.method, head.path, head.query, head.headers)
+        asked = _Asked(head.method, head.path, head.query, head.headers.raw)
         here, there = socket.socketpair()
         here.setblocking(False)
         with there:
@@ -105,7 +105,7 @@ class Peers:
             async with asyncio.timeout(patience_s):
                 reader, writer = await asyncio.open_unix_connection(sock=here)
                 try:
-                    return Answer(*_read_answer(await reader.read()))
+                    return Response(*_read_answer(await reader.read()))
                 finally:
                     writer.close()
         except (OSError, msgspec.MsgspecError):
@@ -124,7 +124,8 @@ class Peers:
             _, writer = await asyncio.open_unix_connection(sock=reply)
             try:
                 asked = _read_asked(message)
-                head = Head(asked.method, asked.path, asked.query, asked.headers, 0, True)
+                headers = Headers(asked.headers)
+                head = RequestHead(asked.method, asked.path, asked.query, headers, 0, True)
                 answer = await self._answer(Request(head, b""))
                 parts = (answer.body, answer.status, answer.content_type, answer.headers)
                 writer.write(_write(parts))
@@ -134,7 +135,7 @@ class Peers:
         except Exception as error:
             log.warning("A worker's question could not be answered", extra=kv(err=error))
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Response:
         method = "GET" if request.head.method == "HEAD" else request.head.method
         coming = self._own[method, request.head.path](request)
         return await coming if isawaitable(coming) else coming

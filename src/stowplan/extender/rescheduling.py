@@ -25,8 +25,8 @@ from stowplan.errors import ConfigError, NotFound, StowplanError
 from stowplan.extender import background
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.background import Troubles, end
-from stowplan.extender.http_messages import Answer, Request, problem_answer
 from stowplan.extender.metrics import Metric
+from stowplan.http.messages import Request, Response, error_response
 from stowplan.logs import get_logger, kv
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Routes(Protocol):
         self,
         method: str,
         path: str,
-        handler: Callable[[Request], Answer | Awaitable[Answer]],
+        handler: Callable[[Request], Response | Awaitable[Response]],
         *,
         is_open: bool = False,
     ) -> None: ...
@@ -246,7 +246,7 @@ class Rescheduler:
         if self._by_get:
             routes.add_route("GET", PATH, self._get, is_open=self._token_file is not None)
 
-    async def _post(self, request: Request) -> Answer:
+    async def _post(self, request: Request) -> Response:
         """`?dryRun=true` only tells; `?limit=3` lowers the limit."""
         refused = self._refuse(request)
         if refused is not None:
@@ -256,44 +256,44 @@ class Rescheduler:
         limit = query.get("limit", [str(self._limit)])[-1]
         if dry_run not in ("true", "false", "all", "") or not _is_count(limit):
             problem = "dryRun is true or false, and limit a number from 1"
-            return problem_answer(HTTPStatus.BAD_REQUEST, problem)
+            return error_response(HTTPStatus.BAD_REQUEST, problem)
         return await self._answer(dry_run=dry_run != "false", limit=int(limit))
 
-    async def _get(self, request: Request) -> Answer:
+    async def _get(self, request: Request) -> Response:
         """As the WCA scheduler answers, `true`, whatever was deleted."""
         if request.head.method != "GET":  # HEAD asks for the same, but must not delete anything
-            return problem_answer(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST", Allow="GET")
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST", Allow="GET")
         if self._token_file is not None:
             refused = self._refuse(request)
             if refused is not None:
                 return refused
         answer = await self._answer()
-        return Answer(b"true") if answer.status == HTTPStatus.OK else answer
+        return Response(b"true") if answer.status == HTTPStatus.OK else answer
 
-    async def _answer(self, **options: Any) -> Answer:
+    async def _answer(self, **options: Any) -> Response:
         try:
-            return Answer((await self.run_once(**options)).as_json())
+            return Response((await self.run_once(**options)).as_json())
         except NotNowError as error:
-            return problem_answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), Retry_After="5")
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error), Retry_After="5")
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             self._troubles.add(problem)
-            return problem_answer(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
+            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
 
-    def _refuse(self, request: Request) -> Answer | None:
+    def _refuse(self, request: Request) -> Response | None:
         if self._token_file is None:
             problem = "rescheduling over HTTP is off; set reschedule_token_file to turn it on"
-            return problem_answer(HTTPStatus.FORBIDDEN, problem)
+            return error_response(HTTPStatus.FORBIDDEN, problem)
         try:
             token = self._token()
         except ConfigError as error:
             self._troubles.add(str(error))
-            return problem_answer(HTTPStatus.FORBIDDEN, "the token cannot be read")
+            return error_response(HTTPStatus.FORBIDDEN, "the token cannot be read")
         scheme, _, shown = request.head.headers.get("authorization", "").partition(" ")
         is_right = hmac.compare_digest(shown.strip().encode("latin-1", "replace"), token)
         if scheme.lower() != "bearer" or not is_right:
             problem = "rescheduling needs the bearer token of reschedule_token_file"
-            return problem_answer(HTTPStatus.UNAUTHORIZED, problem, WWW_Authenticate="Bearer")
+            return error_response(HTTPStatus.UNAUTHORIZED, problem, WWW_Authenticate="Bearer")
         return None
 
     def _token(self) -> bytes:

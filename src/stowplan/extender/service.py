@@ -20,8 +20,6 @@ import msgspec
 
 from stowplan.extender import metrics as shown
 from stowplan.extender.algorithm import Algorithm
-from stowplan.extender.http_head import Head
-from stowplan.extender.http_messages import Answer, Request, problem_answer
 from stowplan.extender.metrics import ServiceMetrics
 from stowplan.extender.reading import (
     BadBody,
@@ -40,15 +38,17 @@ from stowplan.extender.writing import (
     write_preemption_result,
     write_priorities,
 )
+from stowplan.http.messages import Request, Response, error_response
+from stowplan.http.parser import RequestHead
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
 
-Handler: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
+Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 #: None for well, else the reason.
 Check: TypeAlias = Callable[[], str | None]
 #: Whether a request may be asked; the second says that it came with a good certificate.
-Gate: TypeAlias = Callable[[Head, bool], bool]
+Gate: TypeAlias = Callable[[RequestHead, bool], bool]
 
 _TEXT: Final = "text/plain; charset=utf-8"
 #: Kinds of failures whose traceback was logged are remembered, but not for ever.
@@ -70,11 +70,11 @@ class _Question:
     request: Request
     ask: Callable[[], Any]
     write: Callable[[Any], bytes]
-    failed: Callable[[str], Answer]
+    failed: Callable[[str], Response]
 
 
 class Service:
-    """A site (see `http_messages.Site`) around one algorithm."""
+    """A site (see `http.messages.Site`) around one algorithm."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Service:
         self.add_route("POST", "/bind", self._bind)
         self.add_route("GET", "/metrics", self._metrics)
         self.add_route("GET", "/api/scheduler/test", _hello, is_open=True)
-        self.add_route("GET", "/status", lambda _: Answer(b"true"), is_open=True)
-        self.add_route("GET", "/healthz", lambda _: Answer(b"ok", 200, _TEXT), is_open=True)
+        self.add_route("GET", "/status", lambda _: Response(b"true"), is_open=True)
+        self.add_route("GET", "/healthz", lambda _: Response(b"ok", 200, _TEXT), is_open=True)
         self.add_route("GET", "/readyz", self._readyz, is_open=True)
 
     def add_route(self, method: str, path: str, handler: Handler, *, is_open: bool = False) -> None:
@@ -116,31 +116,34 @@ class Service:
 
     # What the server calls
 
-    def refuse(self, head: Head, has_certificate: bool) -> Answer | None:
+    def refuse(self, head: RequestHead, has_certificate: bool) -> Response | None:
         methods = self.routes.get(head.path)
         route = None if methods is None else _route(methods, head.method)
         gate = None if route is not None and route.is_open else self._gate
         if gate is not None and not gate(head, has_certificate):
             # Nor do strangers learn which paths there are.
             problem = "a client certificate or a bearer token is needed"
-            return problem_answer(
+            return error_response(
                 HTTPStatus.UNAUTHORIZED, problem, WWW_Authenticate='Bearer realm="stowplan"'
             )
         if methods is None:
-            return problem_answer(HTTPStatus.NOT_FOUND, f"there is no {head.path} here")
+            return error_response(HTTPStatus.NOT_FOUND, f"there is no {head.path} here")
         if route is None:
             allowed = ", ".join(sorted(methods))
             problem = f"{head.path} is not for {head.method}"
-            return problem_answer(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow=allowed)
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow=allowed)
         if head.headers.get("content-encoding", "identity") != "identity":
             problem = "bodies with a Content-Encoding are not read"
-            return problem_answer(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
+            return error_response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
         return None
+
+    def error(self, status: HTTPStatus, problem: str) -> Response:
+        return error_response(status, problem)
 
     def refused(self, status: int) -> None:
         self.metrics.count_refused(status)
 
-    def answer(self, request: Request) -> Answer | Awaitable[Answer]:
+    def answer(self, request: Request) -> Response | Awaitable[Response]:
         route = _route(self.routes[request.head.path], request.head.method)
         assert route is not None, "refuse() was asked first"
         try:
@@ -150,13 +153,13 @@ class Service:
 
     # The questions of kube-scheduler
 
-    def _filter(self, request: Request) -> Answer | Awaitable[Answer]:
+    def _filter(self, request: Request) -> Response | Awaitable[Response]:
         args = self._read_args("filter", request)
         log.debug("[Filter] Trying to filter nodes for Pod %r", args.pod_name)
         if self._ignores(args.pod_namespace):
             log.debug("[Filter] Ignoring Pod %r : Different namespace!", args.pod_name)
             self.metrics.ignored["filter"] += 1
-            return Answer(everything_fits(args))
+            return Response(everything_fits(args))
 
         def write(result: Any) -> bytes:
             log.debug("[Filter] Result: %r", result)
@@ -168,17 +171,17 @@ class Service:
                 request,
                 lambda: self._algorithm.filter(args),
                 write,
-                lambda problem: Answer(failed_filter(problem)),
+                lambda problem: Response(failed_filter(problem)),
             )
         )
 
-    def _prioritize(self, request: Request) -> Answer | Awaitable[Answer]:
+    def _prioritize(self, request: Request) -> Response | Awaitable[Response]:
         args = self._read_args("prioritize", request)
         log.debug("[Prioritize-server] Trying to prioritize nodes for Pod %r", args.pod_name)
         if self._ignores(args.pod_namespace):
             log.debug("[Prioritize-server] Ignoring Pod %r : Different namespace!", args.pod_name)
             self.metrics.ignored["prioritize"] += 1
-            return Answer(b"[]")
+            return Response(b"[]")
 
         def write(result: Any) -> bytes:
             log.debug("[Prioritize-server] Result: %r", result)
@@ -192,7 +195,7 @@ class Service:
             )
         )
 
-    def _preempt(self, request: Request) -> Answer | Awaitable[Answer]:
+    def _preempt(self, request: Request) -> Response | Awaitable[Response]:
         self.metrics.requests["preempt"] += 1
         args = read_preemption_args(request.body)
         metadata = args.Pod.get("metadata")
@@ -200,7 +203,7 @@ class Service:
         if self._ignores(str(namespace or "")):
             self.metrics.ignored["preempt"] += 1
             unchanged = ExtenderPreemptionResult(args.NodeNameToMetaVictims)
-            return Answer(write_preemption_result(unchanged))
+            return Response(write_preemption_result(unchanged))
         return self._answer_with(
             _Question(
                 "preempt",
@@ -211,7 +214,7 @@ class Service:
             )
         )
 
-    def _bind(self, request: Request) -> Answer | Awaitable[Answer]:
+    def _bind(self, request: Request) -> Response | Awaitable[Response]:
         self.metrics.requests["bind"] += 1
         args = read_binding_args(request.body)
         return self._answer_with(
@@ -220,7 +223,7 @@ class Service:
                 request,
                 lambda: self._algorithm.bind(args),
                 write_binding_result,
-                lambda problem: Answer(msgspec.json.encode({"Error": problem})),
+                lambda problem: Response(msgspec.json.encode({"Error": problem})),
             )
         )
 
@@ -233,7 +236,7 @@ class Service:
 
     # Asking the algorithm
 
-    def _answer_with(self, question: _Question) -> Answer | Awaitable[Answer]:
+    def _answer_with(self, question: _Question) -> Response | Awaitable[Response]:
         started = perf_counter()
         if self._algorithm.runs_in_thread:
             return self._await(question, self._threads.run(question.ask), started)
@@ -245,17 +248,17 @@ class Service:
             return self._await(question, self._threads.limit(result), started)
         return self._success(question, result, started)
 
-    async def _await(self, question: _Question, coming: Awaitable[Any], started: float) -> Answer:
+    async def _await(self, question: _Question, coming: Awaitable[Any], started: float) -> Response:
         try:
             result = await coming
         except (Exception, SystemExit) as error:
             return self._failure(question, error)
         return self._success(question, result, started)
 
-    def _success(self, question: _Question, result: Any, started: float) -> Answer:
+    def _success(self, question: _Question, result: Any, started: float) -> Response:
         asked = perf_counter()
         try:
-            answer = Answer(question.write(result))
+            answer = Response(question.write(result))
         except Exception as error:
             return self._failure(question, error)
         verb = question.verb
@@ -263,7 +266,7 @@ class Service:
         self.metrics.request_seconds[verb].observe(perf_counter() - question.request.arrived)
         return answer
 
-    def _failure(self, question: _Question, error: BaseException) -> Answer:
+    def _failure(self, question: _Question, error: BaseException) -> Response:
         if isinstance(error, BadBody):
             return self._bad_body(error)
         self.metrics.errors[question.verb] += 1
@@ -286,27 +289,27 @@ class Service:
             self._told_kinds.add(kind)
         return True
 
-    def _bad_body(self, bad: BadBody) -> Answer:
+    def _bad_body(self, bad: BadBody) -> Response:
         self.metrics.count_refused(HTTPStatus.BAD_REQUEST.value)
-        return problem_answer(HTTPStatus.BAD_REQUEST, f"the body is not usable: {bad}")
+        return error_response(HTTPStatus.BAD_REQUEST, f"the body is not usable: {bad}")
 
     # Health and metrics
 
-    def _metrics(self, _: Request) -> Answer:
+    def _metrics(self, _: Request) -> Response:
         try:
             registry = self._algorithm.get_metrics_registry()
         except Exception:
             log.exception("The algorithm's metrics are not there")
             registry = None
         body = shown.page(self.metrics, registry, self.more_metrics())
-        return Answer(body, 200, shown.CONTENT_TYPE)
+        return Response(body, 200, shown.CONTENT_TYPE)
 
-    def _readyz(self, request: Request) -> Answer:
+    def _readyz(self, request: Request) -> Response:
         failed = {name: _run(check) for name, check in self.ready_checks.items()}
         notes = {name: _run(check) for name, check in self.ready_notes.items()}
         is_ready = not any(failed.values())
         if is_ready and not any(notes.values()) and "verbose" not in request.head.query:
-            return Answer(b"ok", 200, _TEXT)
+            return Response(b"ok", 200, _TEXT)
         lines = [
             f"[-]{name} failed: {reason}" if reason else f"[+]{name} ok"
             for name, reason in failed.items()
@@ -314,20 +317,20 @@ class Service:
         lines += [f"[+]{name} ok" + (f": {note}" if note else "") for name, note in notes.items()]
         lines.append(f"readyz check {'passed' if is_ready else 'failed'}\n")
         text = "\n".join(lines).encode("utf-8", "replace")
-        return Answer(text, 200 if is_ready else HTTPStatus.SERVICE_UNAVAILABLE.value, _TEXT)
+        return Response(text, 200 if is_ready else HTTPStatus.SERVICE_UNAVAILABLE.value, _TEXT)
 
 
 def _route(methods: dict[str, Route], method: str) -> Route | None:
     return methods.get("GET" if method == "HEAD" else method)
 
 
-def _hello(_: Request) -> Answer:
+def _hello(_: Request) -> Response:
     log.debug("['/api/scheduler/test'] -> passed")
-    return Answer(b"Hello World", 200, _TEXT)
+    return Response(b"Hello World", 200, _TEXT)
 
 
-def _failed(problem: str) -> Answer:
-    return problem_answer(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
+def _failed(problem: str) -> Response:
+    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
 
 
 def _run(check: Check) -> str | None:

@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from stowplan.extender.configuration import Configured
 from stowplan.extender.credentials import Access, Tls, TlsFiles, Tokens
-from stowplan.extender.http_messages import Limits
-from stowplan.extender.http_server import HttpServer
 from stowplan.extender.listening import BACKLOG, Listener, listening_on_path, listening_on_port
 from stowplan.extender.mailboxes import Mailboxes
 from stowplan.extender.parts import Parts
@@ -29,6 +27,8 @@ from stowplan.extender.peers import FIRST, QUESTION, Peers
 from stowplan.extender.service import Service
 from stowplan.extender.watched_files import keep_loaded
 from stowplan.extender.workers import FROM_PATH, Crew, check_platform
+from stowplan.http.messages import Limits
+from stowplan.http.server import HttpServer
 from stowplan.logs import get_logger, kv
 from stowplan.server.memory import keep_freed_memory, spare_the_collector
 from stowplan.server.serving import run_on_loop, stop_on_signals

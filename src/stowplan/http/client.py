@@ -83,7 +83,7 @@ class Pool:
         is_repeatable: bool = False,
         guard: Guard | None = None,
         unpacks: bool = False,
-    ) -> Response:
+    ) -> ClientResponse:
         """Send a request and return when its response begins. Read or close the response.
 
         The server may close an idle connection at the moment when it is used; a repeatable request
@@ -96,11 +96,13 @@ class Pool:
             connection = await self.connect(tls)
         while True:
             try:
-                return Response(self, connection, await connection.ask(request, guard, unpacks))
+                head = await connection.ask(request, guard, unpacks)
             except BaseException as problem:
                 connection.close()
                 if is_new or not is_repeatable or not isinstance(problem, Disconnected):
                     raise
+            else:
+                return ClientResponse(self, connection, head)
             connection, is_new = await self.connect(tls), True
 
     def _take(self, tls: ssl.SSLContext | None) -> ClientConnection | None:
@@ -145,7 +147,7 @@ class Pool:
         return connection
 
 
-class Response:
+class ClientResponse:
     """A response that has begun."""
 
     __slots__ = ("_connection", "_pool", "head", "status")

@@ -20,7 +20,7 @@ from stowplan.api.no_answer import NO_ANSWER
 from stowplan.api.objects import Pod
 from stowplan.cluster.table import NodeTable
 from stowplan.errors import ExtenderError
-from stowplan.http.client import BrokenOff, Disconnected, NotConnected, Response
+from stowplan.http.client import BrokenOff, ClientResponse, Disconnected, NotConnected
 from stowplan.http.connecting import basic_authorization
 from stowplan.logs import V5, get_logger, kv
 from stowplan.scheduler import extender_wire as wire
@@ -208,7 +208,7 @@ class _Line:
 
     async def _post(
         self, verb: str, body: bytes, is_repeatable: bool, guard: WriteGuard | None
-    ) -> Response:
+    ) -> ClientResponse:
         try:
             return await self._send(verb, body, guard)
         except Disconnected:
@@ -217,7 +217,7 @@ class _Line:
             # The extender may end an idle connection at the very moment when it is used.
             return await self._send(verb, body, guard)
 
-    async def _send(self, verb: str, body: bytes, guard: WriteGuard | None) -> Response:
+    async def _send(self, verb: str, body: bytes, guard: WriteGuard | None) -> ClientResponse:
         return await self._lanes.ask(
             "",
             "POST",

@@ -29,7 +29,7 @@ from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
-from stowplan.server.http import HttpServer
+from stowplan.server.health import HealthServer
 from stowplan.server.memory import (
     grow_without_collecting,
     keep_freed_memory,
@@ -104,7 +104,7 @@ async def serve(options: ServeOptions) -> None:
     log.info("Starting", extra=kv(version=__version__, server=redact_url(cluster.server)))
     async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
         process = SchedulerProcess(engine, client, namespace=options.namespace, election=election)
-        server = HttpServer(
+        server = HealthServer(
             engine.metrics,
             healthz={"leaderElection": lambda: None if process.is_alive() else "lease ran out"},
             readyz={"sched-handler-sync": lambda: None if process.is_synced() else "not synced"},

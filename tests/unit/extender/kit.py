@@ -12,9 +12,9 @@ from typing import Any
 
 from stowplan.extender import Algorithm, ExtenderArgs, ExtenderFilterResult, HostPriority
 from stowplan.extender.algorithms.nop import NOPAlgorithm
-from stowplan.extender.http_messages import Limits
-from stowplan.extender.http_server import HttpServer
 from stowplan.extender.service import Service
+from stowplan.http.messages import Limits
+from stowplan.http.server import HttpServer
 
 LIMITS = Limits(max_body=4 * 1024 * 1024, request_timeout_s=20.0)
 ARGS = {"Pod": {"metadata": {"name": "a", "namespace": "shop"}}, "NodeNames": ["n1", "n2"]}

@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from stowplan.extender.http_connection import _SMALL_BODY
-from stowplan.extender.http_head import _parse_again, parse_head
 from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult
+from stowplan.http.server_connection import _SMALL_BODY
 from tests.unit.extender.kit import ARGS_TEXT, Calls, ThreadedCalls, request, stage
 
 
@@ -103,13 +102,3 @@ async def test_a_large_body_that_is_left_off() -> None:
         while served.server.connections:  # noqa: ASYNC110 - the server's doing
             await asyncio.sleep(0.01)
         assert served.server.body_bytes == 0
-
-
-def test_heads_are_remembered_unless_they_are_long() -> None:
-    head = b"POST /filter HTTP/1.1\r\nX-Test: remembered\r\nContent-Length: 12"
-    assert parse_head(head) is parse_head(head)
-    assert parse_head(head.replace(b"12", b"13")).length == 13
-    long = head + b"\r\nX: " + b"x" * 2000
-    assert parse_head(long) == parse_head(long)
-    assert parse_head(long) is not parse_head(long)
-    assert _parse_again.cache_info().maxsize == 256

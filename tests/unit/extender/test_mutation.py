@@ -17,9 +17,9 @@ from stowplan.apiserver.json_patch import apply_json_patch
 from stowplan.errors import ConfigError
 from stowplan.extender import mutation
 from stowplan.extender.data import AppName, Resource, Resources
-from stowplan.extender.http_head import Head
-from stowplan.extender.http_messages import Answer, Request
 from stowplan.extender.mutation import COLD_START, MEMORY_TYPE, TOP_TIER, Mutator
+from stowplan.http.messages import Request, Response
+from stowplan.http.parser import Headers, RequestHead
 from tests.unit.extender.memory_provider import MemoryProvider
 
 APPS = {
@@ -258,12 +258,13 @@ def test_whatever_is_asked_the_answer_admits_the_pod(asked: dict[str, Any]) -> N
 
 
 def posted(body: bytes) -> Request:
-    return Request(Head("POST", "/mutate", "", {}, len(body), keeps_alive=True), bytearray(body))
+    head = RequestHead("POST", "/mutate", "", Headers(), len(body), keeps_alive=True)
+    return Request(head, bytearray(body))
 
 
 def test_the_handler_answers_200() -> None:
     answer = Mutator(None).handle(posted(b"junk"))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.status == 200
     assert answer.content_type == "application/json"
     assert json.loads(answer.body)["response"]["allowed"] is True
@@ -288,7 +289,7 @@ async def test_no_pod_waits_long_for_a_slow_provider(monkeypatch: pytest.MonkeyP
 
     async def response() -> dict[str, Any]:
         coming = mutator.handle(posted(review(pod_of("odd"))))
-        assert not isinstance(coming, Answer)
+        assert not isinstance(coming, Response)
         content: dict[str, Any] = json.loads((await coming).body)["response"]
         return content
 
@@ -298,5 +299,5 @@ async def test_no_pod_waits_long_for_a_slow_provider(monkeypatch: pytest.MonkeyP
     while "patch" not in await response():
         pass
     coming = mutator.handle(posted(b"junk"))
-    assert not isinstance(coming, Answer)
+    assert not isinstance(coming, Response)
     assert json.loads((await coming).body)["response"]["allowed"] is True

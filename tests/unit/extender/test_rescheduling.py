@@ -19,11 +19,11 @@ from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.algorithms.score import Score
 from stowplan.extender.background import Runs
 from stowplan.extender.cluster_data import ClusterScoreDataProvider
-from stowplan.extender.http_head import Head
-from stowplan.extender.http_messages import Request
 from stowplan.extender.kubeapi import Kubeapi
 from stowplan.extender.prometheus import Prometheus
 from stowplan.extender.rescheduling import NotNowError, Rescheduler
+from stowplan.http.messages import Request
+from stowplan.http.parser import Headers, RequestHead
 from tests.unit.api.api_kit import until
 from tests.unit.extender import kit
 from tests.unit.extender.cluster_kit import Cluster, following, running_cluster
@@ -339,7 +339,8 @@ async def test_a_failing_algorithm_and_a_cluster_that_is_not_there(token_file: s
         assert reply.problem == "ZeroDivisionError: no idea"
         await on.kubeapi.stop()
     rescheduler = Rescheduler(Names(), Kubeapi("http://127.0.0.1", 1), token_file=token_file)
-    head = Head("POST", "/reschedule", "", {"authorization": BEARER}, 0, keeps_alive=True)
+    headers = Headers(f"\r\nAuthorization: {BEARER}\r\n".encode())
+    head = RequestHead("POST", "/reschedule", "", headers, 0, keeps_alive=True)
     answer = await rescheduler._post(Request(head, b""))
     assert answer.status == 503
     assert answer.headers == {"Retry-After": "5"}

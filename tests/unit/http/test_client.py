@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from stowplan.http import client
 from stowplan.http.client import (
     BrokenOff,
+    ClientResponse,
     Disconnected,
     NotConnected,
     Pool,
-    Response,
     TooLong,
     _Body,
 )
@@ -149,11 +149,11 @@ async def pool_to(server: Serve) -> AsyncIterator[Pool]:
         listening.close()
 
 
-async def ask(opened: Pool, *, is_repeatable: bool = True) -> Response:
+async def ask(opened: Pool, *, is_repeatable: bool = True) -> ClientResponse:
     return await opened.ask(REQUEST, None, is_repeatable=is_repeatable, unpacks=True)
 
 
-async def read(answer: Response) -> bytes:
+async def read(answer: ClientResponse) -> bytes:
     return await answer.read(1 << 30)
 
 
@@ -276,7 +276,7 @@ async def test_little_is_kept_of_what_was_packed_tight(
     assert server.connections == 1
 
 
-async def longest_piece(answer: Response, size: int) -> int:
+async def longest_piece(answer: ClientResponse, size: int) -> int:
     """Of an answer of zeros."""
     connection = answer._connection
     assert connection is not None

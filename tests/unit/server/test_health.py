@@ -9,7 +9,7 @@ import pytest
 
 from stowplan.errors import ConfigError
 from stowplan.scheduler.metrics import SchedulerMetrics
-from stowplan.server.http import HttpServer
+from stowplan.server.health import HealthServer
 
 
 class Checks:
@@ -50,7 +50,7 @@ def checks() -> Checks:
 async def client(checks: Checks) -> AsyncIterator[Client]:
     metrics = SchedulerMetrics()
     metrics.attempt_ended("scheduled", "default-scheduler", 0.1)
-    server = HttpServer(
+    server = HealthServer(
         metrics,
         healthz={"leaderElection": checks.check_lease},
         readyz={"leaderElection": checks.check_lease, "sched-handler-sync": checks.check_sync},
@@ -148,9 +148,9 @@ async def test_unknown_paths(client: Client) -> None:
 
 
 async def test_a_taken_port_is_one_clear_line() -> None:
-    first = HttpServer(SchedulerMetrics())
+    first = HealthServer(SchedulerMetrics())
     await first.start("127.0.0.1", 0)
-    second = HttpServer(SchedulerMetrics())
+    second = HealthServer(SchedulerMetrics())
     try:
         with pytest.raises(ConfigError) as caught:
             await second.start("127.0.0.1", first.port, flag="--http-port")
@@ -163,19 +163,19 @@ async def test_a_taken_port_is_one_clear_line() -> None:
 
 
 async def test_stop_frees_the_port_and_may_be_called_twice() -> None:
-    first = HttpServer(SchedulerMetrics())
+    first = HealthServer(SchedulerMetrics())
     await first.start("127.0.0.1", 0)
     port = first.port
     await first.stop()
     await first.stop()
-    second = HttpServer(SchedulerMetrics())
+    second = HealthServer(SchedulerMetrics())
     await second.start("127.0.0.1", port)
     assert second.url == f"http://127.0.0.1:{port}"
     await second.stop()
 
 
 async def test_without_checks_and_configz() -> None:
-    server = HttpServer(SchedulerMetrics())
+    server = HealthServer(SchedulerMetrics())
     await server.start("127.0.0.1", 0)
     try:
         async with (

@@ -1,20 +1,25 @@
-"""The process's own HTTP face: /healthz, /livez, /readyz, /metrics, /configz.
+"""The health port of a process: /healthz, /livez, /readyz, /metrics, /configz.
 
 `stowplan run` starts it before anything else, so that a pod that waits for its lease is alive but
-says why it is not ready. Checks are plain callables: None for well, else the reason.
-Plain HTTP; it tells nothing secret, and binds to whatever address its flag says.
+says why it is not ready. Checks are plain callables: None for healthy, else the reason. Plain HTTP;
+it exposes no secrets and binds to the address given by its flag.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qs, unquote
 
+from stowplan.http.messages import TEXT, Limits, Request, Response
+from stowplan.http.parser import RequestHead
+from stowplan.http.server import HttpServer
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.listen import cannot_listen
-from stowplan.server.plain_http import PlainServer, Query, Response, Route
 
 if TYPE_CHECKING:
     from stowplan.server.metrics import Exposition
@@ -22,19 +27,54 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 Check: TypeAlias = Callable[[], str | None]
+#: The values of a query by name; a name alone has one empty value.
+Query: TypeAlias = Mapping[str, list[str]]
+Route: TypeAlias = Callable[[Query], Response]
 
 # kube-scheduler's old port for plain HTTP; 10259 is its TLS port.
 DEFAULT_PORT: Final = 10251
 _JSON: Final = "application/json; charset=utf-8"
+#: Probes and scrapers are few, and send no bodies worth reading.
+LIMITS: Final = Limits(
+    max_body=64 * 1024, request_timeout_s=30.0, idle_timeout_s=75.0, max_connections=256
+)
+#: Responses under way when the server stops have this long to arrive.
+_LINGER_S: Final = 1.0
 
 
 def _ping() -> str | None:
     return None
 
 
-class HttpServer:
+class Site:
+    """Responses by path, made at once from memory; routes may be added at any time."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Route] = {}
+
+    def refuse(self, head: RequestHead, has_certificate: bool) -> Response | None:
+        if unquote(head.path) not in self.routes:
+            return self.error(HTTPStatus.NOT_FOUND)
+        if head.method not in ("GET", "HEAD"):
+            refusal = self.error(HTTPStatus.METHOD_NOT_ALLOWED)
+            refusal.headers["Allow"] = "GET,HEAD"
+            return refusal
+        return None
+
+    def answer(self, request: Request) -> Response:
+        route = self.routes[unquote(request.head.path)]
+        return route(parse_qs(request.head.query, keep_blank_values=True))
+
+    def error(self, status: HTTPStatus, problem: str = "") -> Response:
+        return Response(f"{status.value}: {status.phrase}".encode(), status.value, TEXT)
+
+    def refused(self, status: int) -> None:
+        """Not counted."""
+
+
+class HealthServer:
     """Serves until `stop()`. `healthz` and `readyz` are checks by name; without any, and always
-    for /livez, an answer is proof enough.
+    for /livez, a response is proof enough.
     """
 
     def __init__(
@@ -48,27 +88,29 @@ class HttpServer:
         self._metrics = metrics
         self._exposition: Exposition | None = None
         self._configz = configz
-        self._plain = PlainServer()
+        self._site = Site()
+        self._server = HttpServer(self._site, LIMITS)
         for name, checks in (("healthz", healthz), ("livez", None), ("readyz", readyz)):
             self._add_health(name, checks or {"ping": _ping})
-        self._plain.routes["/metrics"] = self._serve_metrics
+        self._site.routes["/metrics"] = self._serve_metrics
         if configz is not None:
-            self._plain.routes["/configz"] = self._serve_configz
-        self._plain.routes["/"] = self._serve_index
+            self._site.routes["/configz"] = self._serve_configz
+        self._site.routes["/"] = self._serve_index
         self.host = ""
         self.port = 0
 
     async def start(self, host: str, port: int, *, flag: str = "--port") -> None:
         """Listen; port 0 takes any free one. ConfigError if that is not possible."""
+        loop = asyncio.get_running_loop()
         try:
-            self.port = await self._plain.start(host, port)
+            server = await self._server.listen(lambda make: loop.create_server(make, host, port))
         except OSError as error:
             raise cannot_listen(error, host, port, flag=flag) from None
-        self.host = host
+        self.host, self.port = host, server.sockets[0].getsockname()[1]
         log.info("Serving health and metrics", extra=kv(url=self.url))
 
     async def stop(self) -> None:
-        await self._plain.stop()
+        await self._server.stop(_LINGER_S)
 
     @property
     def url(self) -> str:
@@ -76,29 +118,29 @@ class HttpServer:
         return f"http://{host}:{self.port}"
 
     def _add_health(self, name: str, checks: Mapping[str, Check]) -> None:
-        self._plain.routes[f"/{name}"] = _health_route(name, checks)
+        self._site.routes[f"/{name}"] = _health_route(name, checks)
         for check_name, check in checks.items():
-            self._plain.routes[f"/{name}/{check_name}"] = _check_route(check)
+            self._site.routes[f"/{name}/{check_name}"] = _check_route(check)
 
     def _serve_metrics(self, _: Query) -> Response:
         shown = self._exposition
         if shown is None:
-            # Only now: a scheduler that starts is in a hurry, and its first scrape is not.
+            # Loaded with the first scrape, so that it does not delay the start.
             from stowplan.server.metrics import Exposition
 
             shown = self._exposition = Exposition(self._metrics)
-        return Response(shown.text(), content_type=shown.content_type)
+        return Response(shown.text(), 200, shown.content_type)
 
     def _serve_configz(self, _: Query) -> Response:
         assert self._configz is not None
         # Upstream's key; tools that read /configz of components look for it.
         text = json.dumps({"componentconfig": self._configz()})
-        return Response(text.encode(), content_type=_JSON)
+        return Response(text.encode(), 200, _JSON)
 
     def _serve_index(self, _: Query) -> Response:
-        paths = sorted(path for path in self._plain.routes if path != "/")
+        paths = sorted(path for path in self._site.routes if path != "/")
         text = json.dumps({"paths": paths}, indent=2) + "\n"
-        return Response(text.encode(), content_type=_JSON)
+        return Response(text.encode(), 200, _JSON)
 
 
 def _health_route(name: str, checks: Mapping[str, Check]) -> Route:
@@ -149,4 +191,4 @@ def _run(check: Check) -> str | None:
 
 
 def _text(status: int, text: str) -> Response:
-    return Response(text.encode(), status, headers={"Cache-Control": "no-cache, private"})
+    return Response(text.encode(), status, TEXT, {"Cache-Control": "no-cache, private"})

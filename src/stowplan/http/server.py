@@ -1,9 +1,9 @@
-"""An HTTP/1.1 server for requests with bodies: limits on all that a client may send, or be slow at.
+"""An HTTP/1.1 server with limits on everything that a client sends or delays.
 
-`service` says what is served, `serving` where. It is our own because an extender is asked twice a
-pod: what a general framework spends on a request is more than most algorithms do. What must stay
-true: no client, however slow, keeps others waiting, or keeps memory for longer than the timeouts
-say; requests under way are answered also while the server is being stopped.
+The extender service and the health port run on it. It is our own because an extender is asked twice
+for every pod, and a scheduler that starts must not wait for a framework to load; docs/http.md has
+the figures. Invariants: no client, however slow, delays others or occupies memory for longer than
+the timeouts; requests under way are answered while the server stops.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import Any, Final, TypeAlias
 
-from stowplan.extender.http_connection import LINGER_S, Connection
-from stowplan.extender.http_messages import Limits, Site
+from stowplan.http.messages import Limits, Site
+from stowplan.http.server_connection import LINGER_S, ServerConnection
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
@@ -24,40 +24,39 @@ log = get_logger(__name__)
 Listen: TypeAlias = Callable[[Callable[[], asyncio.BaseProtocol]], Awaitable[asyncio.Server]]
 
 
-#: A question about thousands of nodes by name, and its headers.
+#: Enough for the names of thousands of nodes.
 _ARRIVING: Final = 256 * 1024
 
 
 class HttpServer:
-    """Serves a site on whatever it is told to listen on, until `stop`."""
+    """Serves a site until `stop`."""
 
     def __init__(self, site: Site, limits: Limits) -> None:
         self.site = site
         self.limits = limits
-        self.connections: set[Connection] = set()
+        #: In the order of their last requests.
+        self.connections: dict[ServerConnection, None] = {}
         self.one_gone = asyncio.Event()
         self.is_stopping = False
-        #: What a client sends is first seen here, whoever it is: nobody keeps it for longer.
+        #: All clients' bytes are received here first, and copied or used at once.
         self.arrived = bytearray(_ARRIVING)
         self.arrivals = memoryview(self.arrived)
-        #: Of large bodies under way.
+        #: Bytes of large bodies under way, and of responses that clients are slow to read.
         self.body_bytes = 0
-        #: For the header of answers; written anew when slow clients are looked for.
-        self.date = formatdate(usegmt=True)
+        #: For the header of responses; renewed by the sweep.
+        self.date = ""
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
         self._adopting: set[asyncio.Task[None]] = set()
 
     async def listen(self, listen: Listen) -> asyncio.Server:
-        """`listen` gets the maker of protocols; OSError if it fails."""
-        server = await listen(lambda: Connection(self))
+        """Call `listen` with a factory of connections; OSError if it fails."""
+        server = await listen(lambda: ServerConnection(self))
         self._servers.append(server)
-        self._begin_sweeping()
         return server
 
     def adopt(self, accepted: socket.socket, **tls: Any) -> None:
-        """Serve a client whom somebody else has accepted."""
-        self._begin_sweeping()
+        """Serve a connection that was accepted elsewhere."""
         task = asyncio.create_task(self._adopt(accepted, tls), name="adopting")
         self._adopting.add(task)
         task.add_done_callback(self._adopting.discard)
@@ -65,12 +64,12 @@ class HttpServer:
     async def _adopt(self, accepted: socket.socket, tls: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await loop.connect_accepted_socket(lambda: Connection(self), accepted, **tls)
+            await loop.connect_accepted_socket(lambda: ServerConnection(self), accepted, **tls)
         except OSError as error:  # a handshake that failed, or a client that is gone
             log.debug("A connection was not made", extra=kv(err=error))
 
     async def stop(self, grace_s: float) -> int:
-        """Take no more connections, let requests under way end; how many had to be cut off."""
+        """Stop listening and let requests under way end; return how many were cut off."""
         self.is_stopping = True
         for server in self._servers:
             server.close()
@@ -96,14 +95,36 @@ class HttpServer:
             return False
         return True
 
-    def _begin_sweeping(self) -> None:
-        if self._sweeper is None:
+    def add(self, connection: ServerConnection) -> bool:
+        """Register a new connection; False if there is no room for it."""
+        if self.is_stopping:
+            return False
+        if len(self.connections) >= self.limits.max_connections:
+            oldest = next((each for each in self.connections if each.may_be_evicted), None)
+            if oldest is None:
+                return False
+            self.remove(oldest)
+            oldest.abort()
+        self.connections[connection] = None
+        if self._sweeper is None or self._sweeper.done():
+            self.date = formatdate(usegmt=True)
             self._sweeper = asyncio.create_task(self._sweep(), name="slow clients")
+        return True
+
+    def used(self, connection: ServerConnection) -> None:
+        """Note that a connection has completed a request."""
+        if connection in self.connections:
+            del self.connections[connection]
+            self.connections[connection] = None
+
+    def remove(self, connection: ServerConnection) -> None:
+        self.connections.pop(connection, None)
+        self.one_gone.set()
 
     async def _sweep(self) -> None:
-        """One look at all connections is cheaper than a timer for every request."""
+        """End connections past their deadlines, which is cheaper than a timer for every request."""
         shortest = min(self.limits.request_timeout_s, self.limits.idle_timeout_s)
-        while True:
+        while self.connections:
             await asyncio.sleep(min(0.5, shortest / 4))
             self.date = formatdate(usegmt=True)
             now = time.monotonic()

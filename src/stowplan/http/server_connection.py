@@ -1,8 +1,7 @@
-"""One client of the extender: bytes become requests, answers become bytes.
+"""One client of a server: bytes become requests, responses become bytes.
 
-Made by `http_server` for every connection. The states of a request are those of `_State`; the
-deadline is looked at by the server. What must stay true: nothing that a client sends raises here,
-and every request that was read completely is answered.
+`server` creates one for every connection and checks its deadline. Invariants: nothing that a client
+sends raises here, and every request that was read completely is answered.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from enum import Enum, auto
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from stowplan.extender.http_head import (
+from stowplan.http.messages import Request, Response
+from stowplan.http.parser import (
+    CHUNKED,
     END_OF_HEAD,
     MAX_HEAD,
-    ChunkedBody,
-    Head,
-    Refused,
-    parse_head,
+    ChunkedDecoder,
+    ProtocolError,
+    RequestHead,
+    find_head,
+    parse_request,
 )
-from stowplan.extender.http_messages import Answer, Request, problem_answer
 from stowplan.logs import get_logger
 
 if TYPE_CHECKING:
-    from stowplan.extender.http_server import HttpServer
+    from stowplan.http.server import HttpServer
 
 log = get_logger(__name__)
 
-#: Bodies under way, and answers that clients are slow to read, of all clients together, are at
-#: most so many times the largest body.
+#: Bodies under way and unread responses of all clients together, in multiples of the largest body.
 _BODIES_AT_A_TIME: Final = 2
 _SMALL_BODY: Final = 1024 * 1024
-_MAX_CONNECTIONS: Final = 1000
 LINGER_S: Final = 5.0
 _MAX_UNREAD: Final = 64 * 1024
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
@@ -46,11 +45,11 @@ class _State(Enum):
     HEAD = auto()
     BODY = auto()
     ANSWERING = auto()
-    #: Answered before all was read: what still comes is thrown away, so that the answer arrives.
+    #: Answered before all was read. The rest is discarded, so that the response arrives.
     LINGERING = auto()
 
 
-class Connection(asyncio.BufferedProtocol):
+class ServerConnection(asyncio.BufferedProtocol):
     """One client."""
 
     def __init__(self, server: HttpServer) -> None:
@@ -59,13 +58,15 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._received = bytearray()
         self._state = _State.HEAD
-        self._head: Head | None = None
-        self._chunks: ChunkedBody | None = None
-        #: Of a large body, which is received where it stays, and how much of it has come.
+        self._head: RequestHead | None = None
+        self._chunks: ChunkedDecoder | None = None
+        #: A body in chunks.
+        self._content = bytearray()
+        #: A large body, which is received in place, and how much of it has come.
         self._large: bytearray | None = None
         self._filled = 0
         self._counted = 0
-        #: How long the last answer was, and that of it which is kept until it is read.
+        #: The size of the last response, and of it the part that counts while it is unread.
         self._answered = self._unread = 0
         self._has_certificate = False
         self._is_full = False
@@ -74,22 +75,20 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self.deadline = math.inf
 
-    # What the loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._server.connections) >= _MAX_CONNECTIONS or self._server.is_stopping:
+        if not self._server.add(self):
             self._transport.abort()
             return
-        self._server.connections.add(self)
         tls = transport.get_extra_info("ssl_object")
         self._is_tls = tls is not None
         self._has_certificate = tls is not None and bool(tls.getpeercert())
         self.deadline = time.monotonic() + self._limits.request_timeout_s
 
     def connection_lost(self, problem: Exception | None) -> None:
-        self._server.connections.discard(self)
-        self._server.one_gone.set()
+        self._server.remove(self)
         self._count(0)
         self._keep_unread(0)
         self._received = bytearray()
@@ -126,8 +125,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_ended = True
         if self._state is _State.BODY or self._received:
             self._refuse(HTTPStatus.BAD_REQUEST, "the request ended early")
-        # A request under way is still answered to whoever has closed only its own direction; TLS
-        # has no such thing.
+        # A client that has closed only its own direction still gets its response. TLS has no such
+        # thing.
         return self._state is _State.ANSWERING and not self._is_tls
 
     def pause_writing(self) -> None:
@@ -143,11 +142,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
             self._advance()
 
-    # What the server calls
+    # Called by the server
 
     def close_if_idle(self) -> None:
         if self._state is _State.HEAD and not self._received and not self._is_full:
             self._transport.close()
+
+    @property
+    def may_be_evicted(self) -> bool:
+        return self._state is not _State.ANSWERING
 
     def abort(self) -> None:
         self._transport.abort()
@@ -162,10 +165,10 @@ class Connection(asyncio.BufferedProtocol):
             limit = self._limits.request_timeout_s
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request took more than {limit:g} s")
 
-    # A request, from its first byte to its answer
+    # A request, from its first byte to its response
 
     def _advance(self) -> None:
-        """Go on with what is there: a client may send requests faster than they are answered."""
+        """Process what was received; a client may send several requests at once."""
         try:
             while not self._is_full and not self._transport.is_closing():
                 if self._state is _State.HEAD and not self._read_head():
@@ -177,41 +180,36 @@ class Connection(asyncio.BufferedProtocol):
                     self._answer(body)
                 if self._state in (_State.ANSWERING, _State.LINGERING):
                     return
-        except Refused as refused:
+        except ProtocolError as refused:
             self._refuse(refused.status, str(refused))
 
     def _take_whole(self, count: int) -> bool:
-        """Answer what has come at once, if it is one request and no more: most are."""
+        """Response what has come at once, if it is one request and no more: most are."""
         arrived = self._server.arrived
         end = arrived.find(END_OF_HEAD, 0, min(count, MAX_HEAD))
         if end < 0:
             return False
         start = end + len(END_OF_HEAD)
         try:
-            head = parse_head(bytes(arrived[:end]))
+            head = parse_request(bytes(arrived[:end]))
             if head.length != count - start:
                 return False
             if self._begin(head) and self._state is _State.BODY:
                 self._answer(bytes(self._server.arrivals[start:count]))
-        except Refused as refused:
+        except ProtocolError as refused:
             self._refuse(refused.status, str(refused))
         return True
 
     def _read_head(self) -> bool:
-        end = self._received.find(END_OF_HEAD, 0, MAX_HEAD)
+        end = find_head(self._received)
         if end < 0:
-            if len(self._received) >= MAX_HEAD:
-                raise Refused(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                    f"the headers are longer than {MAX_HEAD} bytes",
-                )
             return False
-        head = parse_head(bytes(self._received[:end]))
+        head = parse_request(bytes(self._received[:end]))
         del self._received[: end + len(END_OF_HEAD)]
         return self._begin(head)
 
-    def _begin(self, head: Head) -> bool:
-        """Whether there is something to go on with."""
+    def _begin(self, head: RequestHead) -> bool:
+        """Start a request; return True if there is more to process."""
         self._head = head
         refusal = self._server.site.refuse(head, self._has_certificate)
         if refusal is not None:
@@ -222,10 +220,11 @@ class Connection(asyncio.BufferedProtocol):
             self._send_and_linger(refusal)
             return True
         self._state = _State.BODY
-        self._chunks = None if head.length is not None else ChunkedBody()
-        self._count(head.length or 0)
-        if head.length is not None and head.length > _SMALL_BODY:
-            # Only now that it counts: its bytes go where they stay, and are not moved again.
+        self._content = bytearray()
+        self._chunks = ChunkedDecoder() if head.length == CHUNKED else None
+        self._count(max(head.length, 0))
+        if head.length > _SMALL_BODY:
+            # Only after it was counted. Its bytes are received in place.
             self._large = bytearray(head.length)
             self._filled = min(len(self._received), head.length)
             self._large[: self._filled] = self._received[: self._filled]
@@ -240,10 +239,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._large is not None:
             return self._large if self._filled == len(self._large) else None
         if self._chunks is not None:
-            is_complete = self._chunks.take(received)
-            self._count(len(self._chunks.content))
-            return self._chunks.content if is_complete else None
-        assert length is not None
+            self._content += self._chunks.feed(bytes(received))
+            self._received = bytearray(self._chunks.rest)
+            self._count(len(self._content))
+            return self._content if self._chunks.is_complete else None
         if len(received) < length:
             return None
         if len(received) == length:
@@ -254,18 +253,18 @@ class Connection(asyncio.BufferedProtocol):
         return body
 
     def _count(self, length: int) -> None:
-        """Bodies have limits, each and all together; small ones do not count."""
+        """Check the limits of one body and of all large ones together."""
         if length > self._limits.max_body:
-            raise Refused(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            raise ProtocolError(
                 f"the body is longer than {self._limits.max_body} bytes",
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             )
         counted = length if length > _SMALL_BODY else 0
         server = self._server
         most = _BODIES_AT_A_TIME * self._limits.max_body
         if counted > self._counted and server.body_bytes + counted - self._counted > most:
-            raise Refused(
-                HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests at a time; try again"
+            raise ProtocolError(
+                "too many large requests at a time; try again", HTTPStatus.SERVICE_UNAVAILABLE
             )
         server.body_bytes += counted - self._counted
         self._counted = counted
@@ -282,59 +281,60 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = self._server.site.answer(Request(self._head, body, self._has_certificate))
         except Exception as error:
-            answer = _broken(error)
-        if isinstance(answer, Answer):
+            answer = self._broken(error)
+        if isinstance(answer, Response):
             self._send(answer, is_last=not self._head.keeps_alive)
         else:
             self._task = asyncio.ensure_future(self._answer_later(answer))
 
-    async def _answer_later(self, coming: Awaitable[Answer]) -> None:
+    async def _answer_later(self, coming: Awaitable[Response]) -> None:
         assert self._head is not None
         try:
             answer = await coming
         except Exception as error:
-            answer = _broken(error)
+            answer = self._broken(error)
         self._task = None
         self._send(answer, is_last=not self._head.keeps_alive)
         self._transport.resume_reading()
         self._advance()
 
-    # Answers
+    # Responses
 
     def _refuse(self, status: HTTPStatus, problem: str) -> None:
         self._server.site.refused(status.value)
-        self._send_and_linger(problem_answer(status, problem))
+        self._send_and_linger(self._server.site.error(status, problem))
 
-    def _send_and_linger(self, answer: Answer) -> None:
-        """Closing with bytes unread would reset the connection, and the answer might be lost."""
+    def _send_and_linger(self, response: Response) -> None:
+        """Send the last response. Closing with unread bytes could reset the connection first."""
         self._state = _State.LINGERING
         self._received = bytearray()
         self._chunks = self._large = None
         self._count(0)
-        self._write(answer, is_last=True)
+        self._write(response, is_last=True)
         if self._transport.can_write_eof() and not self._transport.is_closing():
             self._transport.write_eof()
         self.deadline = time.monotonic() + LINGER_S
 
-    def _send(self, answer: Answer, *, is_last: bool) -> None:
+    def _send(self, response: Response, *, is_last: bool) -> None:
         if self._transport.is_closing():
             return
         is_last = is_last or self._is_ended or self._server.is_stopping
         self._count(0)
         self._state = _State.HEAD
+        self._server.used(self)
         self._wait_for_next()
-        self._write(answer, is_last=is_last)
+        self._write(response, is_last=is_last)
         if is_last:
             self._transport.close()
 
-    def _write(self, answer: Answer, *, is_last: bool) -> None:
-        body = answer.body
+    def _write(self, response: Response, *, is_last: bool) -> None:
+        body = response.body
         self._answered = len(body)
-        more = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
+        more = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
         end = "Connection: close\r\n\r\n" if is_last else "\r\n"
         head = (
-            f"HTTP/1.1 {answer.status} {_PHRASES[answer.status]}\r\n"
-            f"Content-Type: {answer.content_type}\r\n"
+            f"HTTP/1.1 {response.status} {_PHRASES[response.status]}\r\n"
+            f"Content-Type: {response.content_type}\r\n"
             f"Content-Length: {len(body)}\r\n"
             f"Date: {self._server.date}\r\n{more}{end}"
         ).encode("latin-1")
@@ -352,8 +352,7 @@ class Connection(asyncio.BufferedProtocol):
             waits = patience.request_timeout_s if self._received else patience.idle_timeout_s
             self.deadline = time.monotonic() + waits
 
-
-def _broken(error: Exception) -> Answer:
-    """For a bug of ours: what went wrong is in the log."""
-    log.error("A request could not be answered", exc_info=error)
-    return problem_answer(HTTPStatus.INTERNAL_SERVER_ERROR, "an internal error; see the log")
+    def _broken(self, error: Exception) -> Response:
+        log.error("A request could not be answered", exc_info=error)
+        problem = "an internal error; see the log"
+        return self._server.site.error(HTTPStatus.INTERNAL_SERVER_ERROR, problem)

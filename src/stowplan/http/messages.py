@@ -1,0 +1,75 @@
+"""Requests, responses and limits of a server, and the site that it serves.
+
+`server` and `server_connection` know bytes and sockets; a site (`extender.service`,
+`server.health`) knows paths. Both know these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from time import perf_counter
+from typing import Final, Protocol
+
+import msgspec
+
+from stowplan.http.parser import RequestHead
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The resources that clients may use."""
+
+    max_body: int
+    #: From the first byte of a request to its last; also the longest delivery of a response.
+    request_timeout_s: float
+    #: The longest time without a request on a connection.
+    idle_timeout_s: float = 180.0
+    #: One more closes the connection that has been without a request for longest.
+    max_connections: int = 1000
+
+
+# The two are not frozen because creating them would take three times as long.
+@dataclass(slots=True)
+class Request:
+    head: RequestHead
+    body: bytes | bytearray
+    #: The client presented a certificate that the TLS layer verified.
+    has_certificate: bool = False
+    #: When the last byte arrived.
+    arrived: float = field(default_factory=perf_counter)
+
+
+@dataclass(slots=True)
+class Response:
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def error_response(status: HTTPStatus, problem: str, **headers: str) -> Response:
+    """Return an error as JSON; the keywords are headers, with _ for -."""
+    body = msgspec.json.encode({"Error": problem.encode("utf-8", "replace").decode()})
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(body, status.value, JSON, named)
+
+
+class Site(Protocol):
+    """What a server serves."""
+
+    def refuse(self, head: RequestHead, has_certificate: bool) -> Response | None:
+        """Return a response to refuse a request before its body is read."""
+
+    def answer(self, request: Request) -> Response | Awaitable[Response]:
+        """Return the response to a complete request."""
+
+    def error(self, status: HTTPStatus, problem: str) -> Response:
+        """Return the response to a request that is no proper HTTP, too large or too slow."""
+
+    def refused(self, status: int) -> None:
+        """Called for every request that did not reach `answer`."""
