@@ -3,8 +3,7 @@
 `stowplan extender` serves one; docs/extender.md tells how to write and run it.
 """
 
-from stowplan.extender.algorithm import Algorithm
-from stowplan.extender.wire import (
+from stowplan.api.extender_protocol import (
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
@@ -16,6 +15,7 @@ from stowplan.extender.wire import (
     MetaVictims,
     Victims,
 )
+from stowplan.extender.algorithm import Algorithm
 
 __all__ = [
     "Algorithm",

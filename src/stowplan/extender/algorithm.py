@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, ClassVar
 
-from stowplan.extender.wire import (
+from stowplan.api.extender_protocol import (
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,

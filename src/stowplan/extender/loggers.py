@@ -29,17 +29,18 @@ LEVELS: Final = {
     "FATAL": logging.CRITICAL,
 }
 _OURS: Final = "stowplan.extender"
+_HTTP: Final = "stowplan.http"
 _ALGORITHMS: Final = f"{_OURS}.algorithms"
 _DATA: Final = (f"{_OURS}.cluster_data", f"{_OURS}.cluster_view", f"{_OURS}.prometheus")
 #: The WCA scheduler's names, without `wca.`, and which of ours log what they did.
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "wca": (_OURS,),
-    "scheduler": (_OURS,),
+    "wca": (_OURS, _HTTP),
+    "scheduler": (_OURS, _HTTP),
     "scheduler.main": (f"{_OURS}.serving", f"{_OURS}.configuration"),
     "scheduler.server": (f"{_OURS}.service", f"{_OURS}.mutation", f"{_OURS}.rescheduling"),
     "scheduler.components": (f"{_OURS}.tags",),
     "scheduler.metrics": (f"{_OURS}.metrics",),
-    "scheduler.types": (f"{_OURS}.wire", f"{_OURS}.reading", f"{_OURS}.writing"),
+    "scheduler.types": ("stowplan.api.extender_protocol", f"{_OURS}.reading", f"{_OURS}.writing"),
     "scheduler.kubeapi": (f"{_OURS}.kubeapi", f"{_OURS}.cluster_view"),
     "scheduler.data_providers": _DATA,
     "scheduler.data_providers.cluster_data_provider": _DATA,

@@ -1,9 +1,9 @@
-"""Bodies of requests become the types of `wire`; whatever is wrong with one is a `BadBody`.
+"""Decode the bodies of requests to the extender; whatever is wrong with one is a `BadBody`.
 
 Called by `service`. A body with 5,000 whole nodes is tens of megabytes, most of which no algorithm
-looks at: nodes and pod stay bytes until somebody asks for them. Go matches the keys of JSON in any
-case; that costs something only where the exact names are not found. What must stay true: no body,
-however odd, raises anything but `BadBody`, be it here or later when an algorithm looks into it.
+reads: nodes and pod stay bytes until they are accessed. Go matches the keys of JSON in any case;
+that costs time only if the exact names are not found. Invariant: no body, however odd, raises
+anything but `BadBody`, here or later when an algorithm accesses it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from stowplan.extender.known_names import Body, Known, KnownNames
-from stowplan.extender.wire import (
+from stowplan.api.extender_codec import by_lower_name, is_null
+from stowplan.api.extender_protocol import (
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderPreemptionArgs,
@@ -25,6 +25,7 @@ from stowplan.extender.wire import (
     Object,
     Victims,
 )
+from stowplan.extender.known_names import Body, Known, KnownNames
 
 T = TypeVar("T")
 _utf_8: Final = codecs.getincrementaldecoder("utf-8")
@@ -246,7 +247,7 @@ def _read_victims(
     found = {}
     for node, victims in _decode(name, _decode_fields, encoded).items():
         where = f"{name}[{node!r}]"
-        fields = {} if _is_null(victims) else _fields(where, victims)
+        fields = {} if is_null(victims) else _fields(where, victims)
         pods = _decode(f"{where}.Pods", _decode_pieces, fields.get("pods", Raw(b"[]")))
         count = fields.get("numpdbviolations", Raw(b"0"))
         found[node] = read(where, pods, _decode(where, _decode_number, count))
@@ -304,12 +305,7 @@ def _text(where: str, fields: dict[str, Raw], name: str) -> str:
 
 def _fields(where: str, encoded: _Encoded) -> dict[str, Raw]:
     """The fields of an object by their names in lower case; those that are null are not there."""
-    fields = _decode(where, _decode_fields, encoded)
-    return {name.lower(): value for name, value in fields.items() if not _is_null(value)}
-
-
-def _is_null(encoded: Raw) -> bool:
-    return bytes(memoryview(encoded)[:5]) == b"null"
+    return by_lower_name(_decode(where, _decode_fields, encoded))
 
 
 def _decode(where: str, decode: Callable[[Any], T], encoded: _Encoded) -> T:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from stowplan.api.extender_protocol import ExtenderPreemptionResult
 from stowplan.extender import metrics as shown
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.metrics import ServiceMetrics
@@ -29,7 +30,6 @@ from stowplan.extender.reading import (
     read_preemption_args,
 )
 from stowplan.extender.threads import Threads
-from stowplan.extender.wire import ExtenderPreemptionResult
 from stowplan.extender.writing import (
     everything_fits,
     failed_filter,

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from stowplan.extender.reading import ReceivedArgs
-from stowplan.extender.wire import (
+from stowplan.api.extender_protocol import (
     MAX_SCORE,
     MIN_SCORE,
     ExtenderBindingResult,
@@ -24,6 +23,7 @@ from stowplan.extender.wire import (
     HostPriority,
     MetaVictims,
 )
+from stowplan.extender.reading import ReceivedArgs
 
 _encode: Final = msgspec.json.encode
 _Hosts: TypeAlias = list[str]

@@ -1,8 +1,8 @@
-"""Asks extenders: HTTP POST on kept-alive connections, one pool an extender.
+"""The client of extenders: HTTP POST on kept-alive connections, one pool for each extender.
 
-The loop performs the cycle's requests with it, the binder lets extenders bind. What must stay true:
-whatever an extender does, or fails to do, comes back as an answer within its httpTimeout; a failure
-is worded as kube-scheduler words it, as far as that can be.
+The loop performs the cycle's requests with it; the binder lets extenders bind. Invariants: whatever
+an extender does or fails to do becomes an answer within its httpTimeout, and errors have
+kube-scheduler's wording as far as possible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
+from stowplan.api import extender_codec as codec
 from stowplan.api.decoding import UNREADABLE
+from stowplan.api.extender_protocol import MAX_SCORE
 from stowplan.api.guarded import WriteGuard
 from stowplan.api.lanes import JSON, Lanes
 from stowplan.api.no_answer import NO_ANSWER
@@ -23,13 +25,14 @@ from stowplan.errors import ExtenderError
 from stowplan.http.client import BrokenOff, ClientResponse, Disconnected, NotConnected
 from stowplan.http.connecting import basic_authorization
 from stowplan.logs import V5, get_logger, kv
-from stowplan.scheduler import extender_wire as wire
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.extender_requests import (
     Answer,
     Extender,
     Failed,
+    FilterAnswer,
     FilterRequest,
+    PreemptAnswer,
     PreemptRequest,
     PrioritizeAnswer,
     PrioritizeRequest,
@@ -41,6 +44,7 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
+_MAX_NODE_SCORE = 100
 #: More than the nodes of any cluster; an answer that goes on is no answer.
 _MAX_ANSWER = 512 * 1024 * 1024
 
@@ -83,12 +87,14 @@ class ExtenderClient:
     async def _filter(self, request: FilterRequest) -> Answer:
         line = self._line(request.extender)
         settings = line.extender.settings
-        said = await line.ask(
+        result = await line.ask(
             settings.filter_verb,
             self._about_nodes(line, request),
-            partial(wire.read_filter_answer, names_count=settings.node_cache_capable),
+            partial(codec.decode_filter_result, names_were_sent=settings.node_cache_capable),
         )
-        return Failed(said) if isinstance(said, str) else said
+        if result.Error:
+            return Failed(result.Error)
+        return FilterAnswer(result.NodeNames, result.FailedNodes, result.FailedAndUnresolvableNodes)
 
     async def _prioritize(
         self, extender: Extender, request: PrioritizeRequest
@@ -96,10 +102,10 @@ class ExtenderClient:
         line = self._line(extender)
         settings = line.extender.settings
         try:
-            return await line.ask(
+            priorities = await line.ask(
                 settings.prioritize_verb,
                 self._about_nodes(line, request),
-                partial(wire.read_scores, weight=settings.weight),
+                codec.decode_priorities,
             )
         except Exception as problem:
             log.log(
@@ -108,14 +114,19 @@ class ExtenderClient:
                 extra=kv(err=_told(problem), pod=request.pod.key, extender=extender.name),
             )
             return None
+        scores: dict[str, int] = {}
+        for each in priorities:
+            scaled = each.Score * settings.weight * (_MAX_NODE_SCORE // MAX_SCORE)
+            scores[each.Host] = scores.get(each.Host, 0) + scaled
+        return scores
 
     def _about_nodes(self, line: _Line, request: FilterRequest | PrioritizeRequest) -> bytes:
         pod = self._whole.pod(request.pod)
         if line.extender.settings.node_cache_capable:
-            return wire.about_nodes(pod, names=request.nodes, nodes=())
+            return codec.encode_args(pod, names=request.nodes, nodes=())
         rows = (self._table.live_row(name) for name in request.nodes)
         nodes = [self._table.nodes[row] for row in rows if row is not None]
-        return wire.about_nodes(
+        return codec.encode_args(
             pod, names=None, nodes=[self._whole.node(node) for node in nodes if node is not None]
         )
 
@@ -123,7 +134,7 @@ class ExtenderClient:
         line = self._line(request.extender)
         pod = self._whole.pod(request.pod)
         if line.extender.settings.node_cache_capable:
-            body = wire.about_victims(
+            body = codec.encode_meta_victims(
                 pod,
                 {
                     node: ([info.pod.uid for info in victims.pods], victims.violations)
@@ -131,27 +142,35 @@ class ExtenderClient:
                 },
             )
         else:
-            body = wire.about_whole_victims(
+            body = codec.encode_victims(
                 pod,
                 {
                     node: ([self._whole.pod(info.pod) for info in victims.pods], victims.violations)
                     for node, victims in request.victims.items()
                 },
             )
-        return await line.ask(line.extender.settings.preempt_verb, body, wire.read_victims)
+        result = await line.ask(
+            line.extender.settings.preempt_verb, body, codec.decode_preemption_result
+        )
+        return PreemptAnswer(
+            {
+                node: ([pod.UID for pod in victims.Pods], victims.NumPDBViolations)
+                for node, victims in result.NodeNameToMetaVictims.items()
+            }
+        )
 
     async def bind(self, extender: ConfiguredExtender, pod: Pod, node: str) -> None:
         """ExtenderError where the pod may not have been bound; it may, all the same."""
         metadata = pod.metadata
-        error = await self._line(extender).ask(
+        result = await self._line(extender).ask(
             extender.settings.bind_verb,
-            wire.about_binding(metadata.name, metadata.namespace, pod.uid, node),
-            wire.read_binding_error,
+            codec.encode_binding(metadata.name, metadata.namespace, pod.uid, node),
+            codec.decode_binding_result,
             is_repeatable=False,
             guard=self._guard,
         )
-        if error:
-            raise ExtenderError(error)
+        if result.Error:
+            raise ExtenderError(result.Error)
 
     def _line(self, extender: Extender) -> _Line:
         assert isinstance(extender, ConfiguredExtender)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from stowplan.api.extender_protocol import ExtenderArgs
 from stowplan.extender.data import (
     AppName,
     Apps,
@@ -15,7 +16,6 @@ from stowplan.extender.data import (
     ScoreDataProvider,
 )
 from stowplan.extender.metrics import MetricRegistry
-from stowplan.extender.wire import ExtenderArgs
 
 Numbers = Mapping[str, Mapping[str, float]]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stowplan.api.extender_protocol import ExtenderArgs
 from stowplan.errors import ConfigError
 from stowplan.extender.algorithms.fit import Fit
 from stowplan.extender.cluster_data import (
@@ -20,7 +21,6 @@ from stowplan.extender.cluster_data import (
 from stowplan.extender.data import NodeType, Resource
 from stowplan.extender.kubeapi import Kubeapi
 from stowplan.extender.prometheus import Prometheus
-from stowplan.extender.wire import ExtenderArgs
 from tests.unit.api.api_kit import until
 from tests.unit.extender.cluster_kit import Cluster, following, running_cluster
 from tests.unit.extender.fake_prometheus import FakePrometheus, Vector, by, serving, started

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult
+from stowplan.api.extender_protocol import ExtenderArgs, ExtenderFilterResult
 from stowplan.http.server_connection import _SMALL_BODY
 from tests.unit.extender.kit import ARGS_TEXT, Calls, ThreadedCalls, request, stage
 

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult
+from stowplan.api.extender_protocol import ExtenderArgs, ExtenderFilterResult
 from stowplan.http.messages import Response
 from stowplan.http.parser import MAX_HEAD
 from tests.unit.extender.kit import ARGS_TEXT, LIMITS, Calls, ThreadedCalls, request, stage

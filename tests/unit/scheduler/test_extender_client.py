@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from stowplan.api import extender_codec as codec
 from stowplan.api.guarded import WriteGuard
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
@@ -21,7 +22,6 @@ from stowplan.config.durations import Duration
 from stowplan.config.types import Extender, ExtenderTLSConfig
 from stowplan.errors import ExtenderError, LeadershipLost
 from stowplan.framework.candidates import Victims
-from stowplan.scheduler import extender_wire as wire
 from stowplan.scheduler.configured_extender import ConfiguredExtender, configured_extenders
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.extender_requests import (
@@ -396,8 +396,8 @@ async def test_a_defect_of_ours_costs_an_attempt_and_not_the_process(
     def broken(*_: object, **__: object) -> bytes:
         raise KeyError("oh")
 
-    monkeypatch.setattr(wire, "about_nodes", broken)
-    monkeypatch.setattr(wire, "about_victims", broken)
+    monkeypatch.setattr(codec, "encode_args", broken)
+    monkeypatch.setattr(codec, "encode_meta_victims", broken)
     asking = Asking("http://127.0.0.1:1")
     assert await asking.filter() == Failed("'oh'")
     assert await asking.preempt() == Failed("'oh'")

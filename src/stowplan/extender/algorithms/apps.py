@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
+from stowplan.api.extender_protocol import ExtenderArgs, ExtenderFilterResult, HostPriority
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.algorithms import gauges
 from stowplan.extender.data import (
@@ -28,7 +29,6 @@ from stowplan.extender.data import (
     TaskName,
 )
 from stowplan.extender.metrics import Metric, MetricRegistry
-from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult, HostPriority
 from stowplan.logs import V4, get_logger, kv
 
 log = get_logger(__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol, runtime_checkable
 
+from stowplan.api.extender_protocol import ExtenderArgs, ExtenderFilterResult, HostPriority
 from stowplan.errors import ConfigError
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.algorithms import gauges
@@ -17,7 +18,6 @@ from stowplan.extender.algorithms.arithmetic import is_number
 from stowplan.extender.data import AppName, NodeName
 from stowplan.extender.metrics import Metric, MetricRegistry
 from stowplan.extender.prometheus import Prometheus, Result
-from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult, HostPriority
 from stowplan.logs import V4, get_logger, kv
 
 log = get_logger(__name__)

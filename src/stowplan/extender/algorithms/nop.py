@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import repeat
 
+from stowplan.api.extender_protocol import ExtenderArgs, ExtenderFilterResult, HostPriority
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.data import DataProvider
-from stowplan.extender.wire import ExtenderArgs, ExtenderFilterResult, HostPriority
 
 
 class NOPAlgorithm(Algorithm):

@@ -19,6 +19,12 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.extender_protocol import (
+    MAX_SCORE,
+    ExtenderArgs,
+    ExtenderFilterResult,
+    HostPriority,
+)
 from stowplan.api.objects import Node, Pod
 from stowplan.clock import SystemClock
 from stowplan.cluster.cache import ClusterCache
@@ -34,7 +40,6 @@ from stowplan.extender.followed_cluster import FollowedCluster
 from stowplan.extender.kubeapi import Kubeapi
 from stowplan.extender.metrics import MetricRegistry
 from stowplan.extender.reading import ReceivedArgs
-from stowplan.extender.wire import MAX_SCORE, ExtenderArgs, ExtenderFilterResult, HostPriority
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.judge.configuration import default_registry

@@ -1,9 +1,10 @@
-"""The types of kube-scheduler's extender protocol (k8s.io/kube-scheduler/extender/v1), public.
+"""The types of kube-scheduler's extender protocol (k8s.io/kube-scheduler/extender/v1).
 
-Algorithms get and give these; `reading` makes them from bodies, `writing` makes bodies from them.
-The field names are Go's, because they are the names on the wire, and their order is that of the
-WCA scheduler, whose algorithms make some of them by position. What must stay true: whatever an
-algorithm may have kept of a request (a pod, nodes) is plain dicts and lists.
+Both sides use them: the scheduler's client through `extender_codec`, the extender service
+(`extender.reading`, `extender.writing`) and its algorithms, for which `stowplan.extender` exports
+them. The field names are Go's, because they are the names on the wire; their order is that of the
+WCA scheduler, whose algorithms create some of them by position. Invariant: what an algorithm may
+keep of a request (a pod, nodes) is plain dicts and lists.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-#: An object of the Kubernetes API as JSON has it.
+#: An object of the Kubernetes API, decoded from JSON.
 Object: TypeAlias = dict[str, Any]
 
 MIN_SCORE: Final = 0
@@ -22,10 +23,10 @@ MAX_SCORE: Final = 10
 
 @dataclass
 class ExtenderArgs:
-    """What filter and prioritize are asked: a pod, and the nodes it could go to.
+    """Arguments of filter and prioritize: a pod and its candidate nodes.
 
-    kube-scheduler sends either whole nodes or only their names, as its configuration says
-    (nodeCacheCapable). `NodeNames` is there both times; `Nodes` is None where only names were sent.
+    kube-scheduler sends either whole nodes or only their names, depending on nodeCacheCapable in
+    its configuration. `NodeNames` is always set; `Nodes` is None if only names were sent.
     """
 
     Nodes: list[Object] | None
@@ -35,11 +36,11 @@ class ExtenderArgs:
 
 @dataclass
 class ExtenderFilterResult:
-    """Which nodes stay, and why the others do not.
+    """Result of filter: the nodes that fit, and the reasons of those that do not.
 
-    `NodeNames` is enough also where whole nodes were sent; `Nodes`, if it is given, beats it.
-    FailedNodes may fit once other pods have been evicted; FailedAndUnresolvableNodes may not. A
-    text in `Error` fails the pod's attempt as a whole.
+    `NodeNames` is enough even if whole nodes were sent; `Nodes` takes precedence. Evicting other
+    pods may help on FailedNodes, but not on FailedAndUnresolvableNodes. A text in `Error` fails the
+    pod's attempt as a whole.
     """
 
     Nodes: list[Object] | None = None
@@ -56,10 +57,10 @@ class _HostPriorityFields:
 
 
 class HostPriority(msgspec.Struct, gc=False):
-    """How well a node suits a pod, from 0 to 10."""
+    """The score of a node, from 0 to 10."""
 
-    # There is one for every node in every answer, which makes it most of the work of a simple
-    # algorithm; a Struct is made in a third of a dataclass's time. To `dataclasses` it is one.
+    # Every result has one for every node. Creating a Struct takes a third of a dataclass's time;
+    # for the module `dataclasses` it is a dataclass nevertheless.
     __dataclass_fields__: ClassVar = _HostPriorityFields.__dataclass_fields__
 
     Host: str
@@ -94,10 +95,10 @@ class Victims:
 
 @dataclass
 class ExtenderPreemptionArgs:
-    """What preempt is asked: a pod, and whom it would evict on each node that is thought of.
+    """Arguments of preempt: a pod, and its victims on each candidate node.
 
-    `NodeNameToMetaVictims` is there always; `NodeNameToVictims`, with whole pods, only where
-    kube-scheduler is told that the extender has no cache of its own.
+    `NodeNameToMetaVictims` is always set; `NodeNameToVictims`, with whole pods, only without
+    nodeCacheCapable.
     """
 
     Pod: Object
@@ -107,14 +108,14 @@ class ExtenderPreemptionArgs:
 
 @dataclass
 class ExtenderPreemptionResult:
-    """The nodes that stay candidates, each with the pods that would have to go."""
+    """Result of preempt: the remaining candidate nodes, each with its victims."""
 
     NodeNameToMetaVictims: dict[str, MetaVictims] = field(default_factory=dict)
 
 
 @dataclass
 class ExtenderBindingArgs:
-    """A pod, and the node that it is to be bound to."""
+    """Arguments of bind: a pod, and the node to bind it to."""
 
     PodName: str
     PodNamespace: str
@@ -124,6 +125,6 @@ class ExtenderBindingArgs:
 
 @dataclass
 class ExtenderBindingResult:
-    """An empty `Error` says that the pod is bound."""
+    """Result of bind; the pod is bound if `Error` is empty."""
 
     Error: str = ""
