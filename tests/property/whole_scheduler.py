@@ -84,14 +84,14 @@ class Diary(Recorder):
 
 
 class Breakages(logging.Handler):
-    """Exceptions that the scheduler caught and logged: in these tests each is a defect."""
+    """What the scheduler logs of defects: exceptions that it caught, and wrong decisions."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
+        if record.exc_info or record.name == "stowplan.scheduler.self_check":
             self.found.append(self.format(record))
 
     def __enter__(self) -> Breakages:
@@ -110,6 +110,7 @@ class Scheduler:
         registry = in_tree_registry()
         registry.register(Hold)
         self.engine = build_engine(CONFIG, registry=registry, clock=clock, rng=Random(1))
+        self.engine.verify_decisions(1)
         self.queue = self.engine.queue
         self.profile = self.engine.profiles[PROFILE]
         self.handle = self.engine.handles[PROFILE]

@@ -53,6 +53,20 @@ def kubeconfig_options(command: F) -> F:
     )(command)
 
 
+def verify_option(default: int) -> Callable[[F], F]:
+    """`--verify-decisions`, the self-check."""
+    return click.option(
+        "--verify-decisions",
+        type=click.IntRange(0),
+        metavar="N",
+        default=default,
+        show_default=True,
+        help="Make every N-th decision a second time on a cluster that is rebuilt from the stored "
+        "objects, and compare. A difference is logged as an error and counted, and all caches are "
+        "dropped. 0 turns it off.",
+    )
+
+
 def logging_options(command: Callable[P, R]) -> Callable[P, R]:
     """`-v` and `--log-format`; logging is set up before the command's own code runs."""
 

@@ -9,7 +9,7 @@ from functools import partial
 import click
 import msgspec
 
-from stowplan.cli.options import duration, kubeconfig_options, logging_options
+from stowplan.cli.options import duration, kubeconfig_options, logging_options, verify_option
 from stowplan.config.durations import Duration
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
@@ -73,6 +73,7 @@ DEFAULT_LEASE = "kube-scheduler"
     show_default=True,
     help="Port of /healthz, /readyz and /metrics; 0 turns them off.",
 )
+@verify_option(0)
 @logging_options
 def run(
     config_file: str | None,
@@ -89,6 +90,7 @@ def run(
     leader_elect_resource_namespace: str | None,
     bind_address: str,
     port: int,
+    verify_decisions: int,
 ) -> None:
     """Schedule the pods of a cluster.
 
@@ -150,6 +152,7 @@ def run(
             port=port,
             where=config_file or "",
             registry=registry,
+            verify_decisions=verify_decisions,
         )
     )
 

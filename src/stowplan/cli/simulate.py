@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from stowplan.cli.options import verbosity_level
+from stowplan.cli.options import verbosity_level, verify_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
@@ -98,6 +98,7 @@ EXIT_NOT_MET: Final = 1
     metavar="LEVEL",
     help="Log what the scheduler does to standard error, 0 to 10. [default: only warnings]",
 )
+@verify_option(10)
 def simulate(
     file: str,
     on: str,
@@ -112,6 +113,7 @@ def simulate(
     timeline: str,
     output: str,
     verbosity: int | None,
+    verify_decisions: int,
 ) -> int:
     """Play a scenario, and say whether all went as it should.
 
@@ -152,6 +154,7 @@ def simulate(
             writes_events=on != "virtual" or file.endswith(".py"),
             context=context,
             allow_remote=allow_remote,
+            verify_decisions=verify_decisions,
         )
         if output == "table":
             click.echo(f"{playable.name}, on {on}, seed {options.seed}")

@@ -94,13 +94,19 @@ class AttachedVolumes(Derived[int]):
         #: Nodes and rows to be counted again.
         self._stale_nodes: set[str] = set()
         self._stale: set[int] = set()
-        self._start(None)
-        for attachment in catalog[VOLUME_ATTACHMENTS]:
-            self._attachment_changed(None, attachment)
+        self.reset(self)
         catalog[VOLUME_ATTACHMENTS].listeners.append(self._attachment_changed)
         catalog[CSI_NODES].listeners.append(self._csi_node_changed)
         for resource in _LOOKED_UP:
             catalog[resource].listeners.append(partial(self._object_changed, resource.plural))
+
+    def reset(self, like: AttachedVolumes) -> None:
+        """Read the attachments again, and count all rows when the next decision asks."""
+        super().__init__()
+        self._attachments.clear()
+        for attachment in self._catalog[VOLUME_ATTACHMENTS]:
+            self._attachment_changed(None, attachment)
+        self._start(None)
 
     # Asking
 

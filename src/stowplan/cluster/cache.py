@@ -7,6 +7,7 @@ pod is *assumed*: it occupies its node at once, until the API server confirms it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -64,6 +65,10 @@ class ClusterCache:
         """UID to node name of every pod that occupies a node."""
         return {uid: placed.node for uid, placed in self._placed.items()}
 
+    def placed(self) -> Iterator[tuple[Pod, str, bool]]:
+        """Every pod that occupies a node, that node, and whether it is assumed; oldest first."""
+        return ((each.info.pod, each.node, each.assumed) for each in self._placed.values())
+
     # The scheduler's own decisions
 
     def assume(self, pod: Pod, node: str, info: PodInfo | None = None) -> Pod:
@@ -85,7 +90,7 @@ class ClusterCache:
                 info.volumes,
                 info.priority,
             )
-        self._place(info, node, assumed=True)
+        self.place(info, node, assumed=True)
         return bound
 
     def forget(self, uid: str) -> bool:
@@ -101,7 +106,7 @@ class ClusterCache:
         """A pod that has a node appeared: new to us, or the confirmation of an assumed one."""
         placed = self._placed.get(pod.uid)
         if placed is None:
-            self._place(compile_pod(pod), pod.spec.node_name, assumed=False)
+            self.place(compile_pod(pod), pod.spec.node_name, assumed=False)
             return
         if placed.assumed:
             placed.assumed = False
@@ -130,13 +135,21 @@ class ClusterCache:
     def remove_node(self, name: str) -> None:
         self.table.remove_node(name)
 
-    # Inside
+    # For `rebuild`
 
-    def _place(self, info: PodInfo, node: str, *, assumed: bool) -> None:
+    def clear_pods(self) -> None:
+        """Forget which pods stand where; the table is new."""
+        self._placed.clear()
+        self._assumed.clear()
+
+    def place(self, info: PodInfo, node: str, *, assumed: bool) -> None:
+        """Occupy a node with a pod that is not in the cache."""
         row = self.table.add_pod(node, info)
         self._placed[info.uid] = _Placed(info, row, node, assumed)
         if assumed:
             self._assumed.add(info.uid)
+
+    # Inside
 
     def _remove(self, uid: str) -> None:
         placed = self._placed.pop(uid)
@@ -149,7 +162,7 @@ class ClusterCache:
             # A UID never moves; if a server says so all the same, nothing of the old pod stays.
             moved = compile_pod(pod)
             self._remove(pod.uid)
-            self._place(moved, pod.spec.node_name, assumed=False)
+            self.place(moved, pod.spec.node_name, assumed=False)
         elif same_footprint(old, pod) and _same_identity(old, pod):
             # Nothing that a plugin counts changed: keep the numbers, show the newer object.
             self.table.renew_pod(placed.row, placed.info, pod)

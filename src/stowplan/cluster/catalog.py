@@ -9,7 +9,7 @@ can be kept until its `version` moves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from stowplan.api.objects import ObjectMeta
 from stowplan.api.resources import Resource
@@ -21,7 +21,16 @@ class Cataloged(Protocol):
 
 
 T = TypeVar("T", bound=Cataloged)
-S = TypeVar("S")
+
+
+class SharedIndex(Protocol):
+    """Derived from the catalog, for the same plugin of all profiles."""
+
+    def reset(self, like: Self) -> None:
+        """Derive everything again; only what `like` assumes beyond the catalog is copied."""
+
+
+S = TypeVar("S", bound=SharedIndex)
 
 
 class Shelf(Generic[T]):
@@ -67,6 +76,12 @@ class Shelf(Generic[T]):
             self._changed(old, None)
         return old
 
+    def copy(self) -> Shelf[T]:
+        """The same objects in the same order, without listeners."""
+        twin: Shelf[T] = Shelf()
+        twin._objects = {namespace: dict(each) for namespace, each in self._objects.items()}
+        return twin
+
     def _changed(self, old: T | None, new: T | None) -> None:
         self.version += 1
         for listener in self.listeners:
@@ -78,7 +93,7 @@ class Catalog:
 
     def __init__(self) -> None:
         self._shelves: dict[str, Shelf[Any]] = {}
-        self._shared: dict[object, Any] = {}
+        self._shared: dict[Callable[[Catalog], Any], Any] = {}
 
     def __getitem__(self, resource: Resource[T]) -> Shelf[T]:
         shelf = self._shelves.get(resource.plural)
@@ -92,3 +107,24 @@ class Catalog:
             self._shared[make] = make(self)
         found: S = self._shared[make]
         return found
+
+    def copy(self) -> Catalog:
+        """The same objects, with shared indexes that are built from them."""
+        twin = Catalog()
+        twin._shelves = {plural: shelf.copy() for plural, shelf in self._shelves.items()}
+        for make, index in self._shared.items():
+            twin.shared(make).reset(index)
+        return twin
+
+    def discard(self) -> None:
+        """Undo the references between shelves and shared indexes."""
+        self._shared.clear()
+        for shelf in self._shelves.values():
+            shelf.listeners.clear()
+
+    def rebuild(self) -> None:
+        """Make whatever is derived from the catalog stale, and derive the shared indexes again."""
+        for shelf in self._shelves.values():
+            shelf.version += 1
+        for index in self._shared.values():
+            index.reset(index)

@@ -9,7 +9,8 @@ large the spelling is kept too, because queueing hints look it up with every eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -25,13 +26,35 @@ _GROWTH: Final = 12
 _ENTRY_BYTES: Final = 300
 #: Spellings above this size are large.
 _LARGE: Final = 16 << 10
-_small: Final[BytesLru[_Key, Any]] = BytesLru(16 << 20, ticks_by_use=True)
-_large: Final[BytesLru[_Key, Any]] = BytesLru(24 << 20, idle_ticks=512)
+_small: BytesLru[_Key, Any]
+_large: BytesLru[_Key, Any]
 #: Kind and identity of a spec -> the spec, which keeps the identity from being used again, and its
 #: large spelling.
-_spelled: Final[BytesLru[tuple[str, int], tuple[PodSpec, _Key]]] = BytesLru(
-    24 << 20, idle_ticks=512
-)
+_spelled: BytesLru[tuple[str, int], tuple[PodSpec, _Key]]
+
+
+def clear() -> None:
+    """Drop every compiled value."""
+    global _small, _large, _spelled  # noqa: PLW0603 - one cache for the process
+    _small = BytesLru(16 << 20, ticks_by_use=True)
+    _large = BytesLru(24 << 20, idle_ticks=512)
+    _spelled = BytesLru(24 << 20, idle_ticks=512)
+
+
+clear()
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """Compile without the values compiled so far, which are back at the end."""
+    global _small, _large, _spelled
+    before = _small, _large, _spelled
+    clear()
+    try:
+        yield
+    finally:
+        _small, _large, _spelled = before
+
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 

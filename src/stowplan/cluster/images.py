@@ -88,6 +88,13 @@ class ImageIndex:
         if sizes:
             self._names_of_row[row] = tuple(sizes)
 
+    def copy_sizes(self, other: ImageIndex) -> None:
+        """Take over the sizes of another index, which depend on which node reported first."""
+        for name, held in self._images.items():
+            known = other.get(name)
+            if known is not None:
+                held.size = known.size
+
     def _leave(self, row: int, name: str) -> None:
         held = self._images[name]
         held.discard(row)

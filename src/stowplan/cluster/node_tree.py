@@ -48,6 +48,10 @@ class NodeTree:
             self.remove(node.name)
             self.add(node)
 
+    def names(self) -> list[str]:
+        """All names, zone by zone."""
+        return [name for names in self._zones.values() for name in names]
+
     def order(self) -> list[str]:
         """All names: the first of each zone, the second of each, and so on."""
         zones = [list(names) for names in self._zones.values()]

@@ -172,6 +172,15 @@ class NodeTable:
         row = self.row_of.get(name)
         return row if row is not None and self.valid[row] else None
 
+    def node_names(self) -> list[str]:
+        """Names of the nodes that exist, zone by zone, the oldest of each zone first."""
+        names = [*self._tree.names(), *self.row_of]
+        return [name for name in dict.fromkeys(names) if self._holds_node(name)]
+
+    def _holds_node(self, name: str) -> bool:
+        row = self.row_of.get(name)
+        return row is not None and self.nodes[row] is not None
+
     def ghost_names(self) -> Iterator[str]:
         """Names of nodes that are unknown but hold pods."""
         return (name for name, row in self.row_of.items() if not self.valid[row])
@@ -351,6 +360,23 @@ class NodeTable:
             del self.row_of[self.names[row]]
             self.names[row] = ""
             self._free.append(row)
+
+    def lay_out(self, like: NodeTable) -> None:
+        """Give an empty table the rows of another one, still without nodes and pods."""
+        self.names = list(like.names)
+        self.nodes = [None] * len(self.names)
+        self.pods = [{} for _ in self.names]
+        self.row_of = dict(like.row_of)
+        self._free = list(like._free)
+
+    def drop_empty_rows(self) -> None:
+        """Free rows that hold neither a node nor pods."""
+        for row in list(self.row_of.values()):
+            self._drop_if_empty(row)
+
+    def keep_order(self, order: Rows) -> None:
+        """Use this order until a node comes or goes."""
+        self._order = order.copy()
 
     def _grow(self) -> None:
         """Double the capacity; readers hold no arrays across decisions, so nothing dangles."""

@@ -55,6 +55,7 @@ class ColumnCache:
     """Verdict and raw score columns of a profile's plugins, bounded by bytes."""
 
     def __init__(self, limit_bytes: int = 64 << 20) -> None:
+        self.limit_bytes = limit_bytes
         #: The columns; `shapes` keeps its values there too.
         self.recent = Recent(limit_bytes)
         self.hits = 0

@@ -39,6 +39,7 @@ class Profile:
         columns: ColumnCache | None = None,
     ) -> None:
         self.name = name
+        self._configured = points
         #: None: ties go by the order of upstream's heap; else they are drawn at random from it.
         self.tie_break_seed = tie_break_seed
         #: Upstream's meaning: 100 is all nodes, 0 a share that shrinks as the cluster grows.
@@ -67,6 +68,25 @@ class Profile:
             if need.point == point and plugin not in self._points[need.prepared_by]:
                 return need.failure
         return ""
+
+    def twin(self, plugins: Mapping[str, Plugin], columns: ColumnCache) -> Profile:
+        """The same profile with other instances of its plugins, by name."""
+        return Profile(
+            self.name,
+            {
+                point: [(plugins[plugin.name], weight) for plugin, weight in chosen]
+                for point, chosen in self._configured.items()
+            },
+            percentage_of_nodes_to_score=self.percentage_of_nodes_to_score,
+            tie_break_seed=self.tie_break_seed,
+            columns=columns,
+        )
+
+    def drop_caches(self) -> None:
+        """Forget every column and what was made of them."""
+        self.columns = ColumnCache(self.columns.limit_bytes)
+        self.shapes = Shapes(self.columns)
+        self.nominees = NomineeCache()
 
     def at(self, point: str) -> list[Any]:
         """Plugins of an extension point, in running order."""

@@ -40,6 +40,14 @@ class Nominator:
         """Nodes that somebody is nominated to."""
         return self._pods.keys()
 
+    def copy(self) -> Nominator:
+        """The same nominations."""
+        twin = Nominator(self._is_pending)
+        twin._pods = {node: dict(pods) for node, pods in self._pods.items()}
+        twin._nodes = dict(self._nodes)
+        twin._generation = dict(self._generation)
+        return twin
+
     def node_of(self, pod: Pod) -> str | None:
         return self._nodes.get(pod_uid(pod))
 

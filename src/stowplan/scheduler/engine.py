@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ from stowplan.scheduler.expensive import SLOW_PLUGIN_S, ExpensiveDecisions
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
 from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
+from stowplan.scheduler.self_check import SelfCheck
 
 log = get_logger(__name__)
 
@@ -148,6 +150,8 @@ class Engine:
         self.pre_binding: dict[str, Callable[[str], None]] = {}
         #: Decisions so far; what is drawn at random for a pod is a matter of its number.
         self.turn = 0
+        #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
+        self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
         self._watches = {
             name: Stopwatch(clock)
@@ -177,6 +181,16 @@ class Engine:
     def looked_up(self) -> list[Resource[Any]]:
         """The kinds besides nodes and pods that some plugin wants to have watched."""
         return list(dict.fromkeys(kind for plugin in self.plugins() for kind in plugin.looks_up))
+
+    def verify_decisions(self, every: int) -> None:
+        """Make every N-th decision again on a rebuilt cluster and compare; 0: none of them."""
+        self._self_check = SelfCheck(self, every) if every else None
+
+    def mismatches(self) -> str:
+        """How many verified decisions were wrong; empty if none was."""
+        found = sum(count.value for count in self.metrics.decision_mismatches.children.values())
+        told = "decisions differ from those on a rebuilt cluster (--verify-decisions); see the log"
+        return f"{found:.0f} {told}" if found else ""
 
     def serves(self, pod: Pod) -> bool:
         """Whether a pod asks for one of our profiles."""
@@ -217,7 +231,11 @@ class Engine:
             info = compile_pod(queued.pod)
             self.cache.table.labels.trim()
             work.limit(self._share(queued) if queued.deferrals else self.decision_work)
-            decision = yield from self._decide(info, profile)
+            if self._self_check is None or queued.deferrals:
+                decision = yield from self._decide(info, profile)
+            else:
+                decide = partial(self._decide, info, profile)
+                decision = yield from self._self_check.decide(info, profile, decide)
             if queued.deferrals:
                 queued.deferred_work += work.spent - spent
                 self._expensive.finished(queued)

@@ -170,6 +170,24 @@ class SchedulerMetrics:
             ("namespace", "pod"),
         )
 
+        self.decision_checks = self._counter(
+            "stowplan_decision_checks_total",
+            "Decisions that --verify-decisions made a second time on a rebuilt cluster.",
+            ("profile",),
+        )
+        self.decision_mismatches = self._counter(
+            "stowplan_decision_mismatches_total",
+            "Checked decisions that differed from the decision on the rebuilt cluster. Each one is "
+            "a defect: of a cache, or of a plugin that reads more than it declares.",
+            ("profile",),
+        )
+        self.decision_checks_skipped = self._counter(
+            "stowplan_decision_checks_skipped_total",
+            "Decisions due for a check that were not checked: they ask an extender "
+            "('extender'), take too much work ('expensive'), or the check failed ('error').",
+            ("reason",),
+        )
+
     def _declare_framework(self) -> None:
         self.framework_extension_point_duration = self._histogram(
             "scheduler_framework_extension_point_duration_seconds",

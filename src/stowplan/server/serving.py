@@ -61,6 +61,8 @@ class ServeOptions:
     where: str = ""
     #: None: the in-tree plugins and those of installed distributions.
     registry: Registry | None = None
+    #: Make every N-th decision again on a rebuilt cluster and compare; 0: never.
+    verify_decisions: int = 0
 
 
 def run_until_signal(options: ServeOptions) -> None:
@@ -83,6 +85,7 @@ async def serve(options: ServeOptions) -> None:
     """Run until a signal; errors go to the command line."""
     config = options.config
     engine = build_engine(config, registry=options.registry, where=options.where)
+    engine.verify_decisions(options.verify_decisions)
     cluster = load_cluster_config(
         kubeconfig=options.kubeconfig or config.client_connection.kubeconfig or None,
         context=options.context,

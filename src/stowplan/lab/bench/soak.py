@@ -69,6 +69,7 @@ class Soak:
         #: 0: a share of what bare binding requests reach.
         self._rate: float = options.rate or 0.0
         self._raw_per_s = 0.0
+        self._verify: int = options.verify_decisions
         self._interval_s: float = options.interval
         # A third of a run that is shorter than the warm-up of a long one.
         self._warm_up_s = min(WARM_UP_MINUTES * 60, self._seconds / 3)
@@ -92,7 +93,7 @@ class Soak:
             )
             port = free_port()
             process = ServerProcess(
-                "stowplan", _command(servers, port), log, f"http://127.0.0.1:{port}"
+                "stowplan", _command(servers, port, self._verify), log, f"http://127.0.0.1:{port}"
             )
             try:
                 async with churn.watching(config), aiohttp.ClientSession() as web:
@@ -241,8 +242,13 @@ def _binding(pod: dict[str, Any], node: str) -> dict[str, Any]:
     }
 
 
-def _command(servers: ControlPlane, port: int) -> list[str]:
-    flags = [f"--kubeconfig={scheduler_kubeconfig(servers)}", f"--port={port}", *_PATIENT_LEASE]
+def _command(servers: ControlPlane, port: int, verify: int) -> list[str]:
+    flags = [
+        f"--kubeconfig={scheduler_kubeconfig(servers)}",
+        f"--port={port}",
+        f"--verify-decisions={verify}",
+        *_PATIENT_LEASE,
+    ]
     return [sys.executable, "-m", "stowplan", "run", *flags]
 
 
@@ -280,6 +286,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--interval", type=_positive, default=5.0, help="seconds between samples")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--verify-decisions",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="make every N-th decision again on a rebuilt cluster; a difference fails the run "
+        "[default: 1000]",
+    )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help=f"[default: {RESULTS}/soak-<time>.json]"
     )

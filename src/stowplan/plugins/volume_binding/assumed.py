@@ -52,6 +52,9 @@ class Assumptions(Generic[T]):
             del self._assumed[key]
             self._on_change(assumed, self.get(thing.metadata.name, thing.metadata.namespace))
 
+    def assume_same(self, other: Assumptions[T]) -> None:
+        self._assumed = dict(other._assumed)
+
     def _store_changed(self, old: T | None, new: T | None) -> None:
         changed = new if new is not None else old
         assert changed is not None
@@ -74,8 +77,16 @@ class BelievedVolumes:
         self.version = 0
         self.volumes = Assumptions(catalog[PERSISTENT_VOLUMES], self._volume_changed)
         self.claims = Assumptions(catalog[PERSISTENT_VOLUME_CLAIMS], self._claim_changed)
-        for volume in catalog[PERSISTENT_VOLUMES]:
-            self._volume_changed(None, volume)
+        self.reset(self)
+
+    def reset(self, like: BelievedVolumes) -> None:
+        """Index all volumes again; what is assumed is what `like` assumes."""
+        self.volumes.assume_same(like.volumes)
+        self.claims.assume_same(like.claims)
+        self.index = VolumeIndex()
+        self.version += 1
+        for volume in self.volumes.stored:
+            self.index.change(None, self.volumes.get(volume.metadata.name))
 
     @contextmanager
     def telling(self, claims: Iterable[ClaimKey], wake: Callable[[], None]) -> Iterator[None]:

@@ -68,6 +68,8 @@ class Options:
     #: For a kubeconfig.
     context: str | None = None
     allow_remote: bool = False
+    #: Every N-th decision is made again on a rebuilt cluster and compared; 0: none.
+    verify_decisions: int = 10
 
 
 def run_scenario(
@@ -123,6 +125,8 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                 await _run(scenario, cluster, outcome)
                 outcome.nodes = await cluster.list("Node")
                 outcome.pods = await cluster.list("Pod", namespace="*")
+            if process is not None and not outcome.problem:
+                outcome.problem = process.engine.mismatches()
         outcome.entries = recording.entries
         outcome.expectations = recording.expectations
         outcome.counts = dict(recording.counts)
@@ -162,6 +166,7 @@ async def _scheduler(
         clock=target.clock,
         rng=random.Random(options.seed),
     )
+    engine.verify_decisions(options.verify_decisions)
     process = SchedulerProcess(
         engine,
         target.scheduler_client,
