@@ -15,7 +15,6 @@ from stowplan.lab.bench.page import page
 from stowplan.lab.bench.progress import BenchProgress
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.terminal import describe, figure_lines, ratio_text, summary
-from stowplan.present.plots import nice_steps
 from stowplan.present.tables import format_figures
 from tests.unit.lab.bench.runs import BASIC, measured, result, run, setup
 
@@ -210,13 +209,3 @@ def test_the_page_says_which_runs_were_disturbed() -> None:
     runs = [run(STOWPLAN, 300, others_cores=0.9), run(KUBE, 100)]
     text = page([Measured(one, [result(each, one) for each in runs])])
     assert "DISTURBED: 1 of 2 runs had to share the machine" in text
-
-
-@pytest.mark.parametrize("highest", [0.003, 0.7, 1, 3, 8.4, 99, 1644, 120_000])
-def test_axes_have_round_numbers_that_cover_everything(highest: float) -> None:
-    steps = nice_steps(highest)
-    assert steps[0] == 0
-    assert steps[-1] >= highest * 0.999999
-    assert steps[-2] < highest
-    assert 3 <= len(steps) <= 7
-    assert all(f"{step:g}".strip("0.").replace(".", "") for step in steps[1:])
