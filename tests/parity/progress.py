@@ -1,4 +1,4 @@
-"""How far a run of the fuzzer has come: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of the fuzzer: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+from stowplan.present.status_line import StatusLine
+
 _BAR = 30
-_LIVE_INTERVAL = 0.2
-_PLAIN_INTERVAL = 10.0
 
 
 class Progress:
-    """Use as a context manager; `advance` whenever something is done."""
+    """A context manager; call `advance` whenever something is done."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         self._total = max(total, 1)
-        self._stream = stream
-        self._live = stream.isatty()
+        self._line = StatusLine(stream, plain_interval_s=10.0)
         self._done = 0
-        self._started = self._shown = time.monotonic()
+        self._started = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -30,22 +29,16 @@ class Progress:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live:
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
+        self._line.erase()
 
     def advance(self, number: int, found: int) -> None:
         """So many more are done, and so many differences were found until now."""
         self._done += number
-        now = time.monotonic()
-        interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
-        if now - self._shown < interval and self._done < self._total:
-            return
-        self._shown = now
-        rate = self._done / max(now - self._started, 1e-9)
-        text = f"{self._done}/{self._total}, {rate:.0f} a second, {found} differences"
-        if self._live:
-            filled = _BAR * self._done // self._total
-            text = f"\r\x1b[2K[{'#' * filled}{'.' * (_BAR - filled)}] {text}"
-        self._stream.write(text if self._live else f"{text}\n")
-        self._stream.flush()
+        if self._done >= self._total:
+            self._line.renew()
+        rate = self._done / max(time.monotonic() - self._started, 1e-9)
+        filled = _BAR * self._done // self._total
+        bar = f"[{'#' * filled}{'.' * (_BAR - filled)}] " if self._line.is_live else ""
+        self._line.update(
+            f"{bar}{self._done}/{self._total}, {rate:.0f} a second, {found} differences"
+        )
