@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.scheduler.selection import best_place
+from stowplan.framework.selection import best_place
 from tests.parity.generate.dice import Json
 
 #: Upstream ranges over a Go map for these, so the order of its reasons is anybody's guess.

@@ -9,9 +9,9 @@ import pytest
 from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.table import NodeTable
-from stowplan.framework.shapes import Accepted, Scored
+from stowplan.framework.ranking import Ranking
+from stowplan.framework.shapes import FeasibleRows, WeightedScores
 from stowplan.plugins import image_locality, taint_toleration
-from stowplan.scheduler.ranking import Ranking
 from tests.parity.examine import Examiner, Finding
 from tests.parity.fuzz import examine
 from tests.parity.oracle import Oracle
@@ -88,7 +88,7 @@ def forgetful(self: DerivedRows, table: NodeTable) -> list[int] | None:
 changed_rows = DerivedRows.changed_rows
 
 
-@pytest.mark.parametrize("kept", [Accepted, Scored, Ranking])
+@pytest.mark.parametrize("kept", [FeasibleRows, WeightedScores, Ranking])
 def test_a_kept_shape_that_misses_a_change_is_found(
     kept: type[DerivedRows], oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,11 +101,11 @@ def test_a_kept_shape_that_misses_a_change_is_found(
 def test_a_wrong_choice_is_made_small(
     oracle: Oracle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Scored, "changed_rows", forgetful)
+    monkeypatch.setattr(WeightedScores, "changed_rows", forgetful)
     examiner = Examiner(oracle)
     small = examiner.shrink(first_finding(oracle, "sequence", 40, "decide: "))
     assert len(small.question["steps"]) <= 4
     kept = read(keep(small, examiner, tmp_path))
     assert replay(kept) is not None
-    monkeypatch.setattr(Scored, "changed_rows", changed_rows)
+    monkeypatch.setattr(WeightedScores, "changed_rows", changed_rows)
     assert replay(kept) is None

@@ -28,12 +28,12 @@ from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.profile import Profile
+from stowplan.framework.ranking import Ranking
 from stowplan.framework.shapes import Shapes
 from stowplan.framework.status import unschedulable
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_profiles
 from stowplan.scheduler.cycle import decide
-from stowplan.scheduler.ranking import Ranking
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
 from tests.examples import examples

@@ -102,7 +102,7 @@ class DerivedRows(Derived[int]):
     Owners replace it by a new one instead of calling `rebuild`, as it is made for one pod's needs.
     """
 
-    __slots__ = ("_journals", "is_kept")
+    __slots__ = ("_journals",)
 
     def __init__(self, table: NodeTable, *, reads_details: bool = False) -> None:
         journals: tuple[Journal, ...] = (table.pod_journal,)
@@ -110,8 +110,6 @@ class DerivedRows(Derived[int]):
             journals = (table.pod_journal, table.detail_journal)
         super().__init__(table.node_journal.end, *journals)
         self._journals = journals
-        #: Whether it is in a cache, for the next pod of the shape.
-        self.is_kept = False
 
     @property
     def reads_details(self) -> bool:

@@ -1,7 +1,8 @@
 """One profile: a scheduler name and its plugins, instantiated and sorted by extension point.
 
 Built once at start from resolved configuration (`config.merge`). One instance of a plugin serves
-all of its points. The cycle and the binding cycle read the lists; nothing changes them afterwards.
+all of its points. The scheduling cycle calls `pre_filter`, `feasible`, `pre_score` and `best`,
+which hide how plugins run and what is cached; the binding cycle reads the lists of plugins.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from stowplan.config.fields import FieldError, raise_errors
 from stowplan.config.plugin_args import PluginArgs
 from stowplan.config.types import POINTS, PluginRef
 from stowplan.errors import ConfigError
+from stowplan.framework.best import find_best, pre_score
 from stowplan.framework.columns import ColumnCache
+from stowplan.framework.feasible import find_feasible
 from stowplan.framework.forms import FilterStep, ScoreStep, describe
 from stowplan.framework.handle import Handle
 from stowplan.framework.nominees import NomineeCache
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.pre_filter import pre_filter
 from stowplan.framework.registry import Registry
+from stowplan.framework.score_sheet import LatestScores
 from stowplan.framework.shapes import Shapes
 
 #: All nodes are looked at unless the configuration says otherwise.
@@ -28,6 +33,12 @@ DEFAULT_PERCENTAGE = 100
 
 class Profile:
     """The plugins that serve one `schedulerName`."""
+
+    # What the scheduling cycle calls. Each is a module of its own.
+    pre_filter = pre_filter
+    feasible = find_feasible
+    pre_score = pre_score
+    best = find_best
 
     def __init__(
         self,
@@ -47,6 +58,7 @@ class Profile:
         self.columns = columns if columns is not None else ColumnCache()
         self.shapes = Shapes(self.columns)
         self.nominees = NomineeCache()
+        self.latest_scores = LatestScores()
         self._points = {point: [p for p, _ in points.get(point, ())] for point in POINTS}
         #: Names and methods, ready to be called for every pod.
         self.pre_filters = [(p.name, p.pre_filter) for p in self.at("preFilter")]

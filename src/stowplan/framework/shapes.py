@@ -1,36 +1,54 @@
-"""Whole shapes: what the kept columns of all plugins come to, for pods that they cannot tell apart.
+"""Caches of whole shapes: feasible rows and summed scores, for pods that no plugin can tell apart.
 
-`Accepted` is the rows that a profile's first filters accept, `Steady` the share of those filters
-that do not look at pods, `Scored` the weighted sum of its scores. They are made from the columns
-of `columns`, and then follow the table's journal of pods: a shape that comes again costs the rows
-that changed since, usually the one that took the last pod. When a node changes, or comes or goes,
-they are made anew.
+`StaticFeasible` holds the rows that pass the filters which do not look at pods, `FeasibleRows` the
+rows that pass all leading filters, `WeightedScores` the weighted sum of scores. They are computed
+from the columns of `columns` and then follow the table's journal of pods: the next pod of a shape
+costs the rows that changed since, usually the one that took the last pod. When a node changes,
+comes or goes, they are rebuilt.
 
-Only columns that may be kept take part (`Plugin.reads` and `Plugin.sign`). A filter that is not
-kept ends the run: it and those behind it are asked in their turn, about rows that are left. Scores
-that are normalised depend on which rows are feasible, so `Scored` holds their raw columns apart.
-What must stay true: whatever is kept equals what would be made anew. A plugin that breaks, or that
-scores out of range, makes the asker go the long way, which finds the right words for it.
+Only cacheable columns take part (`Plugin.reads` and `Plugin.sign`). The first filter that is not
+cacheable ends the run of leading filters: it and the filters behind it run in each decision, on the
+rows that are left. Normalised scores depend on which rows are feasible, so `WeightedScores` keeps
+their raw columns apart.
+
+Invariant: a cached value equals its rebuilt value. After a PluginError or `NoCachedAnswer` the
+caller runs the plugins one by one, which reports the failure as kube-scheduler does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
 from stowplan.cluster.derived import DerivedRows
+from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
-from stowplan.errors import StowplanError
 from stowplan.framework import forms
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
+from stowplan.framework.selection import first_feasible
 
-#: A filter, and what it reads of the pod.
+if TYPE_CHECKING:
+    from stowplan.framework.ranking import Ranking
+
+#: A filter, and its signature of the pod.
 _Signed: TypeAlias = tuple[FilterStep, Hashable]
+#: What a search depends on: the version of the feasible rows, where it starts, after how many it
+#: stops.
+SearchKey: TypeAlias = tuple[int, int, int]
+
+
+class NoCachedAnswer(Exception):
+    """The caches cannot answer: a score is out of range, or a signature has no hash.
+
+    The score may belong to a row that does not matter to the pod, and another plugin may have to be
+    named first. Run the plugins one by one instead, as after a plugin failed.
+    """
 
 
 def is_few(rows: list[int], table: NodeTable) -> bool:
@@ -38,8 +56,8 @@ def is_few(rows: list[int], table: NodeTable) -> bool:
     return len(rows) <= forms.FEW_ROWS and all(table.valid[row] for row in rows)
 
 
-class Steady(DerivedRows):
-    """The rows that pass filters which do not look at pods."""
+class StaticFeasible(DerivedRows):
+    """The rows that pass the filters which do not look at pods."""
 
     __slots__ = ("mask",)
 
@@ -50,61 +68,88 @@ class Steady(DerivedRows):
             self.mask &= columns.passing_verdicts(step, signature, cycle) == 0
 
 
-class Accepted(DerivedRows):
-    """The rows that some filters accept."""
+@dataclass(slots=True)
+class _Search:
+    """The latest search among feasible rows."""
 
-    __slots__ = ("_by_row", "_moving", "_steady", "alive", "memo", "number", "rated", "version")
+    key: SearchKey
+    rows: Rows
+    searched: int
+
+
+class FeasibleRows(DerivedRows):
+    """The rows that pass the leading filters."""
+
+    __slots__ = (
+        "_by_row", "_dynamic", "_search", "_static", "alive", "is_cached", "number", "score_keys",
+        "version",
+    )  # fmt: skip
 
     def __init__(
         self,
-        steady: BoolArray,
-        moving: Sequence[_Signed],
+        static: BoolArray,
+        dynamic: Sequence[_Signed],
         columns: ColumnCache,
         cycle: Cycle,
     ) -> None:
         super().__init__(cycle.table)
-        #: Rows that pass those filters which do not look at pods.
-        self._steady = steady
-        self._moving = [step for step, _ in moving]
-        self._by_row = all(step.has_row_form for step in self._moving)
-        #: Rows that pass all of them. Not to be written to.
-        self.alive: BoolArray = steady.copy()
-        for step, signature in moving:
+        #: Rows that pass the filters which do not look at pods.
+        self._static = static
+        #: The filters that look at pods.
+        self._dynamic = [step for step, _ in dynamic]
+        self._by_row = all(step.has_row_form for step in self._dynamic)
+        #: Rows that pass all of them. Read only.
+        self.alive: BoolArray = static.copy()
+        for step, signature in dynamic:
             if step.reads_details:
                 self.follow_details(cycle.table)
             self.alive &= columns.passing_verdicts(step, signature, cycle) == 0
         #: Counts the changes of `alive`.
         self.version = 0
-        #: Tells apart those that are kept.
+        #: Whether the next pod of the shape finds it.
+        self.is_cached = False
+        #: Identifies it among all that were ever cached.
         self.number = 0
-        #: Whatever the reader derived from `alive`.
-        self.memo: Any = None
-        #: Where scores of these rows are kept; nobody finds them when it is gone.
-        self.rated: list[Hashable] = []
+        #: Cache keys of scores of these rows; unreachable once these rows are evicted.
+        self.score_keys: list[Hashable] = []
+        self._search: _Search | None = None
+
+    def search(self, order: Rows, *, start: int, limit: int) -> tuple[Rows, int, SearchKey | None]:
+        """`first_feasible` among all nodes, cached; with its key if the same was found before.
+
+        `order` changes only when a node comes or goes, and then this object is rebuilt.
+        """
+        key = (self.version, start, limit)
+        found = self._search
+        if found is not None and found.key == key:
+            return found.rows, found.searched, key
+        rows, searched = first_feasible(order, self.alive, start=start, limit=limit)
+        self._search = _Search(key, rows, searched)
+        return rows, searched, None
 
     def follow(self, cycle: Cycle) -> bool:
-        """Judge the rows again whose pods changed; False: make it anew."""
+        """Filter the rows again whose pods changed; False: rebuild it."""
         table = cycle.table
         rows = self.changed_rows(table)
         if rows is None:
             return False
         if not (self._by_row and is_few(rows, table)):
-            self._judge_many(cycle, rows)
+            self._filter_many(cycle, rows)
             return True
         for row in rows:
-            # Whoever breaks must be asked, although another may have refused the row.
-            fits = [step.accepts(cycle, row) for step in self._moving]
-            is_alive = all(fits) and bool(self._steady[row])
+            # Every filter runs, even on a row that another refuses: a failure must show.
+            fits = [step.accepts(cycle, row) for step in self._dynamic]
+            is_alive = all(fits) and bool(self._static[row])
             if is_alive != self.alive[row]:
                 self.alive[row] = is_alive
                 self.version += 1
         return True
 
-    def _judge_many(self, cycle: Cycle, rows: list[int]) -> None:
+    def _filter_many(self, cycle: Cycle, rows: list[int]) -> None:
         chosen = np.array(rows, dtype=np.intp)
-        alive = self._steady[chosen]
+        alive = self._static[chosen]
         verdicts = np.zeros(cycle.table.capacity, np.int32)
-        for step in self._moving:
+        for step in self._dynamic:
             step.fill(cycle, chosen, verdicts)
             alive &= verdicts[chosen] == 0
         if (alive != self.alive[chosen]).any():
@@ -112,10 +157,10 @@ class Accepted(DerivedRows):
             self.version += 1
 
 
-class Scored(DerivedRows):
-    """Weighted scores of all rows; only those of feasible rows mean anything."""
+class WeightedScores(DerivedRows):
+    """Weighted scores of all rows; only those of feasible rows have a meaning."""
 
-    __slots__ = ("_by_row", "_moving", "memo", "normalized", "parts", "sums")
+    __slots__ = ("_by_row", "_dynamic", "is_cached", "normalized", "parts", "ranking", "sums")
 
     def __init__(
         self,
@@ -124,19 +169,22 @@ class Scored(DerivedRows):
         cycle: Cycle,
         sums: Int64Array,
         *,
-        is_kept: bool,
+        is_cached: bool,
     ) -> None:
         table = cycle.table
         super().__init__(table)
-        #: Plugins and their raw columns, of which feasible rows are to be normalised.
+        #: Plugins that normalise, and their raw columns.
         self.normalized: list[tuple[ScoreStep, Int64Array]] = []
-        #: Plugins and their scores before weighting; None stands for zeros.
+        #: The other plugins and their scores before weighting; None stands for zeros.
         self.parts: list[tuple[ScoreStep, Int64Array | None]] = []
         #: The weighted parts added up.
         self.sums = sums
-        self._moving: list[tuple[ScoreStep, Int64Array]] = []
-        #: Whatever the reader derived from the sums.
-        self.memo: Any = None
+        #: The plugins that look at pods, and their scores.
+        self._dynamic: list[tuple[ScoreStep, Int64Array]] = []
+        #: The latest ranking by these scores (`ranking.ranking_of`).
+        self.ranking: Ranking | None = None
+        #: Whether the next pod of the shape finds it.
+        self.is_cached = is_cached
         used = table.used_slots
         sums[used] = 0
         for step, signature in signed:
@@ -150,20 +198,19 @@ class Scored(DerivedRows):
             if step.reads_pods:
                 if step.reads_details:
                     self.follow_details(table)
-                if is_kept:
-                    # The column goes on to serve others, at their pace.
+                if is_cached:
+                    # Other shapes use the column too, and refresh it when they need it.
                     part = part.copy()
-                self._moving.append((step, part))
+                self._dynamic.append((step, part))
             elif not highest:
                 self.parts.append((step, None))
                 continue
             sums[used] += part[used] if step.weight == 1 else part[used] * step.weight
             self.parts.append((step, part))
-        self._by_row = all(step.has_row_form for step, _ in self._moving)
-        self.is_kept = is_kept
+        self._by_row = all(step.has_row_form for step, _ in self._dynamic)
 
     def follow(self, cycle: Cycle) -> bool:
-        """Score the rows again whose pods changed; False: make it anew."""
+        """Score the rows again whose pods changed; False: rebuild it."""
         table = cycle.table
         rows = self.changed_rows(table)
         if rows is None:
@@ -172,7 +219,7 @@ class Scored(DerivedRows):
             self._score_many(cycle, rows)
             return True
         for row in rows:
-            for step, part in self._moving:
+            for step, part in self._dynamic:
                 score = step.score_of_row(cycle, row)
                 _check_range(score, score)
                 self.sums[row] += step.weight * (score - int(part[row]))
@@ -182,7 +229,7 @@ class Scored(DerivedRows):
     def _score_many(self, cycle: Cycle, rows: list[int]) -> None:
         chosen = np.array(rows, dtype=np.intp)
         raw = np.zeros(cycle.table.capacity, np.int64)
-        for step, part in self._moving:
+        for step, part in self._dynamic:
             step.fill(cycle, chosen, raw)
             scores = raw[chosen]
             _check_range(int(scores.min(initial=0)), int(scores.max(initial=0)))
@@ -190,124 +237,122 @@ class Scored(DerivedRows):
             part[chosen] = scores
 
 
-class _OutOfRangeError(StowplanError):
-    """A plugin scored what it must not."""
-
-
 def _check_range(lowest: int, highest: int) -> None:
     if lowest < MIN_NODE_SCORE or highest > MAX_NODE_SCORE:
-        raise _OutOfRangeError
+        raise NoCachedAnswer("a score is out of range")
+
+
+_Cached = TypeVar("_Cached", FeasibleRows, WeightedScores)
 
 
 class Shapes:
-    """The shapes of one profile; they share the bytes of its columns."""
+    """The cached shapes of one profile; they share the byte budget of its columns."""
 
     def __init__(self, columns: ColumnCache) -> None:
         self._columns = columns
         self._recent = columns.recent
         self._number = 0
         self._spare: Int64Array = np.zeros(0, np.int64)
-        #: Whether anything is kept at all.
+        #: Whether anything is cached at all.
         self.is_used = columns.recent.is_used
-        #: Counts the scores that were asked for: who reads a shape later can tell that it moved on.
-        self.turn = 0
-        #: Whatever the reader wants to know until the next turn.
-        self.last: Any = None
 
-    def accepted(self, steps: Sequence[FilterStep], cycle: Cycle) -> tuple[Accepted, int]:
-        """What the first of these filters accept, and how many of them are meant."""
+    def feasible_rows(self, steps: Sequence[FilterStep], cycle: Cycle) -> tuple[FeasibleRows, int]:
+        """The rows that pass the leading filters, and how many filters lead.
+
+        Raises NoCachedAnswer, or the PluginError of a plugin that failed on any row.
+        """
         signs: list[Hashable] = []
-        steady_signs: list[Hashable] = []
-        steady: list[_Signed] = []
-        moving: list[_Signed] = []
+        static_signs: list[Hashable] = []
+        static: list[_Signed] = []
+        dynamic: list[_Signed] = []
         for step in steps:
             signature = step.signature(cycle) if step.is_cached else None
             if signature is None:
                 break
             if step.reads_pods:
-                moving.append((step, signature))
+                dynamic.append((step, signature))
                 signs += (step.name, signature)
             else:
-                steady.append((step, signature))
-                steady_signs += (step.name, signature)
-        steady_key = ("steady", *steady_signs)
-        key = ("accepted", *signs, steady_key)
-        accepted: Accepted | None = self._find(key, cycle)
-        if accepted is None:
-            rows = self._steady(steady_key, steady, cycle)
-            accepted = Accepted(rows, moving, self._columns, cycle)
+                static.append((step, signature))
+                static_signs += (step.name, signature)
+        static_key = ("static", *static_signs)
+        key = ("feasible", *signs, static_key)
+        feasible = self._find(key, FeasibleRows, cycle)
+        if feasible is None:
+            mask = self._static_mask(static_key, static, cycle)
+            feasible = FeasibleRows(mask, dynamic, self._columns, cycle)
             if self._recent.is_wanted(key):
-                self._forget_scores(key)
+                self._drop_scores(key)
                 self._number += 1
-                accepted.number = self._number
-                accepted.is_kept = True
-                self._recent.keep(key, accepted, 10 * cycle.table.capacity)
-        return accepted, len(steady) + len(moving)
+                feasible.number = self._number
+                feasible.is_cached = True
+                self._recent.keep(key, feasible, 10 * cycle.table.capacity)
+        return feasible, len(static) + len(dynamic)
 
-    def scored(
-        self, steps: Sequence[ScoreStep], cycle: Cycle, accepted: Accepted
-    ) -> tuple[Scored, list[ScoreStep]]:
-        """The sum of those of the scores that are kept, and the others.
+    def weighted_scores(
+        self, steps: Sequence[ScoreStep], cycle: Cycle, feasible: FeasibleRows
+    ) -> tuple[WeightedScores, list[ScoreStep]]:
+        """The sum of the cacheable scores, and the steps that are not part of it.
 
-        Kept apart for every `accepted`, so that the two can be ranked together.
+        Each `feasible` has sums of its own, so that the two can be ranked together. Raises
+        NoCachedAnswer, or the PluginError of a plugin that failed on any row.
         """
-        self.turn += 1
         signs: list[Hashable] = []
-        kept: list[tuple[ScoreStep, Hashable]] = []
+        summed: list[tuple[ScoreStep, Hashable]] = []
         others: list[ScoreStep] = []
         for step in steps:
             signature = step.signature(cycle) if step.is_summed else None
             if signature is None:
                 others.append(step)
             else:
-                kept.append((step, signature))
+                summed.append((step, signature))
                 signs += (step.name, signature)
         capacity = cycle.table.capacity
-        key = ("scored", accepted.number, *signs)
-        scored: Scored | None = self._find(key, cycle) if accepted.is_kept else None
-        if scored is None:
-            is_kept = accepted.is_kept and self._recent.is_wanted(key)
-            sums = np.zeros(capacity, np.int64) if is_kept else self._passing_sums(capacity)
-            scored = Scored(kept, self._columns, cycle, sums, is_kept=is_kept)
-            if is_kept:
-                accepted.rated.append(key)
-                # With what is ranked by it.
-                self._recent.keep(key, scored, (8 * (3 + len(kept)) + 4) * capacity)
-        return scored, others
+        key = ("scores", feasible.number, *signs)
+        scores = self._find(key, WeightedScores, cycle) if feasible.is_cached else None
+        if scores is None:
+            is_cached = feasible.is_cached and self._recent.is_wanted(key)
+            sums = np.zeros(capacity, np.int64) if is_cached else self._spare_sums(capacity)
+            scores = WeightedScores(summed, self._columns, cycle, sums, is_cached=is_cached)
+            if is_cached:
+                feasible.score_keys.append(key)
+                # Its ranking included.
+                self._recent.keep(key, scores, (8 * (3 + len(summed)) + 4) * capacity)
+        return scores, others
 
-    def _forget_scores(self, key: Hashable) -> None:
-        """Before what is accepted is made anew: scores of the old one are of no use."""
-        old: Accepted | None = self._recent.get(key)
-        for rated in old.rated if old is not None else ():
-            self._recent.drop(rated)
+    def _drop_scores(self, key: Hashable) -> None:
+        """Evict the scores of feasible rows that are about to be replaced."""
+        old: FeasibleRows | None = self._recent.get(key)
+        for score_key in old.score_keys if old is not None else ():
+            self._recent.drop(score_key)
 
-    def _passing_sums(self, capacity: int) -> Int64Array:
-        """An array for sums that are not kept; the next to ask writes over it."""
+    def _spare_sums(self, capacity: int) -> Int64Array:
+        """An array for sums that are not cached; the next call reuses it."""
         if len(self._spare) != capacity:
             self._spare = np.zeros(capacity, np.int64)
         return self._spare
 
-    def _steady(self, key: Hashable, signed: Sequence[_Signed], cycle: Cycle) -> BoolArray:
-        steady: Steady | None = self._recent.get(key)
-        if steady is None or not steady.has_same_nodes(cycle.table):
-            steady = Steady(signed, self._columns, cycle)
+    def _static_mask(self, key: Hashable, signed: Sequence[_Signed], cycle: Cycle) -> BoolArray:
+        static: StaticFeasible | None = self._recent.get(key)
+        if static is None or not static.has_same_nodes(cycle.table):
+            static = StaticFeasible(signed, self._columns, cycle)
             if self._recent.is_wanted(key):
-                self._recent.keep(key, steady, steady.mask.nbytes)
-        return steady.mask
+                self._recent.keep(key, static, static.mask.nbytes)
+        return static.mask
 
-    def _find(self, key: Hashable, cycle: Cycle) -> Any | None:
-        """What is kept for a key, up to date."""
+    def _find(self, key: Hashable, kind: type[_Cached], cycle: Cycle) -> _Cached | None:
+        """The cached value of a key, brought up to date; None: there is none, or it is stale."""
         try:
-            value: Accepted | Scored | None = self._recent.get(key)
+            value: _Cached | None = self._recent.get(key)
         except TypeError as problem:
-            raise StowplanError("a signature cannot be hashed") from problem
+            raise NoCachedAnswer("a signature cannot be hashed") from problem
         if value is None:
             return None
         try:
             if not value.follow(cycle):
                 return None
         except BaseException:
-            # It may be half updated: a plugin broke, or the decision was deferred.
+            # It may be half updated: a plugin failed, or the decision was deferred.
             self._recent.drop(key)
             raise
         self._columns.hits += 1

@@ -6,9 +6,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.score_sheet import ScoreSheet
 from stowplan.framework.status import Code, Status
 from stowplan.judge.refusal import QuestionRefused
-from stowplan.scheduler.decision import Decision, Diagnosis, ScoreSheet
+from stowplan.scheduler.decision import Decision
 
 Json: TypeAlias = dict[str, Any]
 

@@ -19,9 +19,10 @@ from stowplan.cluster.table import BoolArray
 from stowplan.errors import ExtenderError
 from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.score_sheet import ScoreSheet
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.logs import get_logger, kv
-from stowplan.scheduler.decision import Diagnosis, ScoreSheet
 
 log = get_logger(__name__)
 

@@ -13,10 +13,10 @@ from typing import Any
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.candidates import Candidates, PostFilterSteps
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.forms import as_status, call, describe
 from stowplan.framework.plugin import PostFilterResult
 from stowplan.framework.status import Code, Status, error
-from stowplan.scheduler.decision import Diagnosis
 from stowplan.scheduler.extender_requests import Answer, Extender, Request
 from stowplan.scheduler.extender_victims import ask_about_victims
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stowplan.api.objects import Pod
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.queue.events import ActionType, ClusterEvent
 from stowplan.queue.pod import PendingPods, QueuedPod
-from stowplan.scheduler.decision import Decision, Diagnosis
+from stowplan.scheduler.decision import Decision
 
 
 @dataclass(frozen=True)

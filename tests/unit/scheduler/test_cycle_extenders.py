@@ -9,6 +9,8 @@ import pytest
 
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.pod_info import compile_pod
+from stowplan.cluster.views import NodeView
+from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin, PreFilterResult
 from stowplan.framework.status import Code
 from stowplan.scheduler.cycle import decide, decide_steps
@@ -73,11 +75,12 @@ def play(
     asking: Pod | None = None,
     cursor: int = 0,
     turn: int = 0,
+    percentage: int = 100,
 ) -> tuple[Decision, list[tuple[str, str, list[str]]]]:
     """The decision, and each request as (kind, extender, node names)."""
     table = cluster(nodes or [node("a"), node("b"), node("c")]).table
     asking = asking or pod()
-    profile = profile_of(*plugins)
+    profile = profile_of(*plugins, percentage=percentage)
     steps = decide_steps(
         table, compile_pod(asking), profile, cursor=cursor, turn=turn, extenders=extenders
     )
@@ -297,3 +300,42 @@ def test_absurd_scores_wrap_around_as_in_go() -> None:
 def test_without_extenders_nobody_is_asked() -> None:
     table = cluster([node("a")]).table
     assert decide(table, compile_pod(pod()), profile_of(*defaults())).node == "a"
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_whether_prefilter_narrowed_does_not_depend_on_the_identity_of_a_mask(
+    copies: bool,
+) -> None:
+    """A table may replace its arrays at any time; texts must not change with that."""
+
+    class Picky(Plugin):
+        name = "Picky"
+
+        def filter(self, pod: Pod, view: NodeView, cycle: Cycle) -> str | bool:
+            if copies:
+                cycle.table.valid = cycle.table.valid.copy()
+            return "not b" if view.name == "b" else True
+
+    asking = pod(nominated_node="b")
+    decision, _ = play([filtering("ext", "a", "c")], Picky(), asking=asking)
+    assert decision.message == "0/3 nodes are available: 1 not b."
+
+
+def test_extenders_may_refuse_all_nodes_before_the_one_that_breaks_a_filter() -> None:
+    def look(pod: Pod, view: NodeView) -> str | bool:
+        if view.name == "n150":
+            raise KeyError("rack")
+        return "odd" if view.name == "n007" else True
+
+    names = [f"n{number:03}" for number in range(300)]
+    full = dict.fromkeys({*names[:101]} - {"n007"}, "full")
+    decision, requests = play(
+        [filtering("ext", failed=full)],
+        plugin("Racks", filter=look),
+        nodes=[node(name) for name in names],
+        percentage=10,
+    )
+    assert [len(nodes) for _, _, nodes in requests] == [100]
+    assert decision.status.code is Code.UNSCHEDULABLE
+    assert decision.message == "0/300 nodes are available: 1 odd, 100 full."
+    assert decision.cursor == 101

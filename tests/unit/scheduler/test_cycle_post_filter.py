@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin, PostFilterResult
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
-from stowplan.scheduler.decision import Decision, Diagnosis
+from stowplan.scheduler.decision import Decision
 from stowplan.testing import node, pod
 from tests.unit.scheduler.scheduler_kit import cluster, defaults, plugin, run
 

@@ -6,9 +6,9 @@ import pytest
 
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.plugin import PostFilterResult, PreFilterResult
+from stowplan.framework.score_sheet import NodeScore
 from stowplan.framework.status import Code, fit_error, unresolvable, unschedulable
 from stowplan.scheduler.cycle import decide
-from stowplan.scheduler.decision import NodeScore
 from stowplan.testing import node, pod
 from tests.unit.scheduler.scheduler_kit import cluster, defaults, plugin, profile_of, run
 

@@ -40,12 +40,13 @@ from stowplan.extender.followed_cluster import FollowedCluster
 from stowplan.extender.kubeapi import Kubeapi
 from stowplan.extender.metrics import MetricRegistry
 from stowplan.extender.reading import ReceivedArgs
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.judge.configuration import default_registry
 from stowplan.scheduler.assembly import build_profiles
 from stowplan.scheduler.cycle import judge
-from stowplan.scheduler.decision import Decision, Diagnosis
+from stowplan.scheduler.decision import Decision
 
 UNREADABLE_POD: Final = "unreadable_pod"
 UNREADABLE_NODE: Final = "unreadable_node"

@@ -1,28 +1,31 @@
-"""PreFilter: plugins look at the pod once, before any node, and may leave few nodes to look at.
+"""PreFilter: plugins look at the pod once, before any node; they may reject it or name a few nodes.
 
-Part of the cycle, and as pure.
+The cycle calls it as `Profile.pre_filter`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.cluster.table import BoolArray
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.forms import as_status, describe
 from stowplan.framework.plugin import PreFilterResult
-from stowplan.framework.profile import Profile
 from stowplan.framework.status import SKIP, Code, Status, unresolvable
-from stowplan.scheduler.decision import Diagnosis
+
+if TYPE_CHECKING:
+    from stowplan.framework.profile import Profile
 
 
 def pre_filter(
     profile: Profile, cycle: Cycle, diagnosis: Diagnosis
-) -> tuple[Status | None, BoolArray]:
-    """The rejection, if any, and the rows that are worth filtering."""
+) -> tuple[Status | None, BoolArray | None]:
+    """The rejection, if any, and the only rows left to Filter; None: PreFilter left all nodes."""
     table = cycle.table
     rejection: Status | None = None
     names: frozenset[str] | None = None
@@ -38,7 +41,7 @@ def pre_filter(
         if answer is None:
             continue
         if answer is SKIP:
-            # Most plugins, for most pods.
+            # The common case.
             cycle.skip_filter.add(plugin)
             continue
         if isinstance(answer, PreFilterResult):
@@ -53,7 +56,7 @@ def pre_filter(
         if status.is_skip:
             cycle.skip_filter.add(plugin)
         elif status.code is Code.UNSCHEDULABLE:
-            # The rest still runs: making room by preemption needs what it computes.
+            # The other plugins still run: preemption needs what they compute.
             rejection = status.by(plugin)
         elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             rejection = status.by(plugin)
@@ -62,16 +65,16 @@ def pre_filter(
         elif not status.is_success:
             raise PluginError(plugin, "PreFilter", status.message)
     diagnosis.unschedulable_plugins.update(narrowed_by)
-    candidates = table.valid
     if rejection is not None:
         diagnosis.reject(rejection)
         diagnosis.absent = rejection
         diagnosis.pre_filter_message = rejection.message
-    elif names is not None:
-        candidates = np.zeros(table.capacity, np.bool_)
-        rows = [row for name in names if (row := table.live_row(name)) is not None]
-        candidates[rows] = True
-    return rejection, candidates
+        return rejection, None
+    if names is None:
+        return None, None
+    narrowed = np.zeros(table.capacity, np.bool_)
+    narrowed[[row for name in names if (row := table.live_row(name)) is not None]] = True
+    return None, narrowed
 
 
 def _no_common_node(plugins: Sequence[str]) -> str:

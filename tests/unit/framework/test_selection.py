@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.errors import StowplanError
-from stowplan.scheduler.selection import (
+from stowplan.framework.selection import (
     best_place,
     chosen_place,
     first_feasible,

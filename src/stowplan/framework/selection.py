@@ -1,4 +1,4 @@
-"""How many nodes to look for, where to start, and who wins a tie: kube-scheduler's rules."""
+"""kube-scheduler's rules for how many nodes to find, where to start, and which node wins a tie."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def first_feasible(ordered: Rows, alive: BoolArray, *, start: int, limit: int) -
     The search begins at `start` in `ordered`, goes round, and ends before the feasible row that
     would be one too many. No other row than those in `ordered` may be alive.
     """
-    rotated = _from(ordered, start)
+    rotated = in_search_order(ordered, start)
     if np.count_nonzero(alive) == len(rotated) <= limit:
         return rotated, len(rotated)
     places = np.flatnonzero(alive[rotated])
@@ -44,29 +44,29 @@ def first_feasible(ordered: Rows, alive: BoolArray, *, start: int, limit: int) -
 def first_fitting(
     ordered: Rows, fits: Callable[[int], bool], *, start: int, limit: int
 ) -> tuple[Rows, int, StowplanError | None]:
-    """`first_feasible` one row after the other, up to a row that breaks a plugin.
+    """`first_feasible`, one row after the other, up to a row on which a plugin fails.
 
-    Also what broke; None if the search ended otherwise.
+    Also returns the failure; None if the search ended otherwise.
     """
     found: list[int] = []
-    problem: StowplanError | None = None
+    failure: StowplanError | None = None
     passed = 0
-    for row in _from(ordered, start).tolist():
+    for row in in_search_order(ordered, start).tolist():
         try:
             is_fit = fits(row)
-        except StowplanError as broken:
-            problem = broken
+        except StowplanError as problem:
+            failure = problem
             break
         if is_fit and len(found) == limit:
             break
         if is_fit:
             found.append(row)
         passed += 1
-    return np.array(found, np.intp), passed, problem
+    return np.array(found, np.intp), passed, failure
 
 
-def _from(ordered: Rows, start: int) -> Rows:
-    """The rows as the search meets them that begins at `start` and goes round."""
+def in_search_order(ordered: Rows, start: int) -> Rows:
+    """The rows in the order of a search that begins at `start` and wraps around."""
     begin = start % max(len(ordered), 1)
     return np.concatenate([ordered[begin:], ordered[:begin]]) if begin else ordered
 

@@ -6,15 +6,19 @@ import numpy as np
 import pytest
 
 from stowplan.cluster.cache import ClusterCache
+from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
-from stowplan.framework.shapes import Accepted, Scored
+from stowplan.framework.ranking import Ranking
+from stowplan.framework.selection import chosen_place
+from stowplan.framework.shapes import FeasibleRows, SearchKey, WeightedScores
 from stowplan.scheduler.cycle import decide
-from stowplan.scheduler.ranking import Ranking, find, is_found_again
-from stowplan.scheduler.selection import chosen_place
 from stowplan.testing import node, pod
 from tests.unit.scheduler.scheduler_kit import cluster, defaults, plugin, profile_of
+
+#: Any search; rankings of one search are compared with each other.
+KEY: SearchKey = (0, 0, 12)
 
 
 class Setup:
@@ -27,13 +31,13 @@ class Setup:
     def cycle(self) -> Cycle:
         return Cycle(self.cache.table, compile_pod(pod(cpu=1)))
 
-    def accepted(self) -> Accepted:
+    def feasible(self) -> FeasibleRows:
         steps = [step for step in self.profile.filters if step.name != "NodeAffinity"]
-        return self.profile.shapes.accepted(steps, self.cycle())[0]
+        return self.profile.shapes.feasible_rows(steps, self.cycle())[0]
 
-    def scored(self) -> Scored:
+    def scores(self) -> WeightedScores:
         steps = [step for step in self.profile.scores if step.name != "NodeAffinity"]
-        return self.profile.shapes.scored(steps, self.cycle(), self.accepted())[0]
+        return self.profile.shapes.weighted_scores(steps, self.cycle(), self.feasible())[0]
 
     def fill(self, name: str, cpu: int = 4) -> int:
         self.cache.add_pod(pod(node=name, cpu=cpu))
@@ -44,13 +48,17 @@ class Setup:
 def setup() -> Setup:
     made = Setup()
     for _ in range(4):
-        made.scored()
+        made.scores()
     return made
 
 
+def _search(setup: Setup, *, start: int = 0, limit: int = 12) -> tuple[Rows, int, SearchKey | None]:
+    return setup.feasible().search(setup.cache.table.order, start=start, limit=limit)
+
+
 def _found(setup: Setup, *, start: int = 0, limit: int = 12) -> tuple[list[int], int]:
-    rows, passed = find(setup.accepted(), setup.cache.table.order, start=start, limit=limit)
-    return rows.tolist(), passed
+    rows, searched, _ = _search(setup, start=start, limit=limit)
+    return rows.tolist(), searched
 
 
 def test_where_the_search_starts_and_ends_matters(setup: Setup) -> None:
@@ -63,62 +71,64 @@ def test_where_the_search_starts_and_ends_matters(setup: Setup) -> None:
     assert _found(setup) == (fits, 12)
 
 
-def test_the_same_rows_are_the_same_array_until_one_is_full(setup: Setup) -> None:
-    accepted = setup.accepted()
-    rows, _ = find(accepted, setup.cache.table.order, start=0, limit=12)
+def test_a_repeated_search_is_cached_until_a_row_is_full(setup: Setup) -> None:
+    feasible = setup.feasible()
+    rows, _, key = _search(setup)
+    assert key is None, "nothing is known about the first search"
     setup.fill("n5", cpu=1)
-    assert setup.accepted() is accepted
-    again, _ = find(accepted, setup.cache.table.order, start=0, limit=12)
+    assert setup.feasible() is feasible
+    again, _, key = _search(setup)
     assert again is rows
-    assert is_found_again(rows, accepted)
+    assert key is not None
     full = setup.fill("n5", cpu=3)
-    assert setup.accepted() is accepted
-    fewer, _ = find(accepted, setup.cache.table.order, start=0, limit=12)
+    assert setup.feasible() is feasible
+    fewer, _, other = _search(setup)
+    assert other is None
     assert full in rows.tolist()
     assert full not in fewer.tolist()
-    assert not is_found_again(rows, accepted)
+    assert _search(setup)[2] not in (None, key)
 
 
 def test_a_cordoned_row_stays_out_whatever_its_pods_do(setup: Setup) -> None:
-    accepted = setup.accepted()
+    feasible = setup.feasible()
     row = setup.fill("n3", cpu=1)
-    assert setup.accepted() is accepted
-    assert not accepted.alive[row]
+    assert setup.feasible() is feasible
+    assert not feasible.alive[row]
 
 
 @pytest.mark.parametrize("change", ["set", "add", "remove"])
 def test_changes_of_nodes_start_over(setup: Setup, change: str) -> None:
-    accepted, scored = setup.accepted(), setup.scored()
+    feasible, scores = setup.feasible(), setup.scores()
     if change == "remove":
         setup.cache.remove_node("n1")
     else:
         setup.cache.set_node(node("n1" if change == "set" else "new", cpu=8))
-    assert setup.accepted() is not accepted
-    assert setup.scored() is not scored
-    assert setup.accepted().alive.sum() == {"set": 11, "add": 12, "remove": 10}[change]
+    assert setup.feasible() is not feasible
+    assert setup.scores() is not scores
+    assert setup.feasible().alive.sum() == {"set": 11, "add": 12, "remove": 10}[change]
 
 
 def test_a_ranking_follows_its_scores(setup: Setup) -> None:
     cycle, table = setup.cycle(), setup.cache.table
-    rows, _ = find(setup.accepted(), table.order, start=0, limit=12)
-    ranking = Ranking(rows, setup.scored(), cycle)
+    rows, _, _ = _search(setup)
+    ranking = Ranking(KEY, rows, setup.scores(), cycle)
     assert ranking.best_place() == 0
     for name in ("n0", "n2", "n3", "n0"):
         setup.fill(name, cpu=1)
-        scored = setup.scored()
-        assert ranking.follow(table, scored)
-        fresh = Ranking(rows, scored, cycle)
+        scores = setup.scores()
+        assert ranking.follow(table, scores)
+        fresh = Ranking(KEY, rows, scores, cycle)
         assert ranking.totals().tolist() == fresh.totals().tolist()
         assert ranking.best_place() == fresh.best_place()
-        parts = [part for _, part in scored.parts if part is not None]
-        assert np.array_equal(scored.sums, np.sum(parts, axis=0))
+        parts = [part for _, part in scores.parts if part is not None]
+        assert np.array_equal(scores.sums, np.sum(parts, axis=0))
     setup.cache.set_node(node("n9", cpu=9))
-    assert not ranking.follow(table, setup.scored())
+    assert not ranking.follow(table, setup.scores())
 
 
 def test_scores_that_are_not_kept_are_added(setup: Setup) -> None:
-    rows, _ = find(setup.accepted(), setup.cache.table.order, start=0, limit=12)
-    ranking = Ranking(rows, setup.scored(), setup.cycle())
+    rows, _, _ = _search(setup)
+    ranking = Ranking(KEY, rows, setup.scores(), setup.cycle())
     equal = ranking.totals()
     assert len(set(equal.tolist())) == 1
     more = np.zeros(len(rows), np.int64)
