@@ -11,7 +11,8 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from stowplan.lab.bench.decision_report import Decisions, decision_lines
-from stowplan.lab.bench.figures import KUBE, QUIET_CORES, RAW, RAW_EVENTS, STOWPLAN, Spread
+from stowplan.lab.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Spread
+from stowplan.lab.bench.method import method_lines
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.targets import STREAM, TargetRow, Targets, WorkloadEntry
 from stowplan.lab.bench.terminal import number, ratio_text
@@ -94,16 +95,18 @@ def report(
 ) -> str:
     found = {(one.setup.title, one.setup.mode): one for one in all_measured}
     lines = [
-        *_head(all_measured),
+        *_head(),
+        *_summary(found, targets),
         *_rows(found, targets),
         *_as_they_come(found, targets),
         *_tail(found, targets),
         *decision_lines(decisions, targets.decisions),
+        *method_lines(all_measured),
     ]
     return "\n".join(lines)
 
 
-def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
+def _head() -> Iterator[str]:
     yield "# Performance"
     yield ""
     yield (
@@ -112,58 +115,50 @@ def _head(all_measured: Sequence[Measured]) -> Iterator[str]:
     )
     yield ""
     yield (
-        "End to end on a real kube-apiserver and etcd, with kube-scheduler's own benchmark: the "
-        "workloads of scheduler_perf, unchanged but for the number of measured pods where a "
-        "scale is given. Stowplan, kube-scheduler (limit of requests lifted, queueing hints on) "
-        "and `raw` take turns on one machine, each run on a fresh control plane; each scheduler "
-        "has its own default profile, so kube-scheduler scores a sample of the nodes and "
-        "Stowplan all of them. Throughput is counted in binds. Mostly the measured pods are all "
-        "there when the contestant starts: to create a pod costs the API "
-        "server more than to bind it, so that whoever is quick would wait for pods, and the rate "
-        "would be that of their creation. Under Preemption, where memory is compared, and in *As "
-        "they come*, which has the time that pods wait, they are created while the scheduler "
-        "runs, as scheduler_perf does it. Before the first measured pod the events of what was "
-        "there before have come to rest (20 s at most are waited). Stowplan's own events give "
-        "way to binds, so most of them are written after the last bind, where kube-scheduler's are "
-        "written before it: the throughput of a rush that goes on for longer is nearer to `raw + "
-        "events`. The last table counts them. `raw` binds every pod to the next node without "
-        "thinking, with or without an event for every pod: what this machine's API server can "
-        "take. A round in which somebody beats `raw` does not count. Figures are medians, in "
-        "parentheses from the lowest to the highest round; ratios are taken round by round. A "
-        f"run is called disturbed if other processes kept more than {QUIET_CORES} cores busy "
-        "meanwhile (such with a nice value above 0 do not count here, as they give way): on a "
-        "machine with few cores that hides differences, as everybody then waits for the API "
-        "server."
+        "Stowplan beside kube-scheduler on a real kube-apiserver and etcd, with kube-scheduler's "
+        "own benchmark, scheduler_perf. Figures are medians of rounds, with the lowest and the "
+        "highest round in parentheses. [Method](#method) says what is measured and how."
     )
     yield ""
-    abouts = [result.about for one in all_measured for result in one.results]
-    machines = sorted({about.machine for about in abouts})
-    versions = sorted({f"Kubernetes {about.kubernetes}, Python {about.python}" for about in abouts})
-    commits = sorted({about.commit for about in abouts if about.commit})
-    commands = sorted({" ".join(about.command) for about in abouts})
-    yield f"- Machine: {'; '.join(machines)}"
-    yield f"- Versions: {'; '.join(versions)}; Stowplan at {', '.join(commits) or 'a release'}"
-    if abouts:
-        when = sorted(about.when for about in abouts)
-        yield f"- Measured from {when[0]} to {when[-1]}"
-    yield f"- Commands: {'; '.join(f'`{command}`' for command in commands)}"
-    nice = Spread.of(run.nice_cores for one in all_measured for run in one.outcome.runs)
-    if nice is not None and nice.high >= 0.05:
-        yield (
-            f"- Nice processes kept {nice.low:.1f} to {nice.high:.1f} cores busy meanwhile. They "
-            "give way, but not without a trace: figures of a quiet machine are higher"
+
+
+def _summary(all_found: _Found, targets: Targets) -> Iterator[str]:
+    """One line for each group of workloads."""
+    yield "| workloads | pods/s / kube-scheduler | CPU per pod / kube-scheduler | targets met |"
+    yield "|---|---|---|---|"
+    for row in targets.rows:
+        found = [
+            measured
+            for entry in row.entries
+            if (measured := all_found.get((entry.workload, entry.mode))) is not None
+            and measured.outcome.is_valid
+        ]
+        rates = [one.outcome.ratio(KUBE) for one in found]
+        costs = [one.outcome.ratio(KUBE, lambda run: run.cpu_per_1000) for one in found]
+        met = sum(
+            all(verdict.is_met for verdict in judge(row, one, targets.first_bind)) for one in found
         )
-    runs = [run for one in all_measured for run in one.outcome.runs]
-    pace = Spread.of(run.fixed_work_s for run in runs)
-    if pace is not None:
-        timed = sum(run.fixed_work_s is not None for run in runs)
-        yield (
-            f"- A fixed piece of work took {pace.low * 1000:.2f} to {pace.high * 1000:.2f} ms of "
-            f"CPU time meanwhile (median {pace.median * 1000:.2f}, noted in {timed} of {len(runs)} "
-            "runs): so much the machine's own speed changed from run to run, and with it every "
-            "figure"
-        )
+        cells = [
+            f"[{row.title}](#{row.title.lower().replace(' ', '-')})",
+            _range(rates, 1, "x"),
+            _range(costs, 2),
+            f"{met} of {len(row.entries)}",
+        ]
+        yield f"| {' | '.join(cells)} |"
     yield ""
+
+
+def _range(ratios: Sequence[Spread | None], digits: int, unit: str = "") -> str:
+    """The lowest and the highest median."""
+    medians = [f"{ratio.median:.{digits}f}{unit}" for ratio in ratios if ratio is not None]
+    if not medians:
+        return "not measured"
+    lowest, highest = min(medians, key=_number), max(medians, key=_number)
+    return lowest if lowest == highest else f"{lowest} to {highest}"
+
+
+def _number(text: str) -> float:
+    return float(text.rstrip("x"))
 
 
 def _rows(all_found: _Found, targets: Targets) -> Iterator[str]:

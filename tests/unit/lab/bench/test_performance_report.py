@@ -142,7 +142,16 @@ def test_the_report_says_how_much_others_did_who_gave_way() -> None:
     assert "Nice processes" not in report([one], targets())
     runs = [run(STOWPLAN, 900, nice_cores=0.2), run(KUBE, 300, nice_cores=1.76)]
     noisy = Measured(one.setup, [result(each, one.setup) for each in runs])
-    assert "- Nice processes kept 0.2 to 1.8 cores busy meanwhile." in report([noisy], targets())
+    assert "- Nice processes kept 0.2 to 1.8 cores busy;" in report([noisy], targets())
+
+
+def test_the_report_begins_with_a_line_for_each_group_of_workloads() -> None:
+    text = report([measured(stowplan=900, kube=300)], targets())
+    summary = text.partition("\n## ")[0]
+    rows = [line for line in summary.splitlines() if line.startswith("| [")]
+    assert len(rows) == len(targets().rows)
+    assert any("3.0x" in row for row in rows)
+    assert text.index("## Method") > text.index("## Missed targets")
 
 
 def test_the_report_says_which_runs_were_disturbed() -> None:
@@ -158,7 +167,7 @@ def test_the_report_says_how_the_machine_itself_changed() -> None:
     paces = (0.0012, 0.0013, 0.0021)
     runs = [run(STOWPLAN, 900, at, fixed_work_s=pace) for at, pace in enumerate(paces)]
     text = report([Measured(one.setup, [result(each, one.setup) for each in runs])], targets())
-    assert "- A fixed piece of work took 1.20 to 2.10 ms of CPU time meanwhile" in text
+    assert "a fixed piece of work took 1.20 to 2.10 ms of CPU time" in text
     assert "(median 1.30, noted in 3 of 3 runs)" in text
 
 
