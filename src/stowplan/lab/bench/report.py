@@ -136,7 +136,8 @@ def _summary(all_found: _Found, targets: Targets) -> Iterator[str]:
         rates = [one.outcome.ratio(KUBE) for one in found]
         costs = [one.outcome.ratio(KUBE, lambda run: run.cpu_per_1000) for one in found]
         met = sum(
-            all(verdict.is_met for verdict in judge(row, one, targets.first_bind)) for one in found
+            all(each.is_met for each in check_targets(row, one, targets.first_bind))
+            for one in found
         )
         cells = [
             f"[{row.title}](#{row.title.lower().replace(' ', '-')})",
