@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stowplan.framework.score_sheet import ScoreSheet
 from stowplan.framework.status import Status
-from stowplan.scheduler.decision import Decision, ScoreSheet
+from stowplan.scheduler.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
