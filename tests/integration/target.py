@@ -35,6 +35,10 @@ class Scheduler:
     def log(self) -> str:
         return self.log_file.read_text()
 
+    def wrong_decisions(self) -> list[str]:
+        """What the self-check found: decisions that a rebuilt cluster does not give."""
+        return [line for line in self.log.splitlines() if "on a rebuilt cluster" in line]
+
     def wait_until_scheduling(self) -> None:
         wait_for(
             f"the scheduler to start; its log:\n{self.log}", lambda: '"Scheduling"' in self.log
@@ -88,6 +92,7 @@ class Target:
                 "--port=0",
                 "-v=4",
                 f"--leader-elect={str(leader_elect).lower()}",
+                "--verify-decisions=1",
                 *arguments,
             ],
         )
@@ -216,6 +221,8 @@ class Target:
             path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
             self._forget(f"{path}/{lease['metadata']['name']}")
         wait_for("the pods to go", lambda: not self.pods())
+        wrong = [line for each in self._schedulers for line in each.wrong_decisions()]
+        assert not wrong, "\n".join(wrong)
 
     def _forget(self, path: str) -> None:
         try:

@@ -165,10 +165,11 @@ class LoadedEngine:
         return deciding / count * 1e6, following / count * 1e6
 
 
-def measure(scenario: DecisionCase, rounds: int) -> DecisionCost:
+def measure(scenario: DecisionCase, rounds: int, verify_every: int = 0) -> DecisionCost:
     """The best of several rounds on one cluster."""
     stage = LoadedEngine(scenario)
     stage.warm_up()
+    stage.engine.verify_decisions(verify_every)
     played: list[tuple[float, float]] = []
     for _ in range(rounds):
         stage.clear()
@@ -248,6 +249,13 @@ def _parser() -> argparse.ArgumentParser:
         "--only", default="", metavar="TEXT", help="only groups and kinds of pods with this text"
     )
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="[default: 3, quick 2]")
+    parser.add_argument(
+        "--verify-decisions",
+        type=int,
+        default=0,
+        metavar="N",
+        help="make every N-th decision again on a rebuilt cluster, as `stowplan run` does",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     return parser
 
@@ -269,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{number} of {len(chosen)}: {scenario.kind}, {scenario.nodes:,} nodes, "
             f"{scenario.existing:,} existing pods"
         )
-        results.append(measure(scenario, rounds))
+        results.append(measure(scenario, rounds, options.verify_decisions))
     costs: dict[str, dict[str, float]] = {}
     for kind in _COSTED if not options.only else ():
         _say(f"by plugin: {kind}")
