@@ -12,10 +12,14 @@ from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import NodeTable
 from stowplan.cluster.views import NodeView
+from stowplan.config.load import parse_config
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import unschedulable
-from stowplan.scheduler.engine import Placement
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.engine import Deferral, Placement
+from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.testing import node, pod
 from tests.unit.scheduler.engine_bench import Bench
 from tests.unit.scheduler.scheduler_kit import SCHEDULER
@@ -184,3 +188,38 @@ def test_a_check_that_breaks_costs_nothing_but_a_line(
     assert _counted(bench) == (0, 0)
     assert bench.engine.metrics.decision_checks_skipped.at("error").value == 1
     assert "The self-check broke" in caplog.text
+
+
+class Expensive(Plugin):
+    name = "Expensive"
+
+    def pre_filter(self, cycle: Cycle) -> None:
+        cycle.spend(100)
+
+
+def test_what_takes_too_much_work_is_not_checked() -> None:
+    bench = _bench(Expensive())
+    bench.engine.decision_work = 20
+    bench.create(pod("a"))
+    assert isinstance(bench.engine.advance(), Deferral)
+    assert bench.engine.metrics.decision_checks_skipped.at("expensive").value == 1
+    bench.engine.decision_work = 200
+    assert isinstance(bench.engine.advance(), Placement)
+    # The attempt that was deferred is not checked when it goes on.
+    assert _counted(bench) == (0, 0)
+
+
+def test_what_asks_an_extender_is_not_checked() -> None:
+    config = parse_config(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: filter}]\n"
+    )
+    engine = build_engine(config, registry=in_tree_registry())
+    engine.verify_decisions(1)
+    handlers = EventHandlers(engine)
+    handlers.add_node(node("n"))
+    handlers.add_pod(pod("a"))
+    steps = engine.attempt_steps()
+    next(steps)  # the one request of the decision itself
+    steps.close()
+    assert engine.metrics.decision_checks_skipped.at("extender").value == 1
