@@ -44,7 +44,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_second_turn_is_the_machine_and_all_property_tests_have_theirs() -> None:
     others = fuzz.property_tests()
     assert fuzz.TESTS / "property" / "test_queue.py" in others
-    assert fuzz.TESTS / "unit" / "api" / "test_http1.py" in others
+    assert fuzz.TESTS / "unit" / "present" / "test_markdown.py" in others
     order = list(islice(fuzz.turns(others), 2 * len(others)))
     assert order[::2] == [fuzz.MACHINE] * len(others)
     assert order[1::2] == others
