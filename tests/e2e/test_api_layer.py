@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from stowplan.api.client import ApiClient, Lane
-from stowplan.api.informer import Informer
+from stowplan.api.informer import Informer, InformerOptions
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.lease import LeaderElector
 from stowplan.api.objects import Pod
@@ -68,7 +68,7 @@ async def informed(client: ApiClient, namespace: str, log: list[str]) -> AsyncIt
         client,
         PODS,
         namespace=namespace,
-        page_size=2,
+        options=InformerOptions(page_size=2),
         on_add=lambda pod: log.append(f"+{pod.metadata.name}"),
         on_update=lambda old, new: log.append(f"~{new.metadata.name}"),
         on_delete=lambda pod: log.append(f"-{pod.metadata.name}"),

@@ -5,7 +5,7 @@ applied in one task, in order, without awaiting in between; the store is changed
 handler is called. A stream that breaks is resumed from the last resourceVersion seen; one that
 cannot be (410) leads to a new list, which is compared with the store, so that handlers see only
 real differences. Nothing a server sends ends `run`, and neither does a handler that raises.
-Whoever may list but not watch says so with `poll_s`, and gets a list now and then instead.
+With `InformerOptions.poll_s`, an informer that may list but not watch lists periodically instead.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -57,6 +58,22 @@ def object_key(metadata: ObjectMeta) -> str:
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
+@dataclass(frozen=True, slots=True)
+class InformerOptions:
+    """How an informer lists, watches and retries; the defaults suit a scheduler."""
+
+    page_size: int = 500
+    #: A watch that sends nothing for so long, not even a bookmark, is opened again.
+    inactivity_s: float = WATCH_INACTIVITY_S
+    #: Backoff after errors.
+    retry_initial_s: float = 0.5
+    retry_limit_s: float = 15.0
+    #: How often to list once watching was refused (403); None: retry the watch until it is allowed.
+    poll_s: float | None = None
+    #: Called once, when watching was refused and lists replace it.
+    on_watch_refused: Callable[[Forbidden], None] | None = None
+
+
 class Informer(Generic[T]):
     """See the module. Start `run` as a task, wait for `synced`, read `store`."""
 
@@ -72,19 +89,10 @@ class Informer(Generic[T]):
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
-        page_size: int = 500,
-        inactivity_s: float = WATCH_INACTIVITY_S,
-        retry_initial_s: float = 0.5,
-        retry_limit_s: float = 15.0,
-        poll_s: float | None = None,
-        on_watch_refused: Callable[[Forbidden], None] | None = None,
+        options: InformerOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`on_raw` is told before the others, with the JSON of an object, or None once it is gone.
-
-        `poll_s`: how often to list once watching was refused (403), which `on_watch_refused` is
-        then told, once; None: ask again until it is allowed.
-        """
+        """`on_raw` is called before the other handlers, with an object's JSON; None: it is gone."""
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
         self.resource_version = 0
@@ -101,13 +109,10 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._field_selector = field_selector
         self._label_selector = label_selector
-        self._page_size = page_size
-        self._inactivity_s = inactivity_s
-        self._poll_s = poll_s
-        self._on_watch_refused = on_watch_refused
+        self._options = options = options or InformerOptions()
         self._polls = False
         self._clock: Clock = clock or SystemClock()
-        self._backoff = Backoff(retry_initial_s, retry_limit_s)
+        self._backoff = Backoff(options.retry_initial_s, options.retry_limit_s)
         self._decode = client.decoder(resource).decode
         self._source = f"{resource.plural}/{namespace}/{field_selector}/{label_selector}"
         self._version = ""
@@ -130,8 +135,8 @@ class Informer(Generic[T]):
                 if self._must_list:
                     await self._try(self._list)
                 elif self._polls:
-                    assert self._poll_s is not None
-                    await self._pause(self._poll_s)
+                    assert self._options.poll_s is not None
+                    await self._pause(self._options.poll_s)
                     self._must_list = True
                 else:
                     await self._try(self._watch)
@@ -186,10 +191,11 @@ class Informer(Generic[T]):
         except (Unauthorized, Forbidden) as error:
             if not self.synced.is_set():
                 raise
-            if self._poll_s is not None and isinstance(error, Forbidden) and not self._must_list:
+            may_poll = self._options.poll_s is not None and not self._must_list
+            if may_poll and isinstance(error, Forbidden):
                 self._polls = True
-                if self._on_watch_refused is not None:
-                    self._on_watch_refused(error)
+                if self._options.on_watch_refused is not None:
+                    self._options.on_watch_refused(error)
                 return
             self._tell(error)
             await self._pause(self._backoff.next_s())
@@ -261,7 +267,7 @@ class Informer(Generic[T]):
             result = await self._client.list_all(
                 self._resource,
                 namespace=self._namespace,
-                page_size=self._page_size,
+                page_size=self._options.page_size,
                 field_selector=self._field_selector,
                 label_selector=self._label_selector,
                 on_raw=None if self._on_raw is None else self._tell_raw,
@@ -325,7 +331,7 @@ class Informer(Generic[T]):
             resource_version=self._version,
             namespace=self._namespace,
             timeout_s=_MIN_WATCH_S * random.uniform(1.0, 2.0),
-            inactivity_s=self._inactivity_s,
+            inactivity_s=self._options.inactivity_s,
             field_selector=self._field_selector,
             label_selector=self._label_selector,
         ) as stream:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from stowplan.api.client import ApiClient
-from stowplan.api.informer import Informer
+from stowplan.api.informer import Informer, InformerOptions
 from stowplan.api.lease import LeaderElector
 from stowplan.api.objects import Node, Pod
 from stowplan.api.recorder import EventRecorder
@@ -153,7 +153,8 @@ class SchedulerProcess:
             on_update=change(bridge.update_pod),
             on_delete=change(bridge.delete_pod),
             on_raw=whole.saw_pod if engine.extenders else None,
-            **self._watching(PODS),
+            options=self._watching(PODS),
+            clock=self._clock,
         )
         self.nodes: Informer[Node] = Informer(
             client,
@@ -162,7 +163,8 @@ class SchedulerProcess:
             on_update=change(bridge.update_node),
             on_delete=change(bridge.delete_node),
             on_raw=whole.saw_node if engine.extenders else None,
-            **self._watching(NODES),
+            options=self._watching(NODES),
+            clock=self._clock,
         )
         #: Informers of all kinds by plural name, nodes and pods among them.
         self.informers: dict[str, Informer[Any]] = {"pods": self.pods, "nodes": self.nodes}
@@ -175,7 +177,8 @@ class SchedulerProcess:
                 on_add=set_object,
                 on_update=_ignoring_old(set_object),
                 on_delete=change(partial(bridge.delete_object, resource)),
-                **self._watching(resource),
+                options=self._watching(resource),
+                clock=self._clock,
             )
         engine.lookup = self.pods.store.get
         self.recorder = EventRecorder(
@@ -385,14 +388,12 @@ class SchedulerProcess:
 
     # Health and metrics
 
-    def _watching(self, resource: Resource[Any]) -> dict[str, Any]:
+    def _watching(self, resource: Resource[Any]) -> InformerOptions:
         """What an informer does where it may not watch."""
         right = f"watch {resource.plural}"
-        return {
-            "clock": self._clock,
-            "poll_s": self._means.poll_s,
-            "on_watch_refused": lambda _: self._means.on_refused(right),
-        }
+        return InformerOptions(
+            poll_s=self._means.poll_s, on_watch_refused=lambda _: self._means.on_refused(right)
+        )
 
     def _is_rushing(self) -> bool:
         """More binds are under way than at moderate rates: the API server is the bottleneck."""

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from stowplan.api.client import ApiClient
-from stowplan.api.informer import Informer
+from stowplan.api.informer import Informer, InformerOptions
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from tests.unit.api.api_kit import (
@@ -114,9 +114,14 @@ class Running:
         return self.observed.log
 
 
+#: Retries at once.
+QUICK = InformerOptions(retry_initial_s=0.01, retry_limit_s=0.05)
+
+
 @asynccontextmanager
-async def running(script: Script, **options: Any) -> AsyncIterator[Running]:
-    options = {"retry_initial_s": 0.01, "retry_limit_s": 0.05} | options
+async def running(
+    script: Script, *, options: InformerOptions = QUICK, **more: Any
+) -> AsyncIterator[Running]:
     observed = Observed()
     async with scripted_server(script.handle) as server, ApiClient(server.config) as client:
         informer = Informer(
@@ -125,7 +130,8 @@ async def running(script: Script, **options: Any) -> AsyncIterator[Running]:
             on_add=observed.add,
             on_update=observed.update,
             on_delete=observed.delete,
-            **options,
+            options=options,
+            **more,
         )
         task = asyncio.create_task(informer.run())
         try:

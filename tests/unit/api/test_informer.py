@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -28,6 +29,7 @@ from tests.unit.api.informer_kit import (
     CUT,
     GONE,
     HOLD,
+    QUICK,
     Refusal,
     Script,
     added,
@@ -48,7 +50,9 @@ async def test_list_in_pages_then_follow() -> None:
         ],
         watches=[[added("d", 11), modified("a", 12), deleted("b", 13), bookmark(20), HOLD]],
     )
-    async with running(script, page_size=2, clock=clock, field_selector="a=b") as it:
+    async with running(
+        script, options=replace(QUICK, page_size=2), clock=clock, field_selector="a=b"
+    ) as it:
         await it.informer.synced.wait()
         await until(lambda: it.informer.resource_version == 20)
         assert it.log == ["+a@1", "+b@2", "+c@3", "+d@11", "~a@1>12", "-b@13"]

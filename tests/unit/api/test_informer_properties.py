@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.client import ApiClient
-from stowplan.api.informer import Informer
+from stowplan.api.informer import Informer, InformerOptions
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from stowplan.api.watch import LineSplitter
@@ -164,8 +164,7 @@ async def follow(seed: int, changes: int) -> None:
             on_add=checked(replica.add),
             on_update=checked(replica.update),
             on_delete=checked(replica.delete),
-            retry_initial_s=0.001,
-            retry_limit_s=0.002,
+            options=InformerOptions(retry_initial_s=0.001, retry_limit_s=0.002),
         )
         task = asyncio.create_task(informer.run())
         await until(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
 from stowplan.api.client import ApiClient
-from stowplan.api.informer import Informer
+from stowplan.api.informer import Informer, InformerOptions
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import PODS
 from stowplan.clock import VirtualClock
@@ -24,6 +25,7 @@ from tests.unit.api.api_kit import (
 )
 from tests.unit.api.informer_kit import (
     HOLD,
+    QUICK,
     Observed,
     Refusal,
     Script,
@@ -36,7 +38,7 @@ from tests.unit.api.informer_kit import (
 
 async def test_silence_reconnects_without_listing() -> None:
     script = Script(lists=[pod_list(version=5)], watches=[[bookmark(6), HOLD]])
-    async with running(script, inactivity_s=0.05) as it:
+    async with running(script, options=replace(QUICK, inactivity_s=0.05)) as it:
         await until(lambda: len(script.watched_from) >= 6)
         assert script.watched_from[:2] == ["5", "6"]
         assert script.lists_served == 1
@@ -77,9 +79,10 @@ async def test_who_may_not_watch_may_list_now_and_then(caplog: pytest.LogCapture
         watches=[Refusal(403, "no watching")],
     )
     refusals: list[str] = []
-    async with running(
-        script, poll_s=0.01, on_watch_refused=lambda error: refusals.append(str(error))
-    ) as it:
+    polling = replace(
+        QUICK, poll_s=0.01, on_watch_refused=lambda error: refusals.append(str(error))
+    )
+    async with running(script, options=polling) as it:
         await until(lambda: script.lists_served >= 7)
         assert it.log == ["+a@1", "+b@7", "-a@1", "~b@7>8"]
         assert refusals == ["no watching"]
@@ -144,8 +147,7 @@ async def test_a_server_that_goes_and_comes_back(caplog: pytest.LogCaptureFixtur
                 on_add=observed.add,
                 on_update=observed.update,
                 on_delete=observed.delete,
-                retry_initial_s=0.01,
-                retry_limit_s=0.05,
+                options=QUICK,
             )
             for namespace in ("one", "two")
         ]
@@ -191,7 +193,9 @@ async def test_relist_interrupts_the_watch_and_returns_when_applied() -> None:
 async def test_relist_wakes_an_informer_that_waits_to_retry() -> None:
     broken = Refusal(500)
     script = Script(lists=[pod_list(version=5)], watches=[broken, [HOLD]])
-    async with running(script, retry_initial_s=60.0, retry_limit_s=60.0) as it:
+    async with running(
+        script, options=InformerOptions(retry_initial_s=60.0, retry_limit_s=60.0)
+    ) as it:
         await until(lambda: len(script.watched_from) == 1)
         await asyncio.wait_for(it.informer.relist(), 10)
         assert script.lists_served == 2
