@@ -86,7 +86,7 @@ def test_a_move(stage: PinStage) -> None:
 def test_without_anybody_to_ask_nothing_happens(stage: PinStage) -> None:
     code, out, err = stage.run("move", "web-0", "worker-2")
     assert (code, out) == (1, PLAN)
-    assert err == "Error: nothing was changed: there is nobody to ask here, so say --yes\n"
+    assert err == "Error: nothing was changed: cannot ask without a terminal; add --yes\n"
     assert is_untouched(stage)
 
 
@@ -111,8 +111,7 @@ def test_a_pod_that_something_else_places(stage: PinStage) -> None:
         code, _, err = stage.run("move", "web-0", "worker-2", "-y")
     assert code == 1
     assert err == (
-        "Error: default/web-0 went to worker-1, not to worker-2: something else than its pin "
-        "placed it\n"
+        "Error: default/web-0 went to worker-1, not to worker-2: it was not placed by its pin\n"
     )
 
 
@@ -185,9 +184,9 @@ def test_pods_that_are_refused(
 @pytest.mark.parametrize(
     ("argv", "code", "complaint"),
     [
-        (("nobody", "worker-2"), 1, "there is no pod default/nobody to move; to pin one that is"),
+        (("nobody", "worker-2"), 1, "there is no pod default/nobody to move; to pin a pod before"),
         (("web-0", "worker-9"), 1, "there is no node 'worker-9'; did you mean"),
-        (("web-0", "worker-2", "--grace-period", "0"), 2, "say --force too"),
+        (("web-0", "worker-2", "--grace-period", "0"), 2, "add --force"),
         (("web-0", "worker-2", "--grace-period", "-1"), 2, "Invalid value for '--grace-period'"),
         (("web-0", "worker-2", "--grace-period", "9" * 30), 2, "'--grace-period'"),
         (("web-0", "worker-2", "--timeout", "-1s"), 2, "--timeout must not be negative"),
@@ -225,7 +224,7 @@ def test_force_asks_no_budget(stage: PinStage) -> None:
         code, out, err = stage.run("move", "web-0", "worker-2", "-y", "--force")
     assert (code, err) == (0, "")
     assert "delete  default/web-0, with 1 s to shut down\n" in out
-    assert "budget  web allows no disruption now (3 healthy, 3 needed), but --force does" in out
+    assert "budget  web allows no disruption now (3 healthy, 3 needed), ignored because of --force" in out
     assert "default/web-0 deleted\n" in out
     assert out.endswith(ARRIVED)
 

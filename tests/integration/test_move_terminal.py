@@ -148,7 +148,7 @@ def test_ctrl_c_ends_only_the_following(stage: PinStage) -> None:
         terminal.until("gone, waiting for StatefulSet web")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.wait() == 130
-        assert terminal.text.endswith("No longer following; the pod goes on\n")
+        assert terminal.text.endswith("Stopped waiting; the move continues\n")
         assert "Traceback" not in terminal.text
     assert stage.pins("worker-2") == {LABEL: ""}
 

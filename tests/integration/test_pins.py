@@ -51,8 +51,8 @@ $ stowplan pin default/web-0 worker-1
 default/web-0 is already pinned to worker-1 (label rf.scheduler.test.default/web-0)
 $ stowplan pin web-0 worker-2
 default/web-0 pinned to worker-2 (label rf.scheduler.test.default/web-0)
-Warning: default/web-0 is pinned to worker-1 too, and may go there; --only removes that
-Warning: pod default/web-0 runs on worker-1, and a pin alone moves nothing: stowplan move \
+Warning: default/web-0 is also pinned to worker-1 and can go there; --only removes that pin
+Warning: pod default/web-0 runs on worker-1, and a pin does not move it; to move it: stowplan move \
 default/web-0 worker-2
 $ stowplan pin web-0 worker-1 --only
 default/web-0 is already pinned to worker-1 (label rf.scheduler.test.default/web-0)
@@ -69,7 +69,7 @@ def test_pinning_pods_that_are_still_to_come(stage: PinStage) -> None:
         """\
 $ stowplan pin shop/web-0 worker-1
 shop/web-0 pinned to worker-1 (label rf.scheduler.rfcustom.shop/web-0)
-Warning: pod shop/web-0 does not exist yet. The pin is for scheduler rfcustom; --name says another.
+Warning: pod shop/web-0 does not exist yet. The pin is for scheduler rfcustom; --name sets another.
 $ stowplan pin web-0 worker-1 -n shop --name test
 shop/web-0 pinned to worker-1 (label rf.scheduler.test.shop/web-0)
 Warning: pod shop/web-0 does not exist yet.
@@ -99,12 +99,12 @@ def test_pins_that_nobody_would_heed(stage: PinStage) -> None:
         """\
 $ stowplan pin web-0 worker-1 --name other
 default/web-0 pinned to worker-1 (label rf.scheduler.other.default/web-0)
-Warning: pod default/web-0 uses scheduler test, not other: nothing will place it by this pin
+Warning: pod default/web-0 uses scheduler test, not other: this pin has no effect
 $ stowplan pin plain worker-2
 default/plain pinned to worker-2 (label rf.scheduler.default-scheduler.default/plain)
-Warning: pod default/plain uses the cluster's own scheduler, default-scheduler, which as a rule \
-reads no pins: then nothing will place it by this one
-Warning: node worker-2 is cordoned, which schedulers other than strict ones respect
+Warning: pod default/plain uses the cluster's own scheduler, default-scheduler, which normally \
+reads no pins: then this pin has no effect
+Warning: node worker-2 is cordoned; only strict placement ignores that
 """,
     )
 
@@ -209,8 +209,7 @@ def test_unpinning(stage: PinStage) -> None:
 $ stowplan unpin web-0 worker-1
 default/web-0 no longer pinned to worker-1 (label rf.scheduler.test.default/web-0 and older label \
 rf.scheduler.test/web-0)
-Warning: rf.scheduler.test/web-0 on worker-1 was the pin of every pod called web-0, whatever its \
-namespace
+Warning: rf.scheduler.test/web-0 on worker-1 pinned every pod called web-0, in all namespaces
 $ stowplan unpin web-0
 default/web-0 no longer pinned to worker-2 (label rf.scheduler.test.default/web-0 and annotation \
 rf.scheduler.test.default/pods)
@@ -234,7 +233,7 @@ def test_only_replaces_the_older_label(stage: PinStage) -> None:
         "default/web-0 no longer pinned to worker-1 (older label rf.scheduler.test/web-0)",
         "default/web-0 no longer pinned to worker-2 (older label rf.scheduler.test/web-0)",
     ]
-    assert err.count("whatever its namespace") == 2
+    assert err.count("in all namespaces") == 2
     assert stage.pins("worker-1") == {LABEL: ""}
     assert stage.pins("worker-2") == {}
 

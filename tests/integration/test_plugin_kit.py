@@ -45,8 +45,7 @@ def test_a_new_package_passes_its_tests_and_all_checks(tmp_path: Path) -> None:
     again = run("stowplan", "new", "plugin", "SsdOnly", cwd=tmp_path)
     assert again.returncode == 2
     assert again.stderr == (
-        "Error: ssd-only: is there already, and nothing is overwritten;"
-        " choose another name or --dir\n"
+        "Error: ssd-only: already exists and is not overwritten; choose another name or --dir\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""`stowplan apiserver`: the embedded API server as a program, for kubectl, demos and trying out."""
+"""`stowplan apiserver`: the embedded API server as a program, for kubectl, demos and tests."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ _MARK: Final = "# Written by `stowplan apiserver`.\n"
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=PORT, default=8001, show_default=True, help="Port to listen on; 0 takes any."
+    "--port",
+    type=PORT,
+    default=8001,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
 )
-@click.option("--kubeconfig-out", metavar="FILE", help="Write a kubeconfig for it to FILE.")
+@click.option(
+    "--kubeconfig-out", metavar="FILE", help="Write a kubeconfig for this server to FILE."
+)
 @click.option(
     "--kubelet/--no-kubelet",
     default=True,
     show_default=True,
-    help="Pretend kubelets: bound pods become Running, deleted ones go away.",
+    help="Simulate kubelets: bound pods become Running, deleted pods disappear.",
 )
 @click.option(
     "--kubelet-delay",
@@ -39,13 +45,13 @@ _MARK: Final = "# Written by `stowplan apiserver`.\n"
     default=0.5,
     show_default=True,
     metavar="SECONDS",
-    help="How long a pretend kubelet takes to start or stop a pod.",
+    help="Time a simulated kubelet takes to start or stop a pod.",
 )
 @click.option(
     "--volumes/--no-volumes",
     default=True,
     show_default=True,
-    help="A pretend volume controller: claims are bound, volumes made for them.",
+    help="Simulate a volume controller: provision volumes and bind claims.",
 )
 @logging_options
 def apiserver(
@@ -58,8 +64,8 @@ def apiserver(
 ) -> None:
     """Serve an in-memory Kubernetes API until Ctrl-C.
 
-    kubectl and other clients work with it as with a cluster. There is no authentication and
-    nothing is kept: use it for trials and tests only.
+    kubectl and other clients can use it like a cluster. It has no authentication and stores
+    nothing on disk: use it for experiments and tests only.
     """
     options = KubeletOptions(
         enabled=kubelet, start_delay_s=kubelet_delay, stop_delay_s=kubelet_delay
@@ -85,7 +91,10 @@ async def _serve(server: ApiServer, host: str, port: int, kubeconfig_out: str | 
 
 
 def _tell(server: ApiServer, kubeconfig_out: str | None) -> None:
-    """How to use it. Whoever started us waits for this text, so the kubeconfig comes first."""
+    """Print how to use the server, after writing the kubeconfig.
+
+    A script that waits for this text may use the kubeconfig at once.
+    """
     if kubeconfig_out is None:
         use = f"kubectl --server={server.url} get nodes"
     else:
@@ -104,7 +113,7 @@ def write_kubeconfig(file: Path, text: str) -> None:
     try:
         if file.exists() and not file.read_text(encoding="utf-8").startswith(_MARK):
             raise ConfigError(
-                "is there already and was not written by this command; choose another file",
+                "already exists and was not written by this command; choose another file",
                 where=f"--kubeconfig-out {file}",
             )
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""`stowplan bench`: pods per second beside kube-scheduler and bare binding requests."""
+"""`stowplan bench`: pods per second, compared with kube-scheduler and bare binding requests."""
 
 from __future__ import annotations
 
@@ -29,89 +29,89 @@ EXIT_SOME_FAILED: Final = 1
     "--workload",
     metavar="PATTERN",
     default="*",
-    help="Only workloads whose Test/Name, Test or Name matches; * and ? as in a shell.",
+    help="Run only workloads whose Test/Name, Test or Name matches this shell pattern (*, ?).",
 )
 @click.option(
     "--against",
     metavar="NAME,...",
     default="kube-scheduler,raw",
     show_default=True,
-    help="Whom Stowplan is compared with: kube-scheduler, raw, raw/events (raw includes it).",
+    help="Compare Stowplan with these: kube-scheduler, raw, raw/events (raw includes it).",
 )
 @click.option(
     "--only",
     metavar="NAME,...",
-    help="Run only these now (stowplan, kube-scheduler, raw, raw/events) and show them beside what "
-    "is stored of the others.",
+    help="Run only these now (stowplan, kube-scheduler, raw, raw/events); take the others from the "
+    "stored results.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="How often each of them runs; medians are shown.",
+    help="Runs of each contestant. The result is the median.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["stream", "backlog"]),
-    help="stream: pods are created while the scheduler runs, as in scheduler_perf. backlog: the "
-    "measured pods are all there when it starts; only for workloads that prepare a cluster and "
-    "then create pods once. [default: stream, or what the set says]",
+    help="stream: create pods while the scheduler runs, as scheduler_perf does. backlog: create "
+    "the measured pods before the scheduler starts; only for workloads that prepare a cluster and "
+    "then create pods once. [default: stream, unless the set says otherwise]",
 )
 @click.option(
     "--scale",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Create only this share of the measured pods, 0.1 for a tenth; nodes, and pods that are "
-    "there before, stay, and so do workloads that measure with startCollectingMetrics. "
-    "[default: 1, or what the set says]",
+    help="Create only this fraction of the measured pods: 0.1 for a tenth. Does not change nodes, "
+    "the pods created before, or workloads that measure with startCollectingMetrics. "
+    "[default: 1, unless the set says otherwise]",
 )
-@click.option("--list", "list_only", is_flag=True, help="List the workloads, and end.")
+@click.option("--list", "list_only", is_flag=True, help="List the workloads and exit.")
 @click.option(
     "--name",
     metavar="NAME",
-    help="Results are kept in bench-results/NAME, in the current folder. [default: by FILE]",
+    help="Store results in ./bench-results/NAME. [default: derived from FILE]",
 )
-@click.option("--fresh", is_flag=True, help="Forget what is stored of these workloads first.")
+@click.option("--fresh", is_flag=True, help="Delete the stored results of these workloads first.")
 @click.option(
     "--keep-old",
     is_flag=True,
-    help="Go on with stored results even if they were measured with another version of Stowplan, "
-    "of Kubernetes, or on another machine.",
+    help="Reuse stored results even if they come from another version of Stowplan or Kubernetes, "
+    "or from another machine.",
 )
-@click.option("--stored", is_flag=True, help="Run nothing, show what is stored.")
+@click.option("--stored", is_flag=True, help="Show stored results without running anything.")
 @click.option(
     "--max-noise",
     type=click.FloatRange(0),
     metavar="CORES",
-    help="Repeat a run, up to 3 times, while other processes keep more cores than this busy; such "
+    help="Repeat a run, up to 3 times, if other processes used more CPU cores than this. Processes "
     "with a nice value above 0 do not count.",
 )
 @click.option(
     "--profile",
     is_flag=True,
-    help="Run only Stowplan, once, under cProfile, and show where its time goes. The report shows "
-    "it too, for workloads that miss a target.",
+    help="Run only Stowplan, once, under cProfile, and show the profile. --report includes it for "
+    "workloads that miss a target.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["json"]), help="Print all figures, or the list, as JSON."
+    "-o", "--output", type=click.Choice(["json"]), help="Print results, or the list, as JSON."
 )
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write a page with plots; it needs no other file.",
+    help="Write a self-contained HTML page with plots.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the targets beside what was measured, in Markdown (docs/performance.md).",
+    help="Write targets and results as Markdown (docs/performance.md).",
 )
 @click.option(
     "--runs",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write every run behind the figures, one JSON object a line.",
+    help="Write every run behind the results, one JSON object per line.",
 )
 def bench(
     file: str,
@@ -133,32 +133,41 @@ def bench(
     report: Path | None,
     runs: Path | None,
 ) -> int:
-    """Measure pods per second beside kube-scheduler and bare binding requests.
+    """Benchmark pods per second against kube-scheduler and bare binding requests.
 
-    Plays scheduler_perf workloads (kube-scheduler's own benchmark) end to end on a real
-    kube-apiserver and etcd, fresh ones for every run. FILE is such a performance-config.yaml, the
-    name of one of upstream's (misc, affinity, topology_spreading, volumes, event_handling), or a
-    set: "headline" is what docs/performance.md shows, "quick" takes a few minutes.
+    Runs workloads of scheduler_perf, kube-scheduler's own benchmark, end to end. Every run gets a
+    fresh kube-apiserver and etcd. FILE is one of:
+
+    \b
+      path       a performance-config.yaml
+      workloads  misc, affinity, topology_spreading, volumes, event_handling (upstream's files)
+      set        headline (what docs/performance.md shows), quick (a few minutes)
 
     \b
       $ stowplan bench misc --list
       $ stowplan bench misc --workload 'SchedulingBasic/500Nodes' --rounds 1
       $ stowplan bench headline --html page.html
 
-    Contestants take turns: Stowplan, kube-scheduler with its limit of requests lifted (each with
-    its default profile), and raw, which binds every pod to the next node without thinking: the
-    limit of this machine, with and without an event for every pod. A round in which somebody beats
-    raw counts for nothing, and another is run for it, up to as many again. Ratios mean more than
-    figures, and only on a machine that does nothing else. Whatever was measured is kept, so the
-    same command goes on where it was cut; once all is measured it only shows it (--fresh measures
-    anew).
+    The contestants run in turn:
 
-    A run takes about ten seconds at 500 nodes, a minute or more at 5,000; three rounds of four
+    \b
+      stowplan        with its default profile
+      kube-scheduler  with its default profile and no client rate limit
+      raw             binds each pod to the next node without a decision: this machine's limit
+      raw/events      the same, and writes an event for each pod
+
+    A round in which a scheduler beats raw is invalid and is repeated, at most --rounds times.
+    Compare ratios rather than absolute numbers, and use an otherwise idle machine.
+
+    Results are stored, so the same command resumes an interrupted benchmark. If everything is
+    measured already it only shows the results; --fresh measures again.
+
+    A run takes about ten seconds at 500 nodes and a minute or more at 5,000. Three rounds of four
     contestants are twelve runs.
 
-    Needs etcd, kube-apiserver and kube-scheduler, which `python -m stowplan.controlplane build`
-    builds once. The exit code is 1 if a run failed, or none of a workload's rounds is valid.
-    docs/workloads.md tells how to write workloads, and what the figures mean.
+    Needs etcd, kube-apiserver and kube-scheduler; `python -m stowplan.controlplane build` builds
+    them once. The exit code is 1 if a run failed, or if a workload has no valid round.
+    docs/workloads.md explains how to write workloads and what the results mean.
     """
     if list_only:
         _list(file, workload, output)
@@ -172,7 +181,7 @@ def bench(
     if stored:
         shown = [one for item in items if (one := results.measured(item.setup)).results]
         if not shown:
-            raise ConfigError(f"nothing is stored in {results.folder} of these workloads")
+            raise ConfigError(f"{results.folder} has no stored results of these workloads")
     else:
         contestants = _contestants(against, only)
         if fresh:
@@ -214,7 +223,7 @@ def _session(
 
 @contextmanager
 def _told_to_people(session: Session) -> Iterator[None]:
-    """Report errors in one line; a signal also ends our child processes, in order."""
+    """Report errors in one line, and stop our processes in order when a signal stops us."""
     from stowplan.lab.controlplane.binaries import BinaryMissing
     from stowplan.lab.controlplane.processes import ControlPlaneError
 
@@ -224,8 +233,8 @@ def _told_to_people(session: Session) -> Iterator[None]:
     except (BinaryMissing, ControlPlaneError, OSError) as problem:
         raise StowplanError(str(problem)) from problem
     except KeyboardInterrupt:
-        session.progress.say(f"interrupted; what was measured is in {session.results.folder},")
-        session.progress.say("and the same command goes on from here")
+        session.progress.say(f"interrupted; finished runs are stored in {session.results.folder},")
+        session.progress.say("and the same command resumes here")
         raise
     finally:
         session.progress.erase()
@@ -252,7 +261,7 @@ def _default_name(file: str) -> str:
     path = Path(file)
     if path.suffix not in (".yaml", ".yml"):
         return path.name
-    # Upstream's files are all called performance-config.yaml, in folders that say what it is.
+    # Upstream's files are all called performance-config.yaml; their folder has the name.
     return path.resolve().parent.name if path.stem == "performance-config" else path.stem
 
 
@@ -264,7 +273,7 @@ def _contestants(against: str, only: str | None) -> list[Contestant]:
         if not any(one.is_chosen_by([name]) for one in CONTESTANTS):
             known = ", ".join(one.key for one in CONTESTANTS)
             where = "--only" if only else "--against"
-            raise ConfigError(f"{name!r} is not known; there is: {known}", where=where)
+            raise ConfigError(f"{name!r} is unknown; choose from: {known}", where=where)
     return [one for one in CONTESTANTS if one.is_chosen_by(names)]
 
 

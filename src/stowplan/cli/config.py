@@ -1,4 +1,4 @@
-"""`stowplan config`: look at a configuration without starting a scheduler."""
+"""`stowplan config`: check, print or migrate a configuration without starting a scheduler."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from stowplan.scheduler.assembly import plugin_errors
 
 @click.group()
 def config() -> None:
-    """Check scheduler configurations, print or migrate them."""
+    """Check, print or migrate a scheduler configuration."""
 
 
 @config.command()
 @click.argument("file")
 @output_option()
 def check(file: str, output: OutputFormat | None) -> None:
-    """Read FILE (- for standard input) as `run --config` would.
+    """Check the configuration in FILE (- for standard input).
 
-    Every mistake is one line on standard error, and the exit code 2. What is accepted but has no
-    effect is a warning there. With -o the configuration is printed with all its defaults filled
-    in, default plugins and their arguments too, but without secrets; `run --write-config-to` writes
-    those as well.
+    Reads FILE as `run --config` does. Prints one line per error to standard error and exits with
+    code 2 if there is one. Settings that are accepted but have no effect cause a warning.
+
+    With -o it prints the configuration with all defaults filled in, including default plugins and
+    their arguments, but without secrets. `run --write-config-to` writes secrets too.
     """
     registry = _registry()
-    # Only plugins know their arguments, so they are made for real, and thrown away.
+    # Only a plugin can check its arguments, so this constructs every plugin and discards it.
     further = partial(plugin_errors, registry=registry)
     if file == "-":
         where = "<stdin>"
@@ -61,7 +62,7 @@ def check(file: str, output: OutputFormat | None) -> None:
 @config.command()
 @output_option(default="yaml")
 def defaults(output: OutputFormat) -> None:
-    """Print what applies when no configuration file is given."""
+    """Print the default configuration."""
     print_object(written_config(default_config(), _registry().names), output)
 
 
@@ -69,11 +70,11 @@ def defaults(output: OutputFormat) -> None:
 @click.argument("file")
 @output_option(default="yaml")
 def migrate(file: str, output: OutputFormat) -> None:
-    """Turn the Policy in FILE (- for standard input) into a KubeSchedulerConfiguration.
+    """Convert a Policy file to a KubeSchedulerConfiguration.
 
-    Policy files, in JSON or YAML, configured kube-scheduler up to 1.22. Extenders are carried over,
-    predicates and priorities become plugins. What has no counterpart, or means something else now,
-    is a warning on standard error.
+    FILE (- for standard input) is a Policy in JSON or YAML, which configured kube-scheduler up to
+    1.22. Extenders are kept; predicates and priorities become plugins. Settings without a
+    counterpart, or with a different meaning today, cause a warning on standard error.
     """
     from stowplan.config.migrate import migrate_policy
 

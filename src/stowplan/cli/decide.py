@@ -1,4 +1,4 @@
-"""`stowplan decide`: questions about pods on standard input, answers on standard output."""
+"""`stowplan decide`: answer one placement question per input line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from stowplan.present.status_line import StatusLine
 
 EXIT_SOME_FAILED: Final = 1
 _BOM: Final = b"\xef\xbb\xbf"
-#: So many warnings are shown, each once; more would hide the answers.
+#: Print at most this many different warnings; more would hide the answers.
 _MOST_WARNINGS: Final = 20
 _PROGRESS_AFTER_S: Final = 1.0
-#: Every question leaves a cluster behind for the collector: looking for it less often is quicker.
+#: Each question creates a whole cluster of garbage; collecting it less often is faster.
 _GC_THRESHOLDS: Final = (20_000, 50, 100)
 
 
@@ -31,24 +31,25 @@ _GC_THRESHOLDS: Final = (20_000, 50, 100)
 @click.option(
     "--stream",
     is_flag=True,
-    help="Lines share one cluster: each applies and deletes objects, and may ask about a pod.",
+    help="Keep one cluster across lines: a line can apply and delete objects, and ask about a pod.",
 )
 @click.option(
     "--defaults",
     is_flag=True,
-    help="Complete objects as the API server would; else they are decided on as given.",
+    help="Fill in defaults as the API server does. Without it, objects are used as given.",
 )
 @click.option(
     "--strict",
     is_flag=True,
-    help="Refuse every object that the API server would refuse; else it is told as a warning if"
-    " what the object means is clear all the same.",
+    help="Reject every object that the API server would reject. Without it, an invalid object"
+    " whose meaning is clear only causes a warning.",
 )
 def decide(file: str, stream: bool, defaults: bool, strict: bool) -> int:
-    """Say which nodes would take a pod, and why the others not.
+    """Show which nodes fit a pod, and why the others do not.
 
-    Reads a JSON object a line from FILE (- is standard input) and prints one for each, with every
-    node's verdict, the weighted scores of those that would take the pod, and the best of them:
+    Reads one JSON object per line from FILE (default: standard input) and prints one JSON object
+    per line: the verdict for each node, the weighted scores of the nodes that fit, and the best
+    nodes.
 
     \b
       $ cat questions
@@ -57,8 +58,8 @@ def decide(file: str, stream: bool, defaults: bool, strict: bool) -> int:
       {"id":7,"nodes":{"a":{"code":"Success"},"b":{"code":"Unschedulable","plugin":...}},
        "scores":{"a":{"NodeResourcesFit":90,...}},"totals":{"a":390},"best":["a"]}
 
-    A line that cannot be answered gets {"id", "error"}, and the exit code is 1 in the end. The
-    whole format is in docs/decide.md.
+    For a line that cannot be answered it prints {"id", "error"} and goes on; the exit code is
+    then 1. docs/decide.md describes the format.
     """
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -77,9 +78,9 @@ def _open(file: str) -> BinaryIO:
 
 
 def _answer_all(answering: Judge | Stream, source: BinaryIO) -> int:
-    """The exit code."""
+    """Answer every line, and return the exit code."""
     out = sys.stdout.buffer
-    # A program that writes questions one by one waits for each answer.
+    # A program that writes questions one at a time waits for each answer.
     at_once = source is sys.stdin.buffer or sys.stdout.isatty()
     progress = _Progress(source)
     failed = False
@@ -99,7 +100,7 @@ def _answer_all(answering: Judge | Stream, source: BinaryIO) -> int:
 
 
 class _Warnings:
-    """Prints each warning once, as kubectl does, and not too many."""
+    """Print each warning once, as kubectl does, up to a limit."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -110,12 +111,12 @@ class _Warnings:
             return
         self._told.add(what)
         if len(self._told) > _MOST_WARNINGS:
-            text = "there are more warnings, which are not shown"
+            text = "further warnings are not shown"
         click.echo(f"Warning: {text}", err=True)
 
 
 class _Progress:
-    """The position in a long file, on a terminal that shows nothing else."""
+    """Show the position in a long file, if answers do not go to the terminal."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._size = 0

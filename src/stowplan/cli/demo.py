@@ -1,4 +1,4 @@
-"""`stowplan demo`: a scheduler at work on a pretend cluster, all in this process."""
+"""`stowplan demo`: the real scheduler on a simulated cluster, all in this process."""
 
 from __future__ import annotations
 
@@ -30,49 +30,49 @@ from stowplan.server.listen import cannot_listen
 
 _HOST: Final = "127.0.0.1"
 _KUBELET_DELAY_S: Final = 0.5
-_NAMED: Final = 8  # pods that a complaint names; the table has them all
+_NAMED: Final = 8  # pods that an error names; the table has them all
 
 
 @click.command()
 @click.option(
-    "--once", is_flag=True, help="End when the first pods are placed, instead of at Ctrl-C."
+    "--once", is_flag=True, help="Exit when the first pods are placed, instead of at Ctrl-C."
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same story.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed for all random choices.")
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.1, max=100),
     default=1.0,
     show_default=True,
-    help="How many times faster than life.",
+    help="Speed, as a multiple of real time.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(min=1, max=500),
     default=12,
     show_default=True,
-    help="Size of the cluster; with fewer nodes not every pod finds a place.",
+    help="Number of nodes. With fewer than 12, some pods do not fit.",
 )
 @click.option(
     "--port",
     type=PORT,
     default=0,
     show_default=True,
-    help="Port of the pretend cluster's API; 0 takes any.",
+    help="Port of the simulated cluster's API; 0 picks a free one.",
 )
 @output_option()
 def demo(
     once: bool, seed: int, speed: float, nodes: int, port: int, output: OutputFormat | None
 ) -> int:
-    """Watch the scheduler place pods on a pretend cluster.
+    """Watch the scheduler place pods on a simulated cluster.
 
-    An in-memory API server, twelve nodes in three zones, workloads that come and go, and the real
-    scheduler between them, talking HTTP as in a cluster. On a terminal it is a live table: who
-    went where, what is pending and why. In a pipe it is a line for each happening. Nothing is
-    kept when it ends.
+    Starts an in-memory API server with twelve nodes in three zones, creates and deletes workloads,
+    and runs the real scheduler against it over HTTP. On a terminal it draws a live table of where
+    each pod runs, and which pods are pending and why. In a pipe it prints one line per event.
+    Nothing is stored.
 
-    With --once it ends by itself with exit code 0, or 1 if a pod stayed pending that should not
-    have. (One asks for more than any node has; it is expected to stay pending.) With -o the final
-    table is printed as JSON or YAML, and the happenings go to standard error.
+    With --once it exits by itself: with code 0, or 1 if a pod stayed pending unexpectedly. (One pod
+    requests more than any node has, so it must stay pending.) With -o it prints the final table as
+    JSON or YAML, and events go to standard error.
     """
     options = ShowOptions(once=once, seed=seed, speed=speed, nodes=nodes)
     terminal = None
@@ -93,7 +93,7 @@ def demo(
 
 @contextmanager
 def _logging(*, is_live: bool) -> Iterator[None]:
-    """The demo shows what happens; the log is for what should not, and must not spoil the table."""
+    """Log errors only, and hold them back while the live table is on the screen."""
     held = io.StringIO() if is_live and sys.stderr.isatty() else None
     configure(0, "text", held)
     logging.getLogger("stowplan").setLevel(logging.ERROR)
@@ -132,12 +132,12 @@ async def _run(
 
 
 def _kubectl(url: str) -> str:
-    """The command that shows the same cluster, where there is a kubectl to do so."""
+    """Return the kubectl command that shows the same cluster, or "" without kubectl."""
     return f"kubectl --server {url} get pods -w" if shutil.which("kubectl") else ""
 
 
 def _listen_to_signals(stop: asyncio.Event, terminal: Terminal | None) -> None:
-    """The first Ctrl-C ends in good order, the second at once; Ctrl-Z gives the screen back."""
+    """Stop cleanly at the first Ctrl-C and at once at the second; restore the screen at Ctrl-Z."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
@@ -153,7 +153,7 @@ def _listen_to_signals(stop: asyncio.Event, terminal: Terminal | None) -> None:
         loop.add_signal_handler(signal.SIGTSTP, terminal.suspend)
 
 
-# How it ended
+# The final output
 
 
 def _print(outcome: DemoResult, options: ShowOptions, output: OutputFormat | None) -> None:

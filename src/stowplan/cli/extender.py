@@ -1,4 +1,4 @@
-"""`stowplan extender`: an algorithm of the user's choice, asked by kube-scheduler over HTTP."""
+"""`stowplan extender`: serve a user's algorithm to kube-scheduler over HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SMALLEST_BODY: Final = 1024
 
 
 def _size(value: object) -> int:
-    """Bytes, as a quantity of Kubernetes: 1048576, 1Mi, 64M."""
+    """Parse a Kubernetes quantity into bytes: 1048576, 1Mi, 64M."""
     from stowplan.api.quantity import parse_quantity
 
     try:
@@ -30,10 +30,10 @@ def _size(value: object) -> int:
 
 
 def _mode(value: object) -> int:
-    """Permissions in octal digits."""
+    """Parse file permissions in octal."""
     text = str(value)
     if not text.isascii() or not text.isdigit() or set(text) - set("01234567") or len(text) > 4:
-        raise click.BadParameter(f"{text!r} are no permissions in octal, such as 660")
+        raise click.BadParameter(f"{text!r} is not an octal file mode such as 660")
     return int(text, 8) & 0o777
 
 
@@ -47,7 +47,7 @@ _FILE: Final = click.Path(path_type=Path)
     type=_FILE,
     metavar="FILE",
     required=True,
-    help="The algorithm, its data and the loggers, in YAML; see docs/extender.md.",
+    help="YAML file with the algorithm, its data and the loggers; see docs/extender.md.",
 )
 @click.option(
     "--bind-address",
@@ -61,14 +61,14 @@ _FILE: Final = click.Path(path_type=Path)
     type=PORT,
     default=_DEFAULT_PORT,
     show_default=True,
-    help="Port to listen on; 0 takes any.",
+    help="Port to listen on; 0 picks a free one.",
 )
 @click.option(
     "--socket",
     "socket_path",
     type=_FILE,
     metavar="PATH",
-    help="Listen on this Unix socket, for a proxy in front; then on a port only if --port is "
+    help="Listen on this Unix socket, for a proxy in front. Then a port is open only if --port is "
     "given.",
 )
 @click.option(
@@ -83,24 +83,24 @@ _FILE: Final = click.Path(path_type=Path)
     "--tls-cert-file",
     type=_FILE,
     metavar="FILE",
-    help="Serve HTTPS with this certificate (and those that lead to its CA). Read again when it "
-    "changes, as are the files below.",
+    help="Serve HTTPS with this certificate and its chain. This file and the three below are "
+    "reloaded when they change.",
 )
 @click.option(
-    "--tls-private-key-file", type=_FILE, metavar="FILE", help="The certificate's private key."
+    "--tls-private-key-file", type=_FILE, metavar="FILE", help="Private key of the certificate."
 )
 @click.option(
     "--client-ca-file",
     type=_FILE,
     metavar="FILE",
-    help="Answer those who show a certificate of these CAs.",
+    help="Accept clients with a certificate signed by one of these CAs; reject others.",
 )
 @click.option(
     "--token-file",
     type=_FILE,
     metavar="FILE",
-    help="Answer those who show a bearer token of this file, one a line. With --client-ca-file, "
-    "either is enough.",
+    help="Accept clients with a bearer token from this file, one token per line; reject others. "
+    "With --client-ca-file, either is enough.",
 )
 @click.option(
     "--max-body",
@@ -108,35 +108,35 @@ _FILE: Final = click.Path(path_type=Path)
     metavar="SIZE",
     default="128Mi",
     show_default=True,
-    help="Longest body of a request, which is 5,000 whole nodes of 26 KiB each.",
+    help="Maximum size of a request body. The default fits 5,000 full nodes of 26 KiB each.",
 )
 @click.option(
     "--request-timeout",
     type=duration,
     default="30s",
     show_default=True,
-    help="How long a client may take to send a request, or to read an answer.",
+    help="Time limit for a client to send a request or to read a response.",
 )
 @click.option(
     "--algorithm-timeout",
     type=duration,
     default="5s",
     show_default=True,
-    help="How long an algorithm that runs in a thread may take.",
+    help="Time limit for an algorithm that runs in a thread.",
 )
 @click.option(
     "--drain-timeout",
     type=duration,
     default="10s",
     show_default=True,
-    help="How long requests under way may take after SIGTERM.",
+    help="Time limit for requests in progress after SIGTERM.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Processes that answer; connections go to them in turn. More than one needs Linux.",
+    help="Number of worker processes; connections go to them in turn. More than one needs Linux.",
 )
 @logging_options
 @click.pass_context
@@ -157,11 +157,11 @@ def extender(
     drain_timeout: Duration,
     workers: int,
 ) -> int:
-    """Answer kube-scheduler's questions by your algorithm.
+    """Serve your algorithm to kube-scheduler as a scheduler extender.
 
     Serves /filter, /prioritize, /preempt and /bind (the first two also below /api/scheduler),
-    /mutate, /reschedule, /status, /healthz, /readyz and /metrics. Ends with exit code 0 on SIGTERM
-    or Ctrl-C, after the requests under way.
+    /mutate, /reschedule, /status, /healthz, /readyz and /metrics. On SIGTERM or Ctrl-C it finishes
+    the requests in progress and exits with code 0.
     """
     from stowplan.extender.configuration import apply_loggers, load
     from stowplan.extender.credentials import TlsFiles
@@ -187,8 +187,7 @@ def extender(
     )
     if client_ca_file is not None and not has_port:
         raise ConfigError(
-            "has no meaning on a socket alone; give --port too, or let the proxy check "
-            "certificates",
+            "has no effect on a Unix socket; add --port, or let the proxy check certificates",
             where="--client-ca-file",
         )
     configured = load(config_file)
@@ -212,7 +211,7 @@ def extender(
 
 
 def main() -> None:
-    """The entry point of dist/wca-scheduler.pex."""
+    """Run the entry point of dist/wca-scheduler.pex."""
     from stowplan.cli.main import main
 
     main(command=extender, prog_name=Path(sys.argv[0]).name)

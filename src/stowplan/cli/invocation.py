@@ -1,7 +1,7 @@
-"""How the person at the keyboard calls us, for texts that name the next command to type.
+"""The command that the user typed to start us, for texts that name the next command to type.
 
-Who came by `make run` has no `stowplan` on the PATH but `.venv/bin/stowplan`; a text that says
-`stowplan learn` would send them into "command not found".
+After `make run` there is no `stowplan` on the PATH, only `.venv/bin/stowplan`. A text that says
+`stowplan learn` would then lead to "command not found".
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _COMMAND: Final = re.compile(rf"(?<![\w/.-])stowplan(?= (?:{'|'.join(COMMANDS)})
 
 
 def own_command() -> str:
-    """`stowplan`, `.venv/bin/stowplan`, `python -m stowplan`: whatever works from here."""
+    """Return what works here: `stowplan`, `.venv/bin/stowplan` or `python -m stowplan`."""
     program = Path(sys.argv[0])
     if program.name == "__main__.py" and program.parent.name == "stowplan":
         return f"{_shortest(sys.executable)} -m stowplan"
     if program.name.startswith("stowplan"):
         return _shortest(sys.argv[0])
-    return "stowplan"  # called from a program of somebody else's
+    return "stowplan"  # called from another program
 
 
 def typed(text: str) -> str:
-    """A text that names commands of ours, with each as it has to be typed here."""
+    """Replace each `stowplan COMMAND` in a text by the form that works here."""
     return _COMMAND.sub(lambda _: own_command(), text)
 
 
@@ -42,5 +42,5 @@ def _shortest(program: str) -> str:
         path = path.absolute().relative_to(Path.cwd())
     except ValueError:
         return shlex.quote(program)
-    # A bare name would be looked for on the PATH.
+    # The shell would search the PATH for a bare name.
     return shlex.quote(str(path) if len(path.parts) > 1 else f"./{path}")

@@ -1,6 +1,6 @@
-"""`stowplan learn`: sixteen lessons, from a pod that waits to a scheduler of your own.
+"""`stowplan learn`: sixteen lessons, from a pending pod to a scheduler of your own.
 
-The lessons are data (`stowplan.learn`); this module finds out which one is meant, and prints.
+The lessons are data (`stowplan.learn`); this module picks the lesson and prints.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TARGETS: Final = ("virtual", "embedded", "real")
 
 
 class Desk:
-    """What every command needs: the lessons, the learner's files, the words."""
+    """What every command needs: the lessons, the learner's files, the translated texts."""
 
     def __init__(self, lang: str | None, lessons_dir: str | None) -> None:
         self.course = Course()
@@ -46,7 +46,7 @@ class Desk:
         return typed(self._texts(key, **fields))
 
     def lesson(self, asked: str | None) -> Lesson:
-        """The one that was named; or the one whose folder we are in; or the next."""
+        """Return the named lesson, else that of the current folder, else the next one to do."""
         if asked is not None:
             return self.course.find(asked)
         inside = self.book.lesson_of(self.here, {each.key: each for each in self.course.lessons})
@@ -73,23 +73,23 @@ def desk_options(command: F) -> F:
     command = click.option(
         "--lessons-dir",
         metavar="DIR",
-        help="Where your files and your progress are. Without it: stowplan-lessons, here or in a "
-        "folder above.",
+        help="Folder with your files and your progress. Default: stowplan-lessons, here or in a "
+        "parent folder.",
     )(command)
     return click.option(
         "--lang",
         metavar="LANGUAGE",
-        help="Language of the lessons. Without it: that of $LANG, if there is a translation.",
+        help="Language of the lessons. Default: that of $LANG, if there is a translation.",
     )(command)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """With colours on a terminal only, and not where NO_COLOR is set."""
+    """Print with colours, unless the output is no terminal or NO_COLOR is set."""
     click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def tell(text: str, *, indent: str = "", hang: str = "") -> None:
-    """A sentence, wrapped; a path or a command is never cut."""
+    """Print a wrapped sentence without breaking a path or a command."""
     lines = textwrap.wrap(
         text,
         _width(),
@@ -111,12 +111,12 @@ def _width() -> int:
 def learn(context: click.Context, lang: str | None, lessons_dir: str | None) -> None:
     """Learn scheduling in sixteen short lessons.
 
-    Each lesson has a page to read, a file to complete, and a check that runs your file on a
-    pretend cluster and says in words what is wrong. Without a command: the lessons, what you have
-    passed, and what is next.
+    Each lesson has a page to read, a file to complete, and a check. The check runs your file on a
+    simulated cluster and explains what is wrong. Without a command, this lists the lessons, those
+    you have passed, and the next one.
 
-    A lesson is named by its number (3), its name (bind) or the step of a track (framework/3). Your
-    files are in ./stowplan-lessons, with your progress in progress.json there.
+    Name a lesson by its number (3), its name (bind) or its step in a track (framework/3). Your
+    files are in ./stowplan-lessons; progress.json there records your progress.
     """
     if context.invoked_subcommand is None:
         _show_list(Desk(lang, lessons_dir))
@@ -151,9 +151,9 @@ def _bold(text: str) -> str:
 @click.argument("lesson", required=False)
 @desk_options
 def start(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
-    """Copy a lesson's exercise, and show its page.
+    """Copy a lesson's exercise and show its page.
 
-    Into stowplan-lessons/NN_name. A file that is there already is left alone.
+    Copies to stowplan-lessons/NN_name. Never overwrites a file.
     """
     desk = Desk(lang, lessons_dir)
     chosen = desk.lesson(lesson)
@@ -185,17 +185,17 @@ def _page(desk: Desk, lesson: Lesson) -> str:
     type=click.Choice(_TARGETS),
     default="virtual",
     show_default=True,
-    help="virtual: in a moment, without network. embedded: over HTTP, in real time. real: etcd and "
-    "kube-apiserver, which `make controlplane` builds.",
+    help="virtual: simulated time, no network. embedded: our API server over HTTP, real time. "
+    "real: etcd and kube-apiserver, which `make controlplane` builds.",
 )
 @desk_options
 def check(lesson: str | None, on: str, lang: str | None, lessons_dir: str | None) -> int:
-    """Run your file and say what is wrong with it, if anything.
+    """Run your file and explain what is wrong, if anything.
 
-    It runs in a process of its own, for a limited time; what it prints is shown. The exit code is 1
-    if the lesson is not passed.
+    Your file runs in a separate process with a time limit, and its output is shown. The exit code
+    is 1 if the check fails.
     """
-    from stowplan.learn.child import check_in_child  # here, as pages should come quickly
+    from stowplan.learn.child import check_in_child  # a slow import that pages do not need
 
     desk = Desk(lang, lessons_dir)
     chosen = desk.lesson(lesson)
@@ -227,7 +227,7 @@ def check(lesson: str | None, on: str, lang: str | None, lessons_dir: str | None
 
 
 def _list_of(texts: Iterable[str]) -> None:
-    """Each wrapped; lines that are indented already (quoted code) stay as they are."""
+    """Print each text wrapped, but leave indented lines (quoted code) unchanged."""
     for text in texts:
         first, *quoted = typed(text).splitlines()
         tell(first, indent="  - ", hang="    ")
@@ -248,7 +248,7 @@ def hint(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
 @click.argument("lesson", required=False)
 @desk_options
 def solution(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
-    """Show what a solution does otherwise than your file."""
+    """Show the difference between your file and a solution."""
     desk = Desk(lang, lessons_dir)
     chosen = desk.lesson(lesson)
     solved = {chosen.file: chosen.solution.read_text(encoding="utf-8")}
@@ -267,7 +267,7 @@ def solution(lesson: str | None, lang: str | None, lessons_dir: str | None) -> N
 def show_step(old: str, new: str, lang: str | None, lessons_dir: str | None) -> None:
     """Show what the solution of lesson NEW adds to that of lesson OLD.
 
-    Such as `stowplan learn diff 3 4`, or by the steps of a track: `diff framework/3 framework/4`.
+    For example `stowplan learn diff 3 4`, or by track: `diff framework/3 framework/4`.
     """
     desk = Desk(lang, lessons_dir)
     before, after = desk.course.find(old), desk.course.find(new)
@@ -292,7 +292,7 @@ def _show_diff(lines: list[str], *, otherwise: str) -> None:
 @click.argument("lesson")
 @desk_options
 def reset(lesson: str, lang: str | None, lessons_dir: str | None) -> None:
-    """Put the exercise of a lesson back; your file is kept beside it."""
+    """Restore a lesson's exercise, and keep your file under another name."""
     desk = Desk(lang, lessons_dir)
     chosen = desk.course.find(lesson)
     kept = desk.book.reset(chosen)

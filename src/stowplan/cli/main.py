@@ -1,7 +1,7 @@
-"""The `stowplan` command: finds the subcommand, and turns errors into one line and an exit code.
+"""The `stowplan` command: find the subcommand, and turn errors into one line and an exit code.
 
-`stowplan --help` must be quick, so a subcommand's module is imported only when it is called; the
-table below has all that the help needs. Commands raise `StowplanError`s and let them through.
+`stowplan --help` must be fast, so a subcommand's module is imported only when it is called. The
+table below holds all the text that `--help` prints. Commands let `StowplanError`s propagate.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from stowplan import __version__
 from stowplan.errors import StowplanError
 
 ENV_PREFIX: Final = "STOWPLAN"
-#: With that of the static scheduler's own variables.
+#: Ours, and the prefix of the static scheduler's own variables.
 _OUR_PREFIXES: Final = (f"{ENV_PREFIX}_", "SCHED_")
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT
 EXIT_PIPE_CLOSED: Final = 141  # 128 + SIGPIPE
 
 
 class LazyCommand(NamedTuple):
-    """Where a command is ("module:attribute"), and its line in the list of commands."""
+    """The import path of a command ("module:attribute"), and its line in the list of commands."""
 
     target: str
     short_help: str
@@ -34,50 +34,53 @@ class LazyCommand(NamedTuple):
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "run": LazyCommand("stowplan.cli.run:run", "Schedule the pods of a cluster."),
     "demo": LazyCommand(
-        "stowplan.cli.demo:demo", "Watch the scheduler place pods on a pretend cluster."
+        "stowplan.cli.demo:demo", "Watch the scheduler place pods on a simulated cluster."
     ),
     "learn": LazyCommand("stowplan.cli.learn:learn", "Learn scheduling in sixteen short lessons."),
     "apiserver": LazyCommand(
         "stowplan.cli.apiserver:apiserver", "Serve an in-memory Kubernetes API."
     ),
     "decide": LazyCommand(
-        "stowplan.cli.decide:decide", "Say which nodes would take a pod, and why the others not."
+        "stowplan.cli.decide:decide", "Show which nodes fit a pod, and why the others do not."
     ),
     "simulate": LazyCommand(
         "stowplan.cli.simulate:simulate",
-        "Play a scenario, and say whether all went as it should.",
+        "Run a scenario and check its expectations.",
     ),
     "static": LazyCommand(
-        "stowplan.cli.static:static", "Place pods on the nodes that are labelled for them."
+        "stowplan.cli.static:static", "Place each pod on the node that is labelled for it."
     ),
     "pin": LazyCommand("stowplan.cli.pins:pin", "Pin a pod to a node."),
     "unpin": LazyCommand(
         "stowplan.cli.pins:unpin", "Remove a pod's pins from a node, or from all nodes."
     ),
     "pins": LazyCommand(
-        "stowplan.cli.pins:pins", "Show pins, where the pods are, and what has drifted."
+        "stowplan.cli.pins:pins", "List pins, where their pods run, and any drift."
     ),
     "move": LazyCommand("stowplan.cli.move:move", "Move a pod to another node."),
     "extender": LazyCommand(
         "stowplan.cli.extender:extender",
-        "Answer kube-scheduler's questions by your algorithm.",
+        "Serve your algorithm to kube-scheduler as a scheduler extender.",
     ),
-    "new": LazyCommand("stowplan.cli.new:new", "Start a plugin of your own."),
+    "new": LazyCommand("stowplan.cli.new:new", "Create a package for your own plugin."),
     "bench": LazyCommand(
-        "stowplan.cli.bench:bench", "Measure pods per second beside kube-scheduler."
+        "stowplan.cli.bench:bench", "Benchmark pods per second against kube-scheduler."
     ),
     "config": LazyCommand(
-        "stowplan.cli.config:config", "Check scheduler configurations, print or migrate them."
+        "stowplan.cli.config:config", "Check, print or migrate a scheduler configuration."
     ),
 }
 
 
 class PipeClosed(Exception):
-    """The reader of our output went away; click would take the OSError for its own."""
+    """The reader of our output closed the pipe.
+
+    Click handles an OSError itself, so this exception is not one.
+    """
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command's module when the command is called."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -107,8 +110,10 @@ class LazyGroup(click.Group):
 
 
 def _read_flags_from_environment(command: click.Command) -> None:
-    """STOWPLAN_<FLAG> for every command, and not click's STOWPLAN_<COMMAND>_<FLAG>: whoever sets
-    a kubeconfig in the environment means it for all of them.
+    """Let STOWPLAN_<FLAG> set the flag of every command.
+
+    Click's default is STOWPLAN_<COMMAND>_<FLAG>, but a variable such as STOWPLAN_KUBECONFIG is
+    meant for all commands.
     """
     command.context_settings.setdefault("auto_envvar_prefix", ENV_PREFIX)
     if isinstance(command, click.Group):
@@ -120,10 +125,10 @@ def _read_flags_from_environment(command: click.Command) -> None:
     cls=LazyGroup,
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=f"Every flag of a command can be set in the environment too: --some-flag is "
-    f"{ENV_PREFIX}_SOME_FLAG.",
+    epilog=f"An environment variable can set any flag of a command: {ENV_PREFIX}_SOME_FLAG sets "
+    "--some-flag.",
 )
-# An image may well carry STOWPLAN_VERSION; that is no wish to see the version.
+# A container image may set STOWPLAN_VERSION; that must not print the version.
 @click.version_option(__version__, prog_name="stowplan", allow_from_autoenv=False)
 def cli() -> None:
     """A Kubernetes scheduler and scheduling framework: which container goes where, and why."""
@@ -135,22 +140,25 @@ def main(
     command: click.Command | None = None,
     prog_name: str = "stowplan",
 ) -> None:
-    """The console entry point; always ends in SystemExit. `command`: of a program of its own."""
+    """Run the console entry point, which always raises SystemExit.
+
+    `command` replaces the whole command group, for programs that are one command.
+    """
     code = _run(command or cli, prog_name, list(sys.argv[1:] if argv is None else argv))
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = EXIT_PIPE_CLOSED
     if code == EXIT_PIPE_CLOSED:
-        # Python flushes once more on its way out and would complain about the pipe.
+        # Python flushes again at exit and would report the broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
 def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
     _forget_service_links()
-    # Before numpy is imported, which would start threads for products of matrices. We have none,
-    # and the threads took a sixth of the CPU time of a start. Whoever has set it keeps it.
+    # Set before numpy is imported: its threads for matrix products take a sixth of the CPU time
+    # at start, and we multiply no matrices. A value that the user has set stays.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = command.main(argv, prog_name=prog_name, standalone_mode=False)
@@ -169,8 +177,10 @@ def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
 
 
 def _forget_service_links() -> None:
-    """In a cluster with a Service called "stowplan", every pod near it is given
-    STOWPLAN_PORT=tcp://10.0.0.1:80, which is no port and nobody's wish.
+    """Drop the service link variables of a Service called "stowplan".
+
+    The kubelet sets STOWPLAN_PORT=tcp://10.0.0.1:80 in every pod of the Service's namespace. It
+    would be read as the flag --port.
     """
     for name, value in list(os.environ.items()):
         if name.startswith(_OUR_PREFIXES) and name.endswith("PORT") and "://" in value:

@@ -1,4 +1,4 @@
-"""`stowplan move`: pin a pod to another node and have it created again there."""
+"""`stowplan move`: pin a pod to another node and evict it, so that it is recreated there."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ _REDRAW_S: Final = 0.2
 @click.command()
 @click.argument("pod")
 @click.argument("node")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Delete the pod instead of evicting it, whatever disruption budgets say.",
+    help="Delete the pod instead of evicting it, ignoring disruption budgets.",
 )
 @click.option(
     "--grace-period",
     type=click.IntRange(0, 2**31 - 1),
     metavar="SECONDS",
-    help="How long the pod may take to shut down. Without it: as long as it says itself. 0 needs "
+    help="Time the pod gets to shut down. Default: its terminationGracePeriodSeconds. 0 needs "
     "--force.",
 )
-@click.option("--wait/--no-wait", default=True, help="Follow until the pod has its new node.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the pod is on its new node.")
 @click.option(
     "--timeout",
     type=duration,
     default="5m",
     show_default=True,
-    help="How long to follow; then the exit code is 124.",
+    help="How long to wait. After that the exit code is 124.",
 )
 @naming_options
 def move(
@@ -71,21 +71,23 @@ def move(
 ) -> None:
     """Move a pod to another node.
 
-    Pins the pod to the node and to no other, then evicts it, so that its controller creates it
-    again and the scheduler puts it there. What will happen is shown first, and asked about; where
-    there is nobody to ask, --yes must be given. Nothing is changed unless the API server says
-    beforehand that the pod may be evicted: if a PodDisruptionBudget forbids it, so does this
-    command, unless with --force.
+    Pins the pod to NODE and removes its other pins, then evicts it. Its controller recreates it,
+    and the scheduler places it on NODE.
 
-    Only for pods that come back under the same name, as those of a StatefulSet do. One that waits
-    for a node is only pinned; one that is there already stays.
+    Before it changes anything, the command shows the plan, asks the API server with a dry run
+    whether the pod can be evicted, and asks for confirmation. Without a terminal it needs --yes.
+    If a PodDisruptionBudget forbids the eviction the command fails, unless --force is given.
 
-    Exit codes: 0 it is there (with --no-wait: on its way), 1 refused or failed, 2 wrong usage, 124
-    not there in time.
+    Works only for pods that are recreated under the same name, such as those of a StatefulSet. A
+    pending pod, and a pod that is on NODE already, is only pinned.
+
+    Exit codes: 0 the pod is on NODE (with --no-wait: is evicted), 1 refused or failed, 2 wrong
+    usage, 124 timeout.
     """
     if grace_period == 0 and not force:
         raise click.UsageError(
-            "--grace-period 0 kills without waiting for the kubelet's word: say --force too"
+            "--grace-period 0 removes the pod before the kubelet confirms that it stopped; "
+            "to do so, add --force"
         )
     if timeout < 0:
         raise click.UsageError("--timeout must not be negative")
@@ -95,18 +97,18 @@ def move(
     if plan.is_done:
         click.echo(f"{plan.name} is already on {node}, and pinned there: nothing to do")
         return
-    # Not in the event loop, which would not hear a Ctrl-C at the prompt.
+    # Outside the event loop, which would not handle Ctrl-C at the prompt.
     _ask(yes=yes)
     try:
         asyncio.run(_carry_out(asked, plan, how, timeout_s=timeout if wait else None))
     except _StoppedFollowing:
-        click.echo("No longer following; the pod goes on", err=True)
+        click.echo("Stopped waiting; the move continues", err=True)
         raise click.Abort from None
 
 
 @dataclass(frozen=True)
 class _How:
-    """How the pod is made to leave."""
+    """How the pod is evicted or deleted."""
 
     is_forced: bool
     grace_period_s: int | None
@@ -116,11 +118,11 @@ class _How:
 
 
 class _StoppedFollowing(Exception):
-    """Ctrl-C when everything is done but the waiting."""
+    """Ctrl-C after the eviction, while waiting for the pod."""
 
 
 async def _prepare(asked: Asked, node_name: str, how: _How) -> MovePlan:
-    """Show what will happen, and see that it may."""
+    """Show the plan, and check with a dry run that the API server allows it."""
     async with client_for(asked.cluster) as client:
         plan = await _plan(client, asked, node_name)
         if not plan.is_done:
@@ -153,7 +155,7 @@ async def _plan(client: ApiClient, asked: Asked, node_name: str) -> MovePlan:
     pod = await find_pod(client, asked.pod)
     if pod is None:
         raise NotFound(
-            f"there is no pod {asked.pod} to move; to pin one that is still to come: "
+            f"there is no pod {asked.pod} to move; to pin a pod before it exists: "
             f"stowplan pin {asked.pod} {node_name}"
         )
     labels = asked.labels(pod)
@@ -180,7 +182,7 @@ def _described(plan: MovePlan, how: _How, budget_notes: Sequence[str]) -> list[s
         grace_s = pod.spec.termination_grace_period_seconds
     within = f", with {grace_s} s to shut down" if grace_s is not None else ""
     lines.append(f"{'delete' if how.is_forced else 'evict':<8}{plan.name}{within}")
-    ignored = ", but --force does not ask" if how.is_forced else ""
+    ignored = ", ignored because of --force" if how.is_forced else ""
     return [*lines, *(f"budget  {note}{ignored}" for note in budget_notes)]
 
 
@@ -188,7 +190,7 @@ def _ask(*, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise MoveRefused("nothing was changed: there is nobody to ask here, so say --yes")
+        raise MoveRefused("nothing was changed: cannot ask without a terminal; add --yes")
     if not click.confirm("Do it?"):
         raise MoveRefused("nothing was changed")
 
@@ -204,7 +206,7 @@ async def _follow(mover: Mover, plan: MovePlan, timeout_s: float) -> None:
     at, target = pod.spec.node_name, plan.target.name
     if at != target:
         raise StowplanError(
-            f"{plan.name} went to {at}, not to {target}: something else than its pin placed it"
+            f"{plan.name} went to {at}, not to {target}: it was not placed by its pin"
         )
     was_on = plan.pod.spec.node_name
     before = f" (was on {was_on})" if was_on and was_on != at else ""
@@ -212,7 +214,7 @@ async def _follow(mover: Mover, plan: MovePlan, timeout_s: float) -> None:
 
 
 class _Progress:
-    """The step that is waited for: on a terminal with its seconds, elsewhere a line for each."""
+    """Show the current step: on a terminal with elapsed seconds, elsewhere one line per step."""
 
     def __init__(self) -> None:
         self._line = StatusLine(sys.stdout, is_live=is_drawable(sys.stdout, os.environ))

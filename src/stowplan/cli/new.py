@@ -1,7 +1,7 @@
 """`stowplan new plugin NAME`: a package with a plugin, its test, a configuration and a scenario.
 
-The files are templates in `stowplan/cli/plugin_template`, with the plugin's names filled in. What
-is there already is never overwritten.
+The files are templates in `stowplan/cli/plugin_template` with the plugin's names filled in. An
+existing file is never overwritten.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class NameSpellings:
 
     @property
     def label(self) -> str:
-        """The label that the first version looks at."""
+        """The node label that the generated plugin reads."""
         return f"example.com/{self.project}"
 
 
 def names_of(given: str) -> NameSpellings:
-    """ConfigError says what is wrong with a name."""
+    """Split a plugin name into words; ConfigError if the name is invalid or taken."""
     where = f"name {given!r}"
     if not _NAME.fullmatch(given):
         raise ConfigError(
@@ -68,7 +68,7 @@ def names_of(given: str) -> NameSpellings:
     names = NameSpellings(words)
     if keyword.iskeyword(names.module) or names.module in sys.stdlib_module_names:
         raise ConfigError(
-            f"would make a package {names.module}, which Python has already; choose another",
+            f"would create a package {names.module}, which Python already has; choose another",
             where=where,
         )
     if names.module in ("stowplan", "tests", "test"):
@@ -82,13 +82,13 @@ def _check_is_free(names: NameSpellings, where: str) -> None:
 
     if any(plugin.name == names.plugin for plugin in IN_TREE):
         raise ConfigError(
-            f"there is a plugin {names.plugin} in Stowplan already; choose another", where=where
+            f"Stowplan already has a plugin {names.plugin}; choose another", where=where
         )
 
 
 @click.group()
 def new() -> None:
-    """Start a plugin of your own."""
+    """Create a package for your own plugin."""
 
 
 @new.command()
@@ -98,11 +98,13 @@ def new() -> None:
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Where to make the package's folder; by default here.",
+    help="Where to create the package's folder. Default: the current folder.",
 )
 def plugin(name: str, folder: Path) -> None:
-    """Make a package with a scheduler plugin in ten lines, its test, a configuration that enables
-    it and a scenario to try it on. NAME is the plugin's: SsdOnly, or ssd-only.
+    """Create a package with a scheduler plugin.
+
+    The package has a plugin of ten lines, its test, a configuration that enables it, and a scenario
+    to try it on. NAME is the plugin's name: SsdOnly or ssd-only.
     """
     names = names_of(name)
     target = folder / names.project
@@ -121,10 +123,10 @@ Next:
 
 
 def make_package(names: NameSpellings, target: Path) -> list[Path]:
-    """Write the files; ConfigError if something is there."""
+    """Write the files; ConfigError if the target folder is not empty."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(
-            "is there already, and nothing is overwritten; choose another name or --dir",
+            "already exists and is not overwritten; choose another name or --dir",
             where=str(target),
         )
     made: list[Path] = []

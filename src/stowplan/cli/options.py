@@ -26,7 +26,10 @@ PORT = click.IntRange(0, 65535)
 
 
 def verbosity_level(value: object) -> int:
-    """0 to 10. Go's programs write `-v=4`, which click reads as the value "=4"."""
+    """Parse a log level from 0 to 10.
+
+    Go programs take `-v=4`, which click reads as the value "=4".
+    """
     text = str(value).removeprefix("=")
     if not text.isdecimal() or int(text) > 10:
         raise click.BadParameter(f"{text!r} is not a number from 0 to 10")
@@ -34,7 +37,7 @@ def verbosity_level(value: object) -> int:
 
 
 def duration(value: object) -> Duration:
-    """A Go duration such as 15s or 1m30s, for `type=`; the command gets seconds."""
+    """Parse a Go duration such as 15s or 1m30s into seconds; for click's `type=`."""
     try:
         return value if isinstance(value, Duration) else parse_duration(str(value))
     except ValueError as error:
@@ -42,14 +45,15 @@ def duration(value: object) -> Duration:
 
 
 def kubeconfig_options(command: F) -> F:
-    """`--kubeconfig` and `--context`, as kubectl has them."""
+    """Add kubectl's `--kubeconfig` and `--context`."""
     command = click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")(
         command
     )
     return click.option(
         "--kubeconfig",
         metavar="FILE",
-        help="Kubeconfig file. Without it: $KUBECONFIG, the pod's service account, ~/.kube/config.",
+        help="Kubeconfig file. Default: the first of $KUBECONFIG, the pod's service account and "
+        "~/.kube/config.",
     )(command)
 
 
@@ -68,7 +72,7 @@ def verify_option(default: int) -> Callable[[F], F]:
 
 
 def logging_options(command: Callable[P, R]) -> Callable[P, R]:
-    """`-v` and `--log-format`; logging is set up before the command's own code runs."""
+    """Add `-v` and `--log-format`, and set up logging before the command's own code runs."""
 
     @functools.wraps(command)
     def with_logging(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -85,7 +89,7 @@ def logging_options(command: Callable[P, R]) -> Callable[P, R]:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="How log lines look.",
+        help="Format of log lines.",
     )(with_logging)
     return click.option(
         "-v",
@@ -95,7 +99,7 @@ def logging_options(command: Callable[P, R]) -> Callable[P, R]:
         metavar="LEVEL",
         default=0,
         show_default=True,
-        help="How much to log; 2 is good for operation, 4 and more for debugging.",
+        help="Log verbosity, 0 to 10. Use 2 in production, 4 or more for debugging.",
     )(decorated)
 
 

@@ -1,7 +1,7 @@
-"""`stowplan pin`, `unpin` and `pins`: which pod belongs on which node, said by labels on nodes.
+"""`stowplan pin`, `unpin` and `pins`: node labels that say which pod belongs on which node.
 
-`stowplan move` (cli/move.py) shares the options and the first steps: `Asked` is what was typed,
-checked, and the cluster it is about.
+`stowplan move` (cli/move.py) shares the options and the first steps. `Asked` holds the checked
+arguments and the cluster.
 """
 
 from __future__ import annotations
@@ -53,32 +53,32 @@ _ANY_NAMESPACE: Final = "*"
 
 
 def naming_options(command: F) -> F:
-    """`-n`, `--name`, `--prefix`, and where the cluster is."""
+    """Add `-n`, `--name`, `--prefix` and the kubeconfig options."""
     command = kubeconfig_options(command)
     command = click.option(
         "--prefix",
         default=DEFAULT_PREFIX,
         show_default=True,
-        help="What labels of pins begin with; as in the arguments of the StaticPlacement plugin.",
+        help="Prefix of pin labels, as in the arguments of the StaticPlacement plugin.",
     )(command)
     command = click.option(
         "--name",
         envvar="SCHED_NAME",
         metavar="NAME",
-        help="The scheduler that reads the pins (or $SCHED_NAME). Without it: the pod's "
+        help="Name of the scheduler that reads the pins. Default: $SCHED_NAME, else the pod's "
         "schedulerName.",
     )(command)
     return click.option(
         "-n",
         "--namespace",
         metavar="NS",
-        help="Namespace of the pod. Without it: that of the kubeconfig's context.",
+        help="Namespace of the pod. Default: that of the kubeconfig's context.",
     )(command)
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What can be seen of a pod: None, and it does not exist, or may not be looked at."""
+    """The result of a lookup: the pod, or None if it does not exist or access is denied."""
 
     pod: Pod | None
     is_allowed: bool = True
@@ -86,7 +86,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed about a pod, and the cluster."""
+    """The checked arguments about a pod, and the cluster."""
 
     pod: PodName
     cluster: ClusterConfig
@@ -104,20 +104,20 @@ class Asked:
         kubeconfig: str | None,
         context: str | None,
     ) -> Asked:
-        """Everything that can be wrong with it is told before any request is sent."""
+        """Check all arguments before any request is sent."""
         check_naming(name, prefix)
         cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)
         found = parse_pod_name(pod, namespace, cluster.namespace)
         return cls(found, cluster, name, prefix)
 
     async def look(self, client: ApiClient) -> Sight:
-        """The pod, as far as it may be seen; without --name it must be, for its scheduler."""
+        """Look up the pod. Without --name it must be readable: its spec names the scheduler."""
         try:
             return Sight(await find_pod(client, self.pod))
         except Forbidden as problem:
             if self.name is None:
                 raise Forbidden(
-                    f"{problem}\nSay the name of the pod's scheduler with --name instead"
+                    f"{problem}\nFix: give the name of the pod's scheduler with --name"
                 ) from None
             return Sight(None, is_allowed=False)
 
@@ -128,7 +128,7 @@ class Asked:
 
 
 def check_naming(name: str | None, prefix: str) -> None:
-    """`name` None: only the prefix."""
+    """Check a scheduler name and a prefix; with `name` None, only the prefix."""
     problem = name_problem("x" if name is None else name, prefix)
     if problem:
         raise ConfigError(problem)
@@ -150,12 +150,12 @@ def warn(text: str) -> None:
 def pin(pod: str, node: str, only: bool, **typed: Any) -> None:
     """Pin a pod to a node.
 
-    POD is a name or namespace/name, and need not exist yet. The pin is a label on the node, or, if
-    the pod's name is too long for one, an entry in an annotation there. It says where the pod will
-    go when it is scheduled the next time; `stowplan move` makes it go there now.
+    POD is a name or namespace/name; the pod need not exist yet. The pin is a label on the node or,
+    if the pod's name is too long for a label, an entry in a node annotation. A pin takes effect
+    when the pod is next scheduled; `stowplan move` moves the pod now.
 
-    Pins on other nodes stay, and are told: the pod may go to any node that has one. With --only
-    they are removed, and so are labels of the older form, which name no namespace.
+    The pod can go to any node that has a pin for it. Pins on other nodes stay, with a warning. With
+    --only they are removed, and so are labels of the older form, which name no namespace.
     """
     asyncio.run(_pin(Asked.parse(pod, **typed), node, only=only))
 
@@ -179,12 +179,12 @@ async def _pin(asked: Asked, node_name: str, *, only: bool) -> None:
     tell_edits(pod, edits)
     others = [name for name in nodes_with_pins(nodes, labels, pod) if name != node.name]
     if others and not only:
-        warn(f"{pod} is pinned to {joined(others)} too, and may go there; --only removes that")
+        warn(f"{pod} is also pinned to {joined(others)} and can go there; --only removes that pin")
     _tell_of_pod(asked, sight, labels, node)
 
 
 def tell_edits(pod: PodName, edits: Iterable[NodeEdit]) -> None:
-    """One line a node and kind of change."""
+    """Print one line per node and kind of change."""
     for edit in edits:
         if edit.added:
             click.echo(f"{pod} pinned to {edit.node} ({described(edit.added)})")
@@ -192,10 +192,7 @@ def tell_edits(pod: PodName, edits: Iterable[NodeEdit]) -> None:
             click.echo(f"{pod} no longer pinned to {edit.node} ({described(edit.removed)})")
         older = [pin.key for pin in edit.removed if pin.form is Form.OLD_LABEL]
         if older:
-            warn(
-                f"{older[0]} on {edit.node} was the pin of every pod called {pod.name}, "
-                "whatever its namespace"
-            )
+            warn(f"{older[0]} on {edit.node} pinned every pod called {pod.name}, in all namespaces")
 
 
 def described(pins: Sequence[Pin]) -> str:
@@ -203,36 +200,35 @@ def described(pins: Sequence[Pin]) -> str:
 
 
 def _tell_of_pod(asked: Asked, sight: Sight, labels: PinLabels, node: Node) -> None:
-    """What stands between the pod and its node."""
+    """Warn about everything that keeps the pod from its node."""
     pod = sight.pod
     if not sight.is_allowed:
-        warn(f"pod {asked.pod} may not be looked at, so nobody knows whether it needs the pin")
+        warn(f"no access to pod {asked.pod}: cannot check whether it exists and uses the pin")
         return
     if pod is None:
         guessed = ""
         if asked.name is None:
-            guessed = f" The pin is for scheduler {labels.scheduler}; --name says another."
+            guessed = f" The pin is for scheduler {labels.scheduler}; --name sets another."
         warn(f"pod {asked.pod} does not exist yet.{guessed}")
         return
     used = scheduler_of(pod)
     if used != labels.scheduler:
         warn(
-            f"pod {asked.pod} uses scheduler {used}, not {labels.scheduler}: nothing will place it "
-            "by this pin"
+            f"pod {asked.pod} uses scheduler {used}, not {labels.scheduler}: this pin has no effect"
         )
     elif used == CLUSTERS_OWN_SCHEDULER and asked.name is None:
         warn(
-            f"pod {asked.pod} uses the cluster's own scheduler, {used}, which as a rule reads no "
-            "pins: then nothing will place it by this one"
+            f"pod {asked.pod} uses the cluster's own scheduler, {used}, which normally reads no "
+            "pins: then this pin has no effect"
         )
     at = pod.spec.node_name
     if at and at != node.name and not pod.is_finished:
         warn(
-            f"pod {asked.pod} runs on {at}, and a pin alone moves nothing: "
+            f"pod {asked.pod} runs on {at}, and a pin does not move it; to move it: "
             f"stowplan move {asked.pod} {node.name}"
         )
     if node.spec.unschedulable:
-        warn(f"node {node.name} is cordoned, which schedulers other than strict ones respect")
+        warn(f"node {node.name} is cordoned; only strict placement ignores that")
 
 
 @click.command()
@@ -242,9 +238,9 @@ def _tell_of_pod(asked: Asked, sight: Sight, labels: PinLabels, node: Node) -> N
 def unpin(pod: str, node: str | None, **typed: Any) -> None:
     """Remove a pod's pins from a node, or from all nodes.
 
-    All forms are removed: the label, the older label, which is about pods of that name in every
-    namespace, and the entry in the annotation. A pod that runs goes on running. If there is no pin
-    to remove it says so, and the exit code is 0 all the same: what was asked for is the case.
+    Removes all forms: the label, the annotation entry, and the older label, which pins pods of that
+    name in every namespace. A running pod keeps running. Without a pin to remove, the command
+    prints a note and exits with code 0.
     """
     asyncio.run(_unpin(Asked.parse(pod, **typed), node))
 
@@ -275,15 +271,15 @@ async def _unpin(asked: Asked, node_name: str | None) -> None:
 
 
 @click.command()
-@click.option("-A", "--all-namespaces", is_flag=True, help="Pods of every namespace.")
-@click.option("--node", metavar="NODE", help="Only pods that are pinned to this node.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Show pods of all namespaces.")
+@click.option("--node", metavar="NODE", help="Show only pods that are pinned to this node.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["wide", "json", "yaml"]),
-    help="A table with more columns, or JSON or YAML.",
+    help="Print a table with more columns, JSON or YAML.",
 )
-@click.option("--check", is_flag=True, help="End with exit code 1 if anything has drifted.")
+@click.option("--check", is_flag=True, help="Exit with code 1 if there is drift.")
 @naming_options
 def pins(
     all_namespaces: bool,
@@ -296,15 +292,20 @@ def pins(
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
-    """Show pins, where the pods are, and what has drifted.
+    """List pins, where their pods run, and any drift.
 
-    A row is a pod with all nodes that are pinned for it, its phase ("absent": it does not exist),
-    and what is not as it should be: the pod runs elsewhere, several nodes have a pin, a node is
-    cordoned or gone, the label has the older form, the pod uses another scheduler, or it uses a
-    scheduler that reads pins and has none. Without --name these are all schedulers of which some
-    node has a pin, and rfcustom.
+    A row shows a pod, the nodes it is pinned to, its phase ("absent" if it does not exist) and its
+    drift:
 
-    With --check the exit code is 1 if there is drift in any row, for use in scripts.
+    \b
+      - the pod runs on another node
+      - several nodes have a pin for it
+      - a node is cordoned or gone
+      - the label has the older form
+      - the pod uses another scheduler
+      - the pod uses a scheduler that reads pins, but has no pin
+
+    Without --name, the schedulers that read pins are rfcustom and all that have a pin on some node.
     """
     if all_namespaces and namespace is not None:
         raise click.UsageError("--all-namespaces and --namespace exclude each other")

@@ -23,25 +23,25 @@ DEFAULT_LEASE = "kube-scheduler"
     "--config",
     "config_file",
     metavar="FILE",
-    help="KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler takes it.",
+    help="KubeSchedulerConfiguration file (kubescheduler.config.k8s.io/v1), as for kube-scheduler.",
 )
 @click.option(
     "--write-config-to",
     metavar="FILE",
-    help="Write the complete configuration that would apply to FILE, secrets included, and end.",
+    help="Write the complete effective configuration to FILE, including secrets, and exit.",
 )
 @kubeconfig_options
 @click.option(
     "--scheduler-name",
     metavar="NAME",
-    help="Serve pods with this schedulerName; only for a configuration with one profile.",
+    help="Schedule pods with this schedulerName. Needs a configuration with one profile.",
 )
 @click.option(
     "-n",
     "--namespace",
     metavar="NS",
     default="",
-    help="Serve this namespace only; needs no cluster-wide rights on pods.",
+    help="Schedule pods of this namespace only. Needs no cluster-wide access to pods.",
 )
 @click.option(
     "--leader-elect",
@@ -49,14 +49,40 @@ DEFAULT_LEASE = "kube-scheduler"
     default=None,
     is_flag=False,
     flag_value=True,
-    help="Hold a Lease while scheduling, so that replicas do not get in each other's way. "
+    help="Schedule only while holding a Lease, so that one of several replicas is active. "
     "[default: true]",
 )
-@click.option("--leader-elect-lease-duration", type=duration, default=None, help="[default: 15s]")
-@click.option("--leader-elect-renew-deadline", type=duration, default=None, help="[default: 10s]")
-@click.option("--leader-elect-retry-period", type=duration, default=None, help="[default: 2s]")
-@click.option("--leader-elect-resource-name", metavar="NAME", default=None)
-@click.option("--leader-elect-resource-namespace", metavar="NS", default=None)
+@click.option(
+    "--leader-elect-lease-duration",
+    type=duration,
+    default=None,
+    help="How long a Lease is valid without renewal. [default: 15s]",
+)
+@click.option(
+    "--leader-elect-renew-deadline",
+    type=duration,
+    default=None,
+    help="How long the leader tries to renew its Lease before it gives up. [default: 10s]",
+)
+@click.option(
+    "--leader-elect-retry-period",
+    type=duration,
+    default=None,
+    help="Time between attempts to acquire or renew the Lease. [default: 2s]",
+)
+@click.option(
+    "--leader-elect-resource-name",
+    metavar="NAME",
+    default=None,
+    help="Name of the Lease. [default: kube-scheduler, or the schedulerName of the first profile "
+    "if that is not default-scheduler]",
+)
+@click.option(
+    "--leader-elect-resource-namespace",
+    metavar="NS",
+    default=None,
+    help="Namespace of the Lease. [default: --namespace if given, else kube-system]",
+)
 # DIVERGES: kube-scheduler listens on all interfaces by default. Ours speaks plain HTTP, so it
 # listens on loopback unless a flag opens it.
 @click.option(
@@ -94,10 +120,12 @@ def run(
 ) -> None:
     """Schedule the pods of a cluster.
 
-    Serves the pods whose schedulerName is one of the configured profiles ("default-scheduler"
-    without a configuration), in or out of the cluster. Ends with exit code 0 on SIGTERM or Ctrl-C,
-    after the binds under way. On SIGUSR2 it compares its cache with the API server and logs both
-    the result and what it holds, as kube-scheduler does.
+    Schedules the pods whose schedulerName is one of the configured profiles ("default-scheduler"
+    without a configuration). Runs inside or outside the cluster.
+
+    On SIGTERM or Ctrl-C it finishes the binds in progress and exits with code 0. On SIGUSR2 it
+    compares its cache with the API server, then logs the differences and the cache, as
+    kube-scheduler does.
     """
     from stowplan.server.memory import grow_without_collecting
 
@@ -124,7 +152,7 @@ def run(
         "resource_namespace": leader_elect_resource_namespace,
     }
     if namespace and leader_elect_resource_namespace is None:
-        # Whoever has rights in one namespace only keeps the lease there too.
+        # A scheduler with access to one namespace can hold a Lease only there.
         election["resource_namespace"] = namespace
     first = config.profiles[0].scheduler_name
     lease = leader_elect_resource_name or config.leader_election.resource_name
@@ -163,7 +191,7 @@ def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[st
 
     text = format_object(written_config(config, plugins), "yaml")
     try:
-        # Unlike everything shown elsewhere it holds secrets, or it could not be read again.
+        # This file keeps its secrets, so that it can be used as --config; only the owner may read.
         with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as out:
             out.write(text)
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""`stowplan simulate`: play a scenario, and say whether all went as it should."""
+"""`stowplan simulate`: run a scenario and check its expectations."""
 
 from __future__ import annotations
 
@@ -28,59 +28,59 @@ EXIT_NOT_MET: Final = 1
     metavar="TARGET",
     default="virtual",
     show_default=True,
-    help="virtual (no sockets, virtual time), embedded (our API server, real time), real (etcd, "
-    "kube-apiserver and KWOK are started), or the path of a kubeconfig.",
+    help="Where to run: virtual (no sockets, virtual time), embedded (our API server, real time), "
+    "real (starts etcd, kube-apiserver and KWOK), or the path of a kubeconfig.",
 )
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
 @click.option(
     "--allow-remote",
     is_flag=True,
-    help="Play it even if the kubeconfig's cluster is not on this machine. A scenario creates and "
+    help="Allow a kubeconfig whose cluster is not on this machine. The scenario creates and "
     "deletes nodes and pods there.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     metavar="N",
-    help="Of everything that is drawn by lot. [default: the scenario's own, or 0]",
+    help="Seed for all random choices. [default: the scenario's own, or 0]",
 )
 @click.option(
     "--config",
     "config_file",
     metavar="FILE",
-    help="KubeSchedulerConfiguration, instead of the scenario's own.",
+    help="KubeSchedulerConfiguration file, instead of the scenario's own.",
 )
 @click.option(
     "--workload",
     metavar="PATTERN",
     default="*",
-    help="Of a performance-config.yaml: only workloads whose Test/Name, Test or Name matches.",
+    help="Run only workloads whose Test/Name, Test or Name matches; for a performance-config.yaml.",
 )
 @click.option(
     "--label",
     "labels",
     metavar="LABEL",
     multiple=True,
-    help="Of a performance-config.yaml: only workloads with this label (-LABEL: without it).",
+    help="Run only workloads with this label (-LABEL: without it); for a performance-config.yaml.",
 )
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write a page with the cluster and its timeline; it needs no other file.",
+    help="Write a self-contained HTML page with the cluster and its timeline.",
 )
 @click.option(
     "--decisions",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write a line of JSON for every attempt, eviction and binding.",
+    help="Write one JSON line per attempt, eviction and binding.",
 )
 @click.option(
     "--timeline",
     type=click.Choice(["auto", "all", "none"]),
     default="auto",
     show_default=True,
-    help="Of very many entries auto tells the first few hundred, then only steps.",
+    help="How much of the timeline to print. auto prints a few hundred entries, then only steps.",
 )
 @click.option(
     "-o",
@@ -88,7 +88,8 @@ EXIT_NOT_MET: Final = 1
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="The timeline as it happens and tables, or everything as data.",
+    help="table: print the timeline as it happens, then tables. json, yaml: print everything as "
+    "data.",
 )
 @click.option(
     "-v",
@@ -96,7 +97,7 @@ EXIT_NOT_MET: Final = 1
     "verbosity",
     type=verbosity_level,
     metavar="LEVEL",
-    help="Log what the scheduler does to standard error, 0 to 10. [default: only warnings]",
+    help="Verbosity of the scheduler's log on standard error, 0 to 10. [default: only warnings]",
 )
 @verify_option(10)
 def simulate(
@@ -115,7 +116,7 @@ def simulate(
     verbosity: int | None,
     verify_decisions: int,
 ) -> int:
-    """Play a scenario, and say whether all went as it should.
+    """Run a scenario and check its expectations.
 
     FILE is a YAML scenario (cluster, steps, expectations), a Python file with
     `async def scenario(cluster)`, or a performance-config.yaml of scheduler_perf:
@@ -125,8 +126,8 @@ def simulate(
       $ stowplan simulate scenario.py --on real --html page.html
       $ stowplan simulate performance-config.yaml --workload 'SchedulingBasic/*'
 
-    The exit code is 0 if every expectation is met, 1 if one is not or the scenario failed, 2 if
-    the file is wrong. docs/scenarios.md tells how to write scenarios.
+    The exit code is 0 if all expectations are met, 1 if one is not or the scenario failed, 2 if
+    the file is invalid. docs/scenarios.md explains how to write scenarios.
     """
     configure(verbosity or 0, "text")
     if verbosity is None:
@@ -150,7 +151,7 @@ def simulate(
             name=playable.name,
             seed=seed if seed is not None else playable.seed or 0,
             on_entry=live,
-            # A YAML scenario cannot ask for events, and a virtual cluster has no other readers.
+            # On a virtual cluster only a Python scenario can read events.
             writes_events=on != "virtual" or file.endswith(".py"),
             context=context,
             allow_remote=allow_remote,
@@ -199,7 +200,7 @@ def _print_data(outcomes: Sequence[Outcome], output: OutputFormat, with_timeline
 
 
 def _numbered(path: Path, number: int) -> Path:
-    """Of several workloads each has a page: page.html, page-2.html, ..."""
+    """Return the page's path for each of several workloads: page.html, page-2.html, ..."""
     return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
 
 

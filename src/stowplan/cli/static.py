@@ -1,8 +1,7 @@
-"""`stowplan static`, also the program `static-scheduler`: pods go where nodes have labels for them.
+"""`stowplan static`, also the program `static-scheduler`: place pods by node labels.
 
-The flags, variables, defaults and log lines are those of the rf Static Scheduler, so that whoever
-runs it can put this in its place. Mistakes in flags and in variables are one line each, which names
-the one that was wrong.
+The flags, variables, defaults and log lines are those of the rf Static Scheduler, so this is a
+drop-in replacement. An invalid flag or variable is reported in one line that names it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _VARIABLES: Final = {
 }
 _SWITCH: Final = "SCHED_PROMETHEUS"
 _EPILOG: Final = f"""\b
-Environment variables, which flags beat:
+Environment variables (flags take precedence):
   KUBECONFIG                 kubeconfig file
   SCHED_INCLUSTER_BASE_PATH  directory with the token and CA of a service account
   SCHED_NAME                 name of this scheduler
@@ -47,13 +46,13 @@ Environment variables, which flags beat:
     envvar=_VARIABLES["name"],
     default="rfcustom",
     show_default=True,
-    help="Serve pods with this schedulerName, by labels with this name.",
+    help="Place pods with this schedulerName, by labels with this name.",
 )
 @click.option(
     "-d",
     "--daemon",
     is_flag=True,
-    help="Go on until SIGTERM or Ctrl-C. Without it every pending pod is tried once.",
+    help="Run until SIGTERM or Ctrl-C. Without it, try every pending pod once and exit.",
 )
 @click.option(
     "--delay",
@@ -61,32 +60,33 @@ Environment variables, which flags beat:
     envvar=_VARIABLES["delay"],
     default="10",
     show_default=True,
-    help="With --daemon: try what waits again, and where the role allows no watch list nodes and "
-    "pods, every so many seconds.",
+    help="With --daemon: interval for retrying pending pods and, if the role does not allow watch, "
+    "for listing nodes and pods.",
 )
 @click.option(
     "--respect-node-state",
     is_flag=True,
-    help="Of the labelled nodes take only those that kube-scheduler would take too: not cordoned, "
-    "no taint against the pod, enough room, volumes in reach. Needs more rights.",
+    help="Use a labelled node only if kube-scheduler would: not cordoned, taints tolerated, enough "
+    "resources, volumes reachable. Needs more permissions.",
 )
 @click.option(
     "--prefix",
     metavar="PREFIX",
     default="rf.scheduler",
     show_default=True,
-    help="What the labels begin with.",
+    help="Prefix of the labels.",
 )
 @click.option(
     "--kubeconfig",
     metavar="FILE",
-    help="Kubeconfig file. Without it: $KUBECONFIG, the pod's service account, ~/.kube/config.",
+    help="Kubeconfig file. Default: the first of $KUBECONFIG, the pod's service account and "
+    "~/.kube/config.",
 )
 @click.option(
     "--incluster-base-path",
     metavar="DIR",
     envvar=_VARIABLES["incluster_base_path"],
-    help="Where to look for the service account's token and CA, if there is no kubeconfig.  "
+    help="Folder with the service account's token and CA, used without a kubeconfig.  "
     "[default: /var/run/secrets/kubernetes.io/serviceaccount]",
 )
 @click.option(
@@ -95,7 +95,7 @@ Environment variables, which flags beat:
     envvar=_VARIABLES["prometheus_port"],
     default="8000",
     show_default=True,
-    help="With --daemon: serve metrics here, on any path.",
+    help="With --daemon: port of the metrics, served on any path.",
 )
 @click.option(
     "--bind-address",
@@ -111,7 +111,7 @@ Environment variables, which flags beat:
     "--verbose",
     "verbosity",
     count=True,
-    help="Log warnings, too; -vv: every pod that is placed; -vvv: everything.",
+    help="Also log warnings; -vv: also every placed pod; -vvv: everything.",
 )
 @click.pass_context
 def static(
@@ -128,18 +128,19 @@ def static(
     prometheus_disable: bool,
     verbosity: int,
 ) -> None:
-    """Place pods on the nodes that are labelled for them.
+    """Place each pod on the node that is labelled for it.
 
-    A pod whose schedulerName is NAME goes to a node with the label rf.scheduler.NAME.NAMESPACE/POD,
-    whatever the label's value, and nowhere else. The label alone decides: a cordoned, tainted or
-    full node takes its pods, too, and of several nodes one is taken at random. Without a label the
-    pod stays Pending, and its events say what to type. A pod that has its node is never moved.
+    A pod whose schedulerName is NAME goes only to a node with the label
+    rf.scheduler.NAME.NAMESPACE/POD; the label's value does not matter. The label alone decides, so
+    a cordoned, tainted or full node gets its pods too. If several nodes have the label, one is
+    chosen at random. If none has it, the pod stays Pending, and its events show the command that
+    fixes it. A pod that has a node is never moved.
 
-    The older label rf.scheduler.NAME/POD counts as well. A pod name of more than 63 characters fits
-    no label: list it in the node's annotation rf.scheduler.NAME.NAMESPACE/pods.
+    The older label rf.scheduler.NAME/POD works too. A pod name of more than 63 characters does not
+    fit in a label: list it in the node annotation rf.scheduler.NAME.NAMESPACE/pods.
 
-    Exit codes: 0 when all was looked at once, or ended by a signal; 1 when the API server failed or
-    refused; 2 when a flag, a variable or the kubeconfig is wrong.
+    Exit codes: 0 every pod was tried, or a signal ended the daemon; 1 the API server failed or
+    denied access; 2 a flag, a variable or the kubeconfig is invalid.
     """
     from stowplan.plugins.static_placement.labels import name_problem
     from stowplan.server.serving import run_on_loop
@@ -182,14 +183,14 @@ def static(
 
 
 def main() -> None:
-    """The entry point of `static-scheduler` and of examples/static/scheduler.py."""
+    """Run the entry point of `static-scheduler` and of examples/static/scheduler.py."""
     from stowplan.cli.main import main
 
     main(command=static, prog_name=Path(sys.argv[0]).name)
 
 
 class _Sources:
-    """Where a parameter's value came from: its flag, or the variable."""
+    """The source of a parameter's value: its flag or its environment variable."""
 
     def __init__(self, ctx: click.Context) -> None:
         self._ctx = ctx

@@ -1,4 +1,4 @@
-"""Output that commands share: tables for people, JSON and YAML (`-o json`) for scripts."""
+"""Output shared by commands: tables for people, JSON and YAML (`-o json`) for scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def output_option(*, default: OutputFormat | None = None) -> Callable[[F], F]:
-    """`-o json|yaml`, given to the command as `output`; without a default it may be None."""
+    """Add `-o json|yaml`, passed to the command as `output`; None without a default."""
     return click.option(
         "-o",
         "--output",
@@ -31,10 +31,10 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def format_object(value: object, output: OutputFormat) -> str:
-    """The text of plain data (dicts, lists, scalars), ending in a newline."""
+    """Format plain data (dicts, lists, scalars), ending in a newline."""
     if output == "json":
         return json.dumps(value, indent=4, ensure_ascii=False) + "\n"
-    import yaml  # here, as commands that print no YAML need not load it
+    import yaml  # a slow import that most commands do not need
 
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     return text

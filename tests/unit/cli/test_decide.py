@@ -265,7 +265,7 @@ def test_warnings_come_to_an_end(decide: Decide) -> None:
     spec = {**POD["spec"], **{f"x{number}": 1 for number in range(50)}}
     err = decide({**QUESTION, "pod": {**POD, "spec": spec}}).err
     assert err.count("\n") == 21
-    assert err.endswith("Warning: there are more warnings, which are not shown\n")
+    assert err.endswith("Warning: further warnings are not shown\n")
 
 
 # As a program

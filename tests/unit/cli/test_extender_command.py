@@ -96,8 +96,8 @@ def test_a_socket_instead_of_the_port(monkeypatch: pytest.MonkeyPatch, config: s
         (["--drain-timeout=-1s"], "--drain-timeout: must not be less than 0"),
         (
             ["--client-ca-file=a", "--tls-cert-file=b", "--tls-private-key-file=c", "--socket=d"],
-            "--client-ca-file: has no meaning on a socket alone; give --port too, or let the "
-            "proxy check certificates",
+            "--client-ca-file: has no effect on a Unix socket; add --port, or let the proxy check "
+            "certificates",
         ),
     ],
 )
@@ -128,5 +128,5 @@ def test_the_help_states_the_limit_of_bodies(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         extender.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "5,000 whole nodes of 26 KiB each. [default: 128Mi]" in text
+    assert "5,000 full nodes of 26 KiB each. [default: 128Mi]" in text
     assert "[default: 31800;" in text

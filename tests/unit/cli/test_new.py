@@ -43,10 +43,10 @@ def test_one_name_in_all_spellings(given: str, plugin: str, module: str) -> None
         ("ssd--only", "must begin with a letter"),
         ("ünlaut", "must begin with a letter"),
         ("x" * 41, "must not be longer than 40"),
-        ("class", "Python has already"),
-        ("json", "Python has already"),
+        ("class", "Python already has"),
+        ("json", "Python already has"),
         ("stowplan", "is taken"),
-        ("NodeAffinity", "in Stowplan already"),
+        ("NodeAffinity", "Stowplan already has"),
     ],
 )
 def test_names_that_do_not_do_are_refused_in_words(given: str, words: str) -> None:
@@ -87,7 +87,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     mine.write_text("mine")
     result = CliRunner().invoke(new, ["plugin", "SsdOnly", "--dir", str(tmp_path)])
     assert isinstance(result.exception, ConfigError)
-    assert "is there already, and nothing is overwritten" in str(result.exception)
+    assert "already exists and is not overwritten" in str(result.exception)
     assert [path.name for path in (tmp_path / "ssd-only").iterdir()] == ["notes.txt"]
 
 

@@ -98,12 +98,12 @@ def test_an_invalid_workload_is_a_failure() -> None:
 
 def test_errors_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert fails(capsys, "own.yaml", "--stored") == (
-        "Error: nothing is stored in bench-results/own of these workloads\n",
+        "Error: bench-results/own has no stored results of these workloads\n",
         2,
     )
     told, code = fails(capsys, "own.yaml", "--against", "nobody")
     assert told == (
-        "Error: --against: 'nobody' is not known; there is: "
+        "Error: --against: 'nobody' is unknown; choose from: "
         "stowplan, kube-scheduler, raw, raw/events\n"
     )
     assert code == 2
