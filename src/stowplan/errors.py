@@ -136,6 +136,6 @@ class Throttled(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx: the server failed; the request may or may not have taken effect."""
+    """5xx: the server failed, possibly after it carried out the request."""
 
     status = 500

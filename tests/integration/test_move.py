@@ -71,7 +71,7 @@ def test_a_move(stage: PinStage) -> None:
     # What was seen of it depends on when it was looked.
     assert set(between) <= {
         "shutting down on worker-1",
-        "gone, waiting for StatefulSet web to create it again",
+        "gone, waiting for StatefulSet web to recreate it",
         "waiting for a node",
     }
     assert stage.node_of("web-0") == "worker-2"
@@ -99,10 +99,10 @@ def test_a_pod_that_does_not_come_back_in_time(stage: PinStage) -> None:
     code, out, err = stage.run("move", "web-0", "worker-2", "-y", "--timeout", "700ms")
     assert code == 124
     assert out.startswith(PLAN + DONE)
-    assert out.endswith("gone, waiting for StatefulSet web to create it again\n")
+    assert out.endswith("gone, waiting for StatefulSet web to recreate it\n")
     assert err == (
         "Error: pod default/web-0 is not on worker-2 in time: gone, waiting for StatefulSet web to "
-        "create it again. Its pin stays; `kubectl describe pod web-0 -n default` may say more\n"
+        "recreate it. Its pin stays; `kubectl describe pod web-0 -n default` may say more\n"
     )
 
 
@@ -224,7 +224,10 @@ def test_force_asks_no_budget(stage: PinStage) -> None:
         code, out, err = stage.run("move", "web-0", "worker-2", "-y", "--force")
     assert (code, err) == (0, "")
     assert "delete  default/web-0, with 1 s to shut down\n" in out
-    assert "budget  web allows no disruption now (3 healthy, 3 needed), ignored because of --force" in out
+    assert (
+        "budget  web allows no disruption now (3 healthy, 3 needed), ignored because of --force"
+        in out
+    )
     assert "default/web-0 deleted\n" in out
     assert out.endswith(ARRIVED)
 
@@ -332,4 +335,4 @@ def test_following_outlives_a_server_that_does_not_answer(stage: PinStage) -> No
     with when(lambda: fault.hits == 3, come_back):
         moving(stage, act)
     assert said[0].startswith("cannot see how it goes on: API server")
-    assert "gone, waiting for StatefulSet web to create it again" in said
+    assert "gone, waiting for StatefulSet web to recreate it" in said

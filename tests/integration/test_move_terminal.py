@@ -123,7 +123,7 @@ def test_it_asks_and_shows_how_it_goes(stage: PinStage) -> None:
         assert terminal.text.startswith(PLAN)
         assert is_untouched(stage)
         terminal.type("y\n")
-        terminal.until("0 s: gone, waiting for StatefulSet web to create it again")
+        terminal.until("0 s: gone, waiting for StatefulSet web to recreate it")
         with Player(stage):
             assert terminal.wait() == 0
         assert terminal.text.endswith(f"\r\x1b[2K{ARRIVED}")
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_only_the_following(stage: PinStage) -> None:
 
 def test_a_terminal_that_cannot_draw_gets_lines(stage: PinStage) -> None:
     with on_terminal(stage, "web-0", "worker-2", "--yes", term="dumb") as terminal:
-        terminal.until("\ngone, waiting for StatefulSet web to create it again\n")
+        terminal.until("\ngone, waiting for StatefulSet web to recreate it\n")
         with Player(stage):
             assert terminal.wait() == 0
         assert "\x1b" not in terminal.text

@@ -262,7 +262,7 @@ def test_a_node_that_never_stays_the_same_is_given_up(stage: PinStage) -> None:
     stage.server.call(
         lambda server: server.faults.append(Fault(method="PATCH", status=409, times=None))
     )
-    with pytest.raises(Conflict, match="node 'worker-1' was changed by somebody else 20 times"):
+    with pytest.raises(Conflict, match="node 'worker-1' changed during each of 20 attempts"):
         asyncio.run(_pin_all(stage, [LONG]))
 
 

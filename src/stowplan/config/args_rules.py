@@ -61,7 +61,7 @@ def affinity_problems(path: str, affinity: NodeAffinity) -> Iterator[FieldError]
             yield _from_text(f"{at}.{text}")
     at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
     for index, preferred in enumerate(affinity.preferred or ()):
-        # One without weight counts for nothing, and nobody looks at it.
+        # Upstream ignores a term with weight 0, so it does not validate one.
         if preferred.weight != 0:
             term = compile_node_selector_term(preferred.preference, f"{at}[{index}]")
             for text in term.errors:

@@ -1,8 +1,8 @@
-"""From a raw tree (dicts, lists, scalars) to structs, naming every mistake and not just the first.
+"""Convert a raw tree (dicts, lists, scalars) to structs, and report every error, not only one.
 
-msgspec stops at the first error. A user who has three typos wants to read three lines, so the tree
-is walked along the struct types first, and each leaf is converted on its own. Plugin arguments can
-be read in the same way, into the plugin's own struct.
+msgspec stops at the first error, but three typos should cause three lines. So this module walks the
+tree along the struct types and converts each leaf by itself. It reads plugin arguments in the same
+way, into the plugin's own struct.
 """
 
 from __future__ import annotations

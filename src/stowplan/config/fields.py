@@ -44,7 +44,7 @@ def forbidden(path: str, detail: str) -> FieldError:
 
 
 def not_supported(path: str, value: str, allowed: Sequence[str]) -> FieldError:
-    """A value outside a fixed list, which is told in upstream's words and then guessed at."""
+    """Report a value outside a fixed list in upstream's words, with a suggestion."""
     supported = ", ".join(json.dumps(one) for one in allowed)
     hint = did_you_mean(value, allowed)
     text = f"Unsupported value: {_show(path, value)}: supported values: {supported}{hint}"

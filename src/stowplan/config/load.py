@@ -1,8 +1,8 @@
 """Reading a configuration file: YAML or JSON text to a complete, validated configuration.
 
-Every mistake of a file is told at once, each with the file and the path of the field. The order
-is parse, decode (plugin arguments too), default, validate; a later step runs only when the one
-before found nothing. A caller who knows the plugins has its own checks run with the validation.
+All errors of a file are reported together, each with the file and the path of the field. The order
+is parse, decode (plugin arguments too), default, validate; a step runs only if the step before
+found no error. A caller that knows the plugins passes further checks, which run with validation.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _build(
 
 
 def _decode_arguments(tree: dict[str, Any], errors: list[FieldError]) -> None:
-    """What cannot be read in plugin arguments; wrong types around them are told by `decode`."""
+    """Report plugin arguments that cannot be decoded; `decode` reports wrong types around them."""
     for place, profile in _mappings(tree.get("profiles"), "profiles"):
         for at, entry in _mappings(profile.get("pluginConfig"), f"{place}.pluginConfig"):
             name, args = entry.get("name"), entry.get("args", {})
@@ -115,7 +115,7 @@ def to_object(config: KubeSchedulerConfiguration) -> dict[str, Any]:
 
 
 def _is_ours(raw: dict[str, Any], errors: list[FieldError]) -> bool:
-    """A file of another kind would only give a list of unknown fields that helps nobody."""
+    """Check apiVersion and kind; a file of another kind would only cause unknown-field errors."""
     ours = True
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         value = raw.get(field)

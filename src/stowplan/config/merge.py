@@ -4,8 +4,8 @@ Two steps, both kube-scheduler's: the user's plugin sets are laid over the defau
 MultiPoint is expanded to every point that its plugins implement. Pure functions over the
 configuration; the framework calls them with what its registry knows, and instantiates the answer.
 
-A default plugin that the registry does not have is left out. One that the user names is an error:
-nobody should believe in a plugin that does not run.
+A default plugin that the registry does not have is left out. A plugin that the user names and the
+registry does not have is an error.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Predicates become the plugins that filter in their place, priorities those that score, with their
 weights; the pairs are those of kube-scheduler 1.22, the last release that read both kinds of file.
-Extenders are carried over as they are. Whatever cannot be said in the new file, or means something
-else there, is told by field: nothing is dropped without a word. Called by `stowplan config
-migrate`.
+Extenders are copied unchanged. Every field that the new format cannot express, or that has another
+meaning there, is reported: nothing is dropped silently. Called by `stowplan config migrate`.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ class _Migration:
         if policy.always_check_all_predicates:
             self._note(
                 "alwaysCheckAllPredicates",
-                "no counterpart: the first plugin that refuses a node is the one that is told",
+                "no counterpart: only the first plugin that rejects a node is reported",
             )
         profile: dict[str, Any] = {}
         plugins = _plugin_sets(filters, scores)

@@ -1,9 +1,9 @@
 """Arguments of kube-scheduler's own plugins: fields, defaults and rules.
 
-One struct for each `<Plugin>Args` kind of the configuration API. They are read here, and not by
-the plugins, because a file's arguments are checked whether or not their plugin is enabled, and
-because the defaults are printed for plugins that nobody has instantiated. A plugin names its struct
-as `Args` and gets it complete and valid.
+One struct for each `<Plugin>Args` kind of the configuration API. They are defined here, not in the
+plugins, because a file's arguments are checked even if their plugin is disabled, and because
+`config defaults` prints them without instantiating plugins. A plugin names its struct as `Args` and
+gets a complete, valid instance.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ LEAST_ALLOCATED: Final = ScoringStrategy(type="LeastAllocated", resources=CPU_AN
 
 
 class DefaultConstraint(TopologySpreadConstraint, frozen=True):
-    """A pod's constraint gets its maxSkew from the API server; here nobody fills it in."""
+    """A constraint without a default for maxSkew, which only the API server fills in, for pods."""
 
     max_skew: Int32 = 0
 
@@ -216,7 +216,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
 
 class VolumeBindingArgs(PluginArgs, frozen=True):
     bind_timeout_seconds: Int64 = 600
-    # Belongs to the alpha feature StorageCapacityScoring, and may not be written without it.
+    # Belongs to the alpha feature StorageCapacityScoring, and must not be set without it.
     shape: tuple[UtilizationShapePoint, ...] | None = None
 
     def problems(self, path: str) -> Iterator[FieldError]:

@@ -1,9 +1,9 @@
 """A Policy file, which configured kube-scheduler up to 1.22: read, not judged.
 
-Go matches the names of JSON fields in any case, so files have `urlPrefix` as well as `URLPrefix`,
-and some the old internal name `ExtenderConfigs`. Here every name gets its usual spelling before the
-file is decoded into structs. Fields nobody knows are told as notes: kube-scheduler never minded
-them. Called by `migrate.py`.
+Go ignores the case of JSON field names, so files have `urlPrefix` as well as `URLPrefix`, and some
+have the old internal name `ExtenderConfigs`. This module normalises every name before it decodes
+the file into structs. Unknown fields are reported as notes, because kube-scheduler ignored them.
+Called by `migrate.py`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Policy(Section, frozen=True):
 
 
 def read_policy(text: str, *, where: str) -> tuple[Policy, list[FieldError]]:
-    """The policy in YAML or JSON text, or in a ConfigMap, and the fields that nobody knows."""
+    """Read a policy from YAML or JSON text or from a ConfigMap; also return unknown fields."""
     errors: list[FieldError] = []
     raw = parse_tree(text, where, errors)
     if isinstance(raw, dict) and raw.get("kind") == "ConfigMap":

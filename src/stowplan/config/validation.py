@@ -117,9 +117,8 @@ def _validate_profile(path: str, profile: Profile) -> Iterator[FieldError]:
     for point in (*POINTS, "multiPoint"):
         for index, ref in enumerate(profile.plugins.at(point).enabled):
             yield from _validate_not_removed(f"{path}.plugins.{point}.enabled[{index}]", ref.name)
-    # DIVERGES: plugins at placementGenerate and placementScore are refused. Upstream accepts some
-    # and never calls them, as the feature that would is off; a file that asks for something should
-    # not be told that all is well.
+    # DIVERGES: plugins at placementGenerate and placementScore are rejected. Upstream accepts some
+    # but never calls them, because the feature is off; a setting without effect should not pass.
     for point in ("placementGenerate", "placementScore"):
         if profile.plugins.at(point).enabled:
             detail = "scheduling of pod groups by placement is not supported"

@@ -1,8 +1,8 @@
 """Which events an updated pod or node amounts to.
 
-An update is told to the queue as one event for each property that scheduling reads, so that only
-the plugins that care are asked. The scheduling queue uses `pod_changes` for pods that wait, the
-scheduler both functions for what runs.
+An update becomes one event for each changed property that scheduling reads, so that the queue calls
+the hints of only those plugins that registered for it. The scheduling queue uses `pod_changes` for
+pending pods; the scheduler uses both functions for bound pods and nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The vocabulary of requeueing: what happened in the cluster, and what a plugin thinks of it.
+"""The vocabulary of requeueing: cluster events, and a plugin's hint for an event.
 
-The queue is told events (`SchedulingQueue.move_all`), plugins register the events that may help
-the pods they rejected. Names, bit order and labels are kube-scheduler's, since they appear in
-configuration, logs and the metric `queue_incoming_pods_total`. The framework re-exports all of it.
+The scheduler reports events to the queue (`SchedulingQueue.move_all`); plugins register the events
+that may help the pods they rejected. Names, bit order and labels are kube-scheduler's, since they
+appear in configuration, logs and the metric `queue_incoming_pods_total`. The framework re-exports
+all of it.
 """
 
 from __future__ import annotations

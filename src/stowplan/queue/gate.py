@@ -1,4 +1,4 @@
-"""Asks the PreEnqueue plugins whether a pod may enter, and remembers whom to ask again.
+"""Run the PreEnqueue plugins for a pod, and remember the ones to run again.
 
 Called by the scheduling queue only. A pod that a plugin keeps out waits for an event that this
 plugin registered. A plugin that raised promised no such event, so it is asked again after a while.

@@ -27,12 +27,15 @@ _Entry: TypeAlias = tuple[Any, int, QueuedPod]  # the sequence is unique: pods a
 
 
 def priority_then_age(queued: QueuedPod) -> tuple[int, float]:
-    """PrioritySort: higher priority first, then who waits longer since the last attempt."""
+    """PrioritySort: higher priority first, then the longest wait since the last attempt."""
     return (-queued.pod.priority, queued.timestamp)
 
 
 class _LessKey:
-    """Orders by somebody's `less`; holds a copy, since a heap's keys must not change inside it."""
+    """A sort key for a QueueSort plugin's `less`.
+
+    Holds a copy of the pod, because keys must not change while they are in a heap.
+    """
 
     __slots__ = ("_less", "_queued")
 
@@ -98,7 +101,7 @@ class PodHeap:
             heapify(self._heap)
 
     def refresh(self, queued: QueuedPod) -> None:
-        """Sort a pod anew after it changed."""
+        """Restore the order after a pod changed."""
         if self._entries[queued.key][0] != self._sort_key(queued):
             self.add(queued)
 

@@ -1,4 +1,4 @@
-"""Who wants to hear of which event, and whether one is worth another attempt.
+"""Which plugins registered for an event, and whether the event is worth another attempt.
 
 Called by the scheduling queue only, except `complete_hints`, with which the framework turns its
 plugins' registrations into the table that the queue is given. Which plugins care for an event is
@@ -71,7 +71,7 @@ class Strategy(Enum):
 
 
 class Audience:
-    """Who hears of one kind of event, and what they make of it."""
+    """The plugins that registered for one kind of event, and their hints."""
 
     def __init__(self, event: ClusterEvent, hints: Hints) -> None:
         self._event = event
@@ -88,7 +88,7 @@ class Audience:
         return not (self._by_profile or self.is_wildcard)
 
     def members(self) -> Iterator[tuple[str, str]]:
-        """(profile, plugin) of everyone who registered for the event."""
+        """(profile, plugin) of every registration for the event."""
         for profile, plugins in self._by_profile.items():
             for plugin in plugins:
                 yield profile, plugin

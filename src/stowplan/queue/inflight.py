@@ -1,9 +1,9 @@
 """Pods between `pop` and `done`, and the events that arrived meanwhile.
 
-Called by the scheduling queue only. An attempt works on the cluster as it was when it began; an
-event that came later may already have removed the reason of its failure. So events are recorded
-while anything is in flight and replayed to a pod that comes back. Events older than the oldest
-attempt concern nobody and are dropped.
+Called by the scheduling queue only. An attempt works on the cluster as it was when it began; a
+later event may already have removed the reason of its failure. So events are recorded while any
+attempt is in flight, and replayed for a pod that fails. Events older than the oldest attempt are
+dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class InFlight:
         self._uids_by_key: dict[str, set[str]] = {}
         self._events: list[Happened] = []
         self._dropped = 0  # number of the event at the head of the list
-        self._dead = 0  # events at the head of the list that nobody needs any more
+        self._dead = 0  # events at the head of the list that no attempt needs
         self.by_label: Counter[str] = Counter()
 
     def __len__(self) -> int:

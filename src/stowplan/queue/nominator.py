@@ -37,7 +37,7 @@ class Nominator:
         return len(self._nodes)
 
     def nodes(self) -> KeysView[str]:
-        """Nodes that somebody is nominated to."""
+        """Nodes that at least one pod is nominated to."""
         return self._pods.keys()
 
     def copy(self) -> Nominator:

@@ -7,11 +7,11 @@
                └────────────────┴──▶ unschedulable  until an event, or five minutes, helps
                                      gated          a PreEnqueue plugin keeps it out
 
-Used by the scheduler's event handlers and loop, from one thread. A pod that is told to `add` and
-not yet to `delete` is always in exactly one of these places until its attempt succeeds. A pod is
-queued by `namespace/name` and in flight by UID. Nothing here waits or starts anything: the loop
-sleeps until `on_ready` is called; whoever calls the flush methods, until `next_wakeup`, or until
-`on_parked` says that it may have become sooner.
+Used by the scheduler's event handlers and loop, from one thread. Between `add` and `delete`, a pod
+is in exactly one of these places until its attempt succeeds. Queued pods are keyed by
+`namespace/name`, pods in flight by UID. Nothing here waits or starts anything: the loop sleeps
+until `on_ready` is called. The caller of the flush methods sleeps until `next_wakeup`, or until
+`on_parked` reports that it may be earlier now.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class SchedulingQueue:
     def update(self, old: Pod | None, new: Pod) -> None:
         """A pending pod changed. The caller keeps out pods that are assumed or bound."""
         if old is not None and pod_uid(old) != pod_uid(new):
-            # A list after a broken watch shows a pod deleted and made anew as one update.
+            # A relist after a broken watch shows a deleted and recreated pod as one update.
             self.delete(old)
             old = None
         attempt = self._in_flight.get(pod_uid(new))
@@ -203,7 +203,7 @@ class SchedulingQueue:
     ) -> None:
         """Something happened in the cluster: queue the pods that it may help."""
         if not self._unschedulable and not self._in_flight:
-            return  # nobody waits, and no attempt is under way that it could concern
+            return
         audience = self._hints.audience(event)
         if audience.is_empty:
             return

@@ -2,8 +2,8 @@
 
 Called by the scheduling queue only. An event concerns few plugins, so pods are indexed by
 (profile, plugin): with 10,000 waiting pods an event touches only those it may help. A gated pod is
-indexed by its gating plugin alone, since no other plugin's event can free it. Whoever changes a
-pod's rejectors or gate takes it out before and puts it back after.
+indexed by its gating plugin alone, since no other plugin's event can free it. A caller that changes
+a pod's rejectors or gate must remove the pod before and add it after.
 """
 
 from __future__ import annotations

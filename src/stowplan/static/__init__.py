@@ -1,1 +1,1 @@
-"""Static placement for people who run it: `stowplan static`, and living with pins."""
+"""Static placement: `stowplan static`, and the commands that manage pins."""

@@ -1,7 +1,7 @@
 """`stowplan static --daemon`: place pods as they come and as nodes are labelled, until a signal.
 
-Watches tell at once what changes. Every `--delay` seconds all that waits is tried again from
-memory, which costs no request; whoever may not watch lists that often instead.
+Watches report changes at once. Every `--delay` seconds all pending pods are retried from the cache,
+without a request. If the role does not allow watch, the daemon lists at that interval instead.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def means(settings: StaticSettings) -> Means:
         )
 
     return Means(
-        # What other pods use of a node matters only to who respects its state.
+        # Pods of other schedulers matter only if node state is respected.
         pods="" if settings.respect_node_state else f"spec.schedulerName={settings.name}",
         poll_s=settings.round_s,
         creates_events_only=True,

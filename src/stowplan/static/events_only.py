@@ -1,4 +1,4 @@
-"""A reporter for who may create events and nothing else: no conditions, no nominations."""
+"""A reporter for roles that allow only events: it writes no conditions and no nominations."""
 
 from __future__ import annotations
 

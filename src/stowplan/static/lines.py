@@ -2,9 +2,8 @@
 
   2020-04-03 13:29:47,153 - __main__ - INFO - Pod web-0 scheduled on node kind-control-plane
 
-Lines that people's tools look for go through `log` here. What the rest of Stowplan has to say comes
-in the same form under its own names, one step more quietly: those who asked for INFO expect the
-lines they know.
+Lines that existing tools parse go through `log` here. The rest of Stowplan logs in the same format
+under its own names, one level less verbose: at INFO, users expect only the original's lines.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ log: Final = logging.getLogger("__main__")
 
 _LEVELS: Final = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 _LEVELS_OF_THE_REST: Final = (logging.ERROR, logging.WARNING, logging.WARNING, logging.INFO, V4)
-#: It warns of failed bindings, which `binder` does in the original's words.
+#: Silenced: it warns about failed bindings, which `binder` reports in the original's words.
 _TOLD_ALREADY: Final = "stowplan.scheduler.binding"
-#: That the API server is away is told once, and to everybody: a daemon that says nothing and does
-#: nothing would be a riddle.
+#: Never silenced: it reports once that the API server is unreachable. Without that line, a daemon
+#: that does nothing would be hard to diagnose.
 _ALWAYS_TOLD: Final = "stowplan.api.reachability"
 _DEBUG_COUNT: Final = 3
 

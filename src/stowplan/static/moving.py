@@ -331,8 +331,8 @@ class Mover:
     def _waiting_for(self, pod: Pod | None) -> str:
         if pod is None:
             owner = self._plan.owner
-            whom = f"{owner.kind} {owner.name}" if owner is not None else "somebody"
-            return f"gone, waiting for {whom} to create it again"
+            controller = f"{owner.kind} {owner.name}" if owner is not None else "its controller"
+            return f"gone, waiting for {controller} to recreate it"
         if pod.is_terminating or (pod.uid == self._plan.pod.uid and pod.spec.node_name):
             return f"shutting down on {pod.spec.node_name or 'no node'}"
         conditions = pod.status.conditions or ()

@@ -163,7 +163,7 @@ def _drift(
     pinned = list(dict.fromkeys(node for node, _ in pins))
     if pod is not None and scheduler_of(pod) != scheduler:
         used = scheduler_of(pod)
-        yield PinDrift("OtherScheduler", f"uses scheduler {used}, so nobody heeds the pin")
+        yield PinDrift("OtherScheduler", f"uses scheduler {used}, so the pin has no effect")
     if pod is not None and not pod.is_finished:
         at = pod.spec.node_name
         is_gone = ", which is gone" if at not in cluster.nodes else ""

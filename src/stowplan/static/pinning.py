@@ -1,8 +1,8 @@
-"""Reads and changes pins in a cluster, for the commands `pin`, `unpin`, `pins` and `move`.
+"""Read and change pins in a cluster, for the commands `pin`, `unpin`, `pins` and `move`.
 
-What must stay true: two people who pin at the same time lose nothing. Labels are keys of their own
-and are patched as such; the annotation is one value for many pods, so a change of it names the
-version of the node that it was made from, and is made anew when that is old.
+Invariant: concurrent changes are never lost. Each label has its own key and is patched alone. The
+annotation is one value for many pods, so its patch names the node's resourceVersion and is retried
+after a conflict.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def apply_wish(
             raise
         except Conflict:
             node = await _read_again(client, node)
-    raise Conflict(f"node {node.name!r} was changed by somebody else {_ATTEMPTS} times in a row")
+    raise Conflict(f"node {node.name!r} changed during each of {_ATTEMPTS} attempts; try again")
 
 
 async def _read_again(client: ApiClient, node: Node) -> Node:

@@ -20,6 +20,6 @@ async def check_rights(client: ApiClient, engine: Engine) -> None:
     needed = [str(each) for each in missing if not each.is_optional and each.verb != "watch"]
     if needed:
         raise Forbidden(
-            "the credentials may not: " + "; ".join(needed) + ". The default plugins, which "
-            "--respect-node-state asks for, need that; deploy/static/respect-node-state has a role"
+            "missing permissions: " + "; ".join(needed) + ". --respect-node-state runs the default "
+            "plugins, which need them. Fix: apply the role in deploy/static/respect-node-state"
         )

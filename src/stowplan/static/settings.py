@@ -1,8 +1,8 @@
 """What `stowplan static` is asked to do, and the scheduler that does it.
 
 Strict, the default: the label alone decides, as in the original. Cordoned, tainted or full nodes
-take their pods, and of several labelled nodes chance chooses. With `respect_node_state` all default
-plugins have their say as well, and their scores choose; but nobody is evicted.
+get their pods, and one of several labelled nodes is chosen at random. With `respect_node_state` all
+default plugins filter and score as well, but no pod is evicted.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Evaluate: TypeAlias = Callable[[int, int], Number]
 
 
 class BadExpression(ValueError):
-    """The text says what is wrong; whoever knows the file and line adds them."""
+    """An invalid expression; the caller adds file and line."""
 
 
 def _divide(dividend: Number, divisor: Number) -> float:

@@ -1,8 +1,8 @@
 """Reading what a person wrote: a YAML mapping, field by field, with mistakes that say where.
 
 Used by `load` and `operations`. As upstream's reader does it ignores the case of field names and
-refuses unknown and repeated ones. What must stay true: every mistake is a ConfigError with file
-and line, and whoever reads adds in words where that is (test, workload, operation).
+rejects unknown and repeated ones. Invariant: every error is a ConfigError with file and line, and
+the reader adds the place in words (test, workload, operation).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Fields:
                 self._values[name] = member
 
     def fail(self, message: str, *, at: str = "") -> NoReturn:
-        """`at`: the field that it is about, whose line is told then."""
+        """Raise a ConfigError; with `at`, the error names the line of that field."""
         line = self.line(at)
         place = f"{self._file}:{line}" if line else str(self._file)
         raise ConfigError(message, where=f"{place}: {self._what}".rstrip(": "))

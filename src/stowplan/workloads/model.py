@@ -1,7 +1,7 @@
-"""What a workload is once it has been read: operations in order, every parameter resolved.
+"""A workload after loading: operations in order, with every parameter resolved.
 
-Made by `load`, run by `play`, shown by whoever lists workloads. What must stay true: nothing here
-refers to the file any more; counts are numbers, namespaces are names, templates are compiled.
+Built by `load`, run by `play`, listed by the commands. Invariant: nothing here refers to the file
+any more; counts are numbers, namespaces are names, templates are compiled.
 """
 
 from __future__ import annotations

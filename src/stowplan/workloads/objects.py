@@ -170,7 +170,7 @@ def _csi_node(name: str, strategy: NodeAllocatable) -> JsonObject:
 def pod_writes(
     operation: CreatePods, names: Names, made: Callable[[Made], None]
 ) -> Iterator[Chain]:
-    """The operation's pods, each after its volume; `made` is told each when it is handed out."""
+    """Yield the operation's pods, each after its volume; call `made` for each yielded pod."""
     count, namespace = operation.count, operation.namespace
     for index in range(count):
         described = DEFAULT_POD

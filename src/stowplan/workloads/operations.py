@@ -102,7 +102,7 @@ class Reader:
         except ConfigError as problem:
             if what in str(problem):
                 raise
-            fields.fail(str(problem))  # of a template: say who wants it
+            fields.fail(str(problem))  # a template's error: add the operation that uses it
 
     def end(self, fields: Fields) -> None:
         for name, reason in _FOR_GO_CODE.items():

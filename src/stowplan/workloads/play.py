@@ -102,7 +102,7 @@ class Measurement:
 
 
 class Observer(Protocol):
-    """Is told what happens, from inside `play`; never raises but StowplanError."""
+    """Callbacks for what happens in `play`; they must raise nothing but StowplanError."""
 
     def operation_begins(self, number: int, operation: Operation) -> None:
         """Operations are numbered from 0, as in `workload.operations`."""
@@ -150,7 +150,7 @@ class _Player:
         self._tasks: list[asyncio.Task[None]] = []
         self._names = Names()
         self._namespaces: set[str] = set()
-        #: Pods by namespace that nobody has waited for yet.
+        #: Pods by namespace that no operation has waited for yet.
         self._pending: dict[str, list[Made]] = {}
         self._measurement: Measurement | None = None
 

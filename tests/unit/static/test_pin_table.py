@@ -88,7 +88,7 @@ def test_all_is_well() -> None:
             [pod("x", scheduler_name="other", phase="Pending")],
             "Pending",
             "OtherScheduler",
-            "uses scheduler other, so nobody heeds the pin",
+            "uses scheduler other, so the pin has no effect",
         ),
         (
             [pinned("a", "default/y")],

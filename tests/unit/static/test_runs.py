@@ -162,10 +162,10 @@ async def test_respect_names_all_rights_that_it_lacks(
     world.pods("web-0")
     settings = replace(world.settings, respect_node_state=True)
     expected = (
-        "the credentials may not: list persistentvolumeclaims in the whole cluster; "
+        "missing permissions: list persistentvolumeclaims in the whole cluster; "
         "list csinodes.storage.k8s.io in the whole cluster; "
-        "patch persistentvolumeclaims in the whole cluster. The default plugins, which "
-        "--respect-node-state asks for, need that; deploy/static/respect-node-state has a role"
+        "patch persistentvolumeclaims in the whole cluster. --respect-node-state runs the "
+        "default plugins, which need them. Fix: apply the role in deploy/static/respect-node-state"
     )
     for run in (run_one_shot, run_daemon):
         with pytest.raises(Forbidden) as refused:
