@@ -33,8 +33,8 @@ from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_client import ExtenderClient
+from stowplan.scheduler.gauges import expose_gauges
 from stowplan.scheduler.loop import SchedulingLoop
-from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.missed_events import write_missed_events
 from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.stillness import Stillness
@@ -108,7 +108,7 @@ class SchedulerProcess:
         reporter: type[Reporter] = Reporter,
         means: Means | None = None,
     ) -> None:
-        """`handlers` and `reporter`: a scheduler that sees or tells more gives its own."""
+        """`handlers` and `reporter` may be replaced by subclasses that see or report more."""
         self.engine = engine
         self._client = client
         self._clock: Clock = clock or SystemClock()
@@ -130,7 +130,6 @@ class SchedulerProcess:
             writer = client.guarded_by(self.elector.guard)
         self._election = election
         self._holding: asyncio.Task[Any] | None = None
-        bridge = handlers(engine)
         stillness = Stillness()
         whole = WholeObjects(engine.extenders, engine.serves)
         self.extenders: ExtenderClient | None = None
@@ -144,42 +143,12 @@ class SchedulerProcess:
                 guard=self.elector.guard if self.elector is not None else None,
             )
             change = stillness.guard
-        self.pods: Informer[Pod] = Informer(
-            client,
-            PODS,
-            namespace=namespace,
-            field_selector=f"{_UNFINISHED},{means.pods}" if means.pods else _UNFINISHED,
-            on_add=change(bridge.add_pod),
-            on_update=change(bridge.update_pod),
-            on_delete=change(bridge.delete_pod),
-            on_raw=whole.saw_pod if engine.extenders else None,
-            options=self._watching(PODS),
-            clock=self._clock,
-        )
-        self.nodes: Informer[Node] = Informer(
-            client,
-            NODES,
-            on_add=change(bridge.add_node),
-            on_update=change(bridge.update_node),
-            on_delete=change(bridge.delete_node),
-            on_raw=whole.saw_node if engine.extenders else None,
-            options=self._watching(NODES),
-            clock=self._clock,
-        )
         #: Informers of all kinds by plural name, nodes and pods among them.
-        self.informers: dict[str, Informer[Any]] = {"pods": self.pods, "nodes": self.nodes}
-        for resource in engine.looked_up():
-            set_object = change(partial(bridge.set_object, resource))
-            self.informers[resource.plural] = Informer(
-                client,
-                resource,
-                namespace="" if is_cluster_wide(resource) else namespace,
-                on_add=set_object,
-                on_update=_ignoring_old(set_object),
-                on_delete=change(partial(bridge.delete_object, resource)),
-                options=self._watching(resource),
-                clock=self._clock,
-            )
+        self.informers: dict[str, Informer[Any]] = self._make_informers(
+            handlers(engine), namespace, whole, change
+        )
+        self.pods: Informer[Pod] = self.informers["pods"]
+        self.nodes: Informer[Node] = self.informers["nodes"]
         engine.lookup = self.pods.store.get
         self.recorder = EventRecorder(
             client,
@@ -210,7 +179,60 @@ class SchedulerProcess:
             handle.wakeup = self.loop.wakeups.new
             handle.record = partial(self.recorder.event, reporting_controller=handle.profile)
             handle.preempting.lookup = self.pods.store.get
-        self._expose(engine.metrics)
+        expose_gauges(engine, self.loop, self.recorder, self.informers)
+
+    def _make_informers(
+        self,
+        bridge: EventHandlers,
+        namespace: str,
+        whole: WholeObjects,
+        change: Callable[[Callable[..., None]], Callable[..., None]],
+    ) -> dict[str, Informer[Any]]:
+        """Informers by plural name. `change` wraps handlers that change the cache."""
+        engine, client, clock, means = self.engine, self._client, self._clock, self._means
+        pods = Informer(
+            client,
+            PODS,
+            namespace=namespace,
+            field_selector=f"{_UNFINISHED},{means.pods}" if means.pods else _UNFINISHED,
+            on_add=change(bridge.add_pod),
+            on_update=change(bridge.update_pod),
+            on_delete=change(bridge.delete_pod),
+            on_raw=whole.saw_pod if engine.extenders else None,
+            options=self._watching(PODS),
+            clock=clock,
+        )
+        nodes = Informer(
+            client,
+            NODES,
+            on_add=change(bridge.add_node),
+            on_update=change(bridge.update_node),
+            on_delete=change(bridge.delete_node),
+            on_raw=whole.saw_node if engine.extenders else None,
+            options=self._watching(NODES),
+            clock=clock,
+        )
+        informers: dict[str, Informer[Any]] = {"pods": pods, "nodes": nodes}
+        for resource in engine.looked_up():
+            set_object = change(partial(bridge.set_object, resource))
+            informers[resource.plural] = Informer(
+                client,
+                resource,
+                namespace="" if is_cluster_wide(resource) else namespace,
+                on_add=set_object,
+                on_update=_ignoring_old(set_object),
+                on_delete=change(partial(bridge.delete_object, resource)),
+                options=self._watching(resource),
+                clock=clock,
+            )
+        return informers
+
+    def _watching(self, resource: Resource[Any]) -> InformerOptions:
+        """What an informer does where it may not watch."""
+        right = f"watch {resource.plural}"
+        return InformerOptions(
+            poll_s=self._means.poll_s, on_watch_refused=lambda _: self._means.on_refused(right)
+        )
 
     # Running
 
@@ -388,13 +410,6 @@ class SchedulerProcess:
 
     # Health and metrics
 
-    def _watching(self, resource: Resource[Any]) -> InformerOptions:
-        """What an informer does where it may not watch."""
-        right = f"watch {resource.plural}"
-        return InformerOptions(
-            poll_s=self._means.poll_s, on_watch_refused=lambda _: self._means.on_refused(right)
-        )
-
     def _is_rushing(self) -> bool:
         """More binds are under way than at moderate rates: the API server is the bottleneck."""
         waiting = sum(len(handle.waiting) for handle in self.engine.handles.values())
@@ -412,38 +427,6 @@ class SchedulerProcess:
     def _tell_leading(self, value: int) -> None:
         assert self._election is not None
         self.engine.metrics.leader_election_master_status.at(self._election.name).value = value
-
-    def _expose(self, metrics: SchedulerMetrics) -> None:
-        """Gauges that are read when somebody scrapes."""
-        queue, cache = self.engine.queue, self.engine.cache
-
-        def pending() -> dict[tuple[str, ...], float]:
-            counts = queue.counts
-            return {
-                ("active",): counts.active,
-                ("backoff",): counts.backoff,
-                ("unschedulable",): counts.unschedulable,
-                ("gated",): counts.gated,
-            }
-
-        metrics.pending_pods.read = pending
-        metrics.queue_incoming_pods.read = lambda: dict(queue.incoming.items())
-        metrics.inflight_events.read = lambda: {(k,): v for k, v in queue.inflight_events.items()}
-        metrics.cache_size.read = lambda: {
-            ("nodes",): len(cache.table),
-            ("pods",): cache.pod_count,
-            ("assumed_pods",): cache.assumed_count,
-        }
-        metrics.binds_in_flight.read = lambda: {(): self.loop.binds_in_flight}
-        metrics.events_written.read = lambda: {(): self.recorder.written}
-        metrics.events_dropped.read = lambda: {(): self.recorder.dropped}
-        metrics.unschedulable_pods.read = lambda: dict(queue.unschedulable_by.items())
-        metrics.preemption_attempts.read = lambda: {
-            (): sum(handle.preempting.attempts for handle in self.engine.handles.values())
-        }
-        metrics.lists.read = lambda: {
-            (name,): informer.lists_applied for name, informer in self.informers.items()
-        }
 
 
 async def _behind_the_lists(check: Coroutine[Any, Any, None] | None) -> None:
