@@ -15,8 +15,9 @@ from stowplan.api.client import ApiClient, Lane
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.clock import rfc3339
 from stowplan.errors import StowplanError
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.decision import NO_NODES, Diagnosis
+from stowplan.scheduler.decision import NO_NODES
 from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.process import SchedulerProcess
