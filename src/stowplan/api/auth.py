@@ -1,4 +1,4 @@
-"""Who we are to the API server: a credential that is cached, renewed in time, and on a 401.
+"""Credentials for the API server: cached, renewed before they expire, and renewed after a 401.
 
 `transport` asks `cached()` for every request, which must stay cheap, awaits `obtain()` where that
 has nothing fresh, and calls `refresh()` with the credential that was refused. Renewal runs once
@@ -85,7 +85,7 @@ def _authorization(config: ClusterConfig) -> str:
 
 
 class TokenFileSource:
-    """A token in a file that somebody else rotates, such as a service account's."""
+    """A token in a file that another program rotates, such as a service account's."""
 
     def __init__(self, config: ClusterConfig, *, clock: Clock) -> None:
         self._path = Path(config.token_file)

@@ -190,10 +190,11 @@ class ApiClient:
     ) -> ListResult[T]:
         """Every object, as of one moment, page by page.
 
-        `on_raw` is told of each, with its JSON; not to be kept as it is, for it keeps its page.
+        `on_raw` is called with each object and its JSON. Copy the JSON to keep it: it is a view
+        that keeps its whole page in memory.
 
-        Where the moment falls out of the server's history half-way, all is listed once more, in
-        one piece, so that it cannot happen again.
+        If the list expires in the server's history between two pages, everything is listed again
+        without pages, so that it cannot expire again.
         """
         path = resource.path(namespace=namespace)
         selectors = _selectors(label_selector, field_selector)

@@ -1,4 +1,4 @@
-"""Reading bytes that somebody else wrote: whatever they are, one kind of failure comes out."""
+"""Decode untrusted bytes, and report every kind of failure as one kind of error."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Runs a client-go credential plugin (`users[].user.exec` of a kubeconfig) and reads its answer.
+"""Run a client-go credential plugin (`users[].user.exec` of a kubeconfig) and read its output.
 
-Called by `auth.ExecSource`, which caches the answer. The contract is
-client.authentication.k8s.io/v1 and v1beta1: the plugin is told what is wanted in
-KUBERNETES_EXEC_INFO and prints an ExecCredential of the same version. Whatever goes wrong is an
-Unauthorized whose one line names the plugin; its stdout is never quoted, it may hold secrets.
+Called by `auth.ExecSource`, which caches the result. The contract is
+client.authentication.k8s.io/v1 and v1beta1: the plugin gets its input in KUBERNETES_EXEC_INFO and
+prints an ExecCredential of the same version. Every failure is an Unauthorized whose one line names
+the plugin. Its stdout is never quoted, because it may hold secrets.
 """
 
 from __future__ import annotations

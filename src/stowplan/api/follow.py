@@ -1,8 +1,8 @@
-"""All changes of a resource as one endless stream: an informer turned inside out.
+"""All changes of a resource as one endless stream.
 
-For small programs that want `async for` and no handlers (examples/hello). Broken streams, gaps and
-new lists stay inside the informer: whoever reads sees each object once as ADDED, then only what
-really changed. Whoever needs a store as well uses the informer itself.
+For small programs that want `async for` and no handlers (examples/hello). The informer hides broken
+streams, gaps and relists: the stream yields each object once as ADDED, then only real changes. A
+program that also needs a store should use the informer itself.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class Informer(Generic[T]):
             log.info("Reading works again", extra=kv(resource=self._name()))
 
     def _tell(self, error: StowplanError) -> None:
-        """The same trouble is told once, until it is over."""
+        """Log a problem once, until it is over."""
         if str(error) != self._told:
             self._told = str(error)
             log.warning(

@@ -1,4 +1,4 @@
-"""Which cluster to talk to and as whom: one kubeconfig context, or the pod's service account.
+"""The cluster to use and its credentials: one kubeconfig context, or the pod's service account.
 
 `load_cluster_config` is called once at start; `client`, `tls` and `auth` read the result. Order:
 the file asked for, $KUBECONFIG (several files merged), in-cluster, ~/.kube/config. Every mistake
@@ -30,7 +30,7 @@ _PROXY_SCHEMES = ("http", "https")
 
 @dataclass(frozen=True)
 class ExecConfig:
-    """A credential plugin; `cluster_info` is what it is told, None where it did not ask."""
+    """A credential plugin; `cluster_info` is its input if provideClusterInfo is set, else None."""
 
     command: str
     api_version: str

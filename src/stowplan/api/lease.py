@@ -5,8 +5,8 @@ meanwhile passes `guard`. What must stay true: another holder's lease has expire
 record has not changed for its duration by our own clock (clocks of machines differ); every write
 carries the resourceVersion it was decided on; we lead for `renewDeadline`, counted from before the
 last write that the server confirmed was sent; and `hold` never acquires: once leadership has
-lapsed, for whatever reason, it ends. So others, who count the whole `leaseDuration` from when they
-see that write, begin at the earliest `leaseDuration - renewDeadline` after we have ended.
+lapsed, for whatever reason, it ends. Other candidates count the whole `leaseDuration` from when
+they see that write, so they begin at the earliest `leaseDuration - renewDeadline` after our end.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class LeaderElector:
         return max(0.0, self._clock.boottime() - self._renewed_at - self._duration_s)
 
     async def acquire(self) -> None:
-        """Returns when we lead. Raises only where the lease may not even be read or written."""
+        """Return when we lead. Raise only if access to the lease is denied."""
         log.info("Attempting to acquire leader lease", extra=kv(lock=self._lock))
         while not await self.try_acquire():
             log.log(V4, "Failed to acquire lease", extra=kv(lock=self._lock))

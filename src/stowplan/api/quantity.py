@@ -45,11 +45,11 @@ _SHAPE = re.compile(r"(?:\+|(-))?(0*)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 _NANO = -9
 _INT64_DIGITS = 18
-# Python will not turn longer texts into integers; nobody means such a number.
+# Python does not convert longer texts to integers, and no real quantity is that long.
 _MAX_LENGTH = 4000
 # Numbers with a larger power of ten are all alike to us, and their digits would fill the memory.
 _NANOS_MAX_POWER = 100
-#: Texts whose number is remembered. Templates have few; what each pod spells anew is not worth it.
+#: Size of the cache of parsed texts. Pods from templates share few texts.
 _REMEMBERED = 1_024
 
 
@@ -192,7 +192,7 @@ def _from_binary(text: str, number: int, digits: str, places: int, power: int) -
 
 
 def _unbounded(mantissa: int, exponent: int, family: Family) -> Quantity:
-    """Whatever is finer than a billionth is rounded up to one: who wants a little gets some."""
+    """Round up to a whole billionth, so that a tiny quantity never becomes zero."""
     if mantissa and exponent < _NANO:
         excess = _NANO - exponent
         divisor = _power_of_ten(min(excess, _MAX_LENGTH + 1))

@@ -1,4 +1,4 @@
-"""Writes Events without ever holding up whoever reports them.
+"""Write Events without ever blocking the caller that reports them.
 
 The scheduler calls `event`, which only counts and queues; `run` writes a few at a time on the
 events lane. Repeats are folded into series (see `event_series`). When the API server is away or
@@ -78,10 +78,10 @@ class EventRecorder:
         the oldest are forgotten; a repeat of one begins a new event. (An object that was patched
         has another resourceVersion, so that its older events are not repeated anyway.)
 
-        `creates_only` is for who may create events and not patch them: a repeat is not written, or
-        as a new event after half an hour, after a minute if it says something else; and once
-        creating is refused (403), which `on_refused` is told, no more are written at all. One who
-        `is_mute` does not even begin.
+        `creates_only` is for roles that may create events but not patch them. Then a repeat becomes
+        a new event after half an hour, or after a minute if its text differs; others are dropped.
+        After the first denied create (403) `on_refused` is called and nothing more is written. With
+        `is_mute` nothing is ever written.
         """
         self.written = 0
         self.dropped = 0
@@ -194,7 +194,7 @@ class EventRecorder:
             return True
         except ApiError as error:
             if _is_namespace_ending(error):
-                return True  # nobody will miss it
+                return True
             raise
         return False
 
@@ -273,7 +273,7 @@ class EventRecorder:
             queued_at, event = await self._queue.get()
             while self._writing >= self._allowed(queued_at):
                 self._write_ended.clear()
-                # How old an event is, and whether somebody is busy, nobody tells.
+                # The limit changes with the event's age and with load, without a notification.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_AGAIN_S):
                         await self._write_ended.wait()
@@ -352,7 +352,7 @@ class EventRecorder:
         return True
 
     def _fall_silent(self, error: Forbidden) -> None:
-        """We may not write events, and that will not change: nobody needs to hear of each."""
+        """Stop writing events after denied access, and log that only once."""
         self.dropped += 1
         if not self._is_mute:
             self._is_mute = True
@@ -381,7 +381,7 @@ def _subject(key: EventKey) -> str:
 
 
 def _is_namespace_ending(error: ApiError) -> bool:
-    """Nobody will look at events of a namespace that is being deleted."""
+    """True if the namespace is being deleted, so that its events do not matter."""
     if isinstance(error, NotFound):
         return "namespace" in error.message
     return isinstance(error, Forbidden) and "is being terminated" in error.message

@@ -6,6 +6,6 @@ reads end in `reading` and `watching`, writes in `writing` (conform, default, ad
 `kubelet` plays the nodes. `kinds` is the table of what is served, `go_types` of what it is made of.
 
 What differs from kube-apiserver on purpose: objects are not garbage collected by owner and events
-do not expire; volumes and claims get no protection finalizers, for nobody would take them off; a
+do not expire; volumes and claims get no protection finalizers, which nothing would remove; a
 namespace empties itself; managed fields appear only on objects that were applied.
 """

@@ -29,7 +29,7 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 class AdmissionOptions:
     """Which of upstream's admission plugins are at work, as far as one may turn them off."""
 
-    #: TaintNodesByCondition; a taint that somebody must take off when the node is ready.
+    #: TaintNodesByCondition; a controller must remove the taint when the node is ready.
     taint_new_nodes: bool = True
     #: Priority: without it a pod's `spec.priority` is whatever its creator says.
     compute_priority: bool = True
@@ -53,7 +53,7 @@ def admit_update(kind: Kind, obj: Json, old: Json) -> None:
 
 
 def admit_delete(kind: Kind, name: str) -> None:
-    """Every cluster keeps what it was born with."""
+    """Reject the deletion of built-in namespaces and priority classes."""
     if kind is NAMESPACES and name in IMMORTAL_NAMESPACES:
         raise forbidden(kind, name, "this namespace may not be deleted")
     if kind is PRIORITY_CLASSES and name in SYSTEM_PRIORITIES:

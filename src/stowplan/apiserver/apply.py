@@ -1,9 +1,9 @@
-"""Server-side apply with simple ownership: who applied which fields is kept in managedFields.
+"""Server-side apply with simple ownership: managedFields records which manager owns which fields.
 
-A manager owns what it applies. Fields that it no longer applies are removed unless somebody else
-owns them; changing what somebody else owns is a conflict, which `force` wins. Writes by other
-means are attributed by `track_update`, and only on objects that somebody has applied: until then
-no managedFields are kept, and everything there is belongs to "before-first-apply".
+A manager owns the fields it applies. Fields that it no longer applies are removed unless another
+manager owns them. Changing a field of another manager is a conflict, which `force` overrides.
+`track_update` attributes other writes, but only on objects that were applied once: until then
+there are no managedFields, and all fields belong to "before-first-apply".
 Called by the REST layer; no function changes its input.
 """
 
@@ -139,7 +139,7 @@ def track_update(
     old, new = leaves(before, schema), leaves(after, schema)
     touched = changed(old, new)
     removed = old.keys() - new.keys()
-    # Who adds the first field to a map or list owns that map or list as well.
+    # A manager that adds the first field to a map or list owns that map or list as well.
     touched |= branches(after, schema) - branches(before, schema)
     if not touched and not removed:
         return {**after, "metadata": {**after["metadata"], **_kept_entries(before)}}
@@ -273,7 +273,7 @@ def _merged_element(server: Json, wanted: Json, name: str, spec: Field) -> Any:
 
 
 def _prune(obj: Json, gone: frozenset[Path], owners: list[_Manager], schema: Schema) -> None:
-    """Takes fields out of the object that their manager dropped and nobody owns a part of."""
+    """Remove the fields that their manager dropped and of which no manager owns a part."""
     owned = {path for manager in owners for path in manager.paths}
     prefixes = {path[:length] for path in owned for length in range(1, len(path) + 1)}
     for path in sorted(gone, key=len):

@@ -38,13 +38,14 @@ class EmbeddedCluster:
         compute_priority: bool = True,
         volumes: VolumeControllerOptions | None = None,
     ) -> None:
-        """Without `compute_priority` pods say their priority themselves, as in scheduler_perf.
+        """Create a cluster.
 
-        Without `volumes` nobody binds claims.
+        Without `compute_priority` a pod's priority is its `spec.priority`, as in scheduler_perf.
+        Without `volumes` claims are never bound.
         """
         self.store = Store(history_size=history_size, clock=clock, rng=rng)
         self._kubelet_options = kubelet or KubeletOptions()
-        # The taint of new nodes waits for somebody who takes it off when they are ready.
+        # Taint new nodes only if the kubelet simulation runs, which removes the taint.
         self.rest = Rest(
             self.store,
             bookmark_interval_s=bookmark_interval_s,

@@ -50,7 +50,7 @@ def conform_to(struct_name: str, value: Json) -> Json:
 
 
 def zero_status(kind: Kind) -> Json:
-    """What Go writes for a status that nobody has set."""
+    """Return what Go writes for an unset status."""
     struct = struct_of(kind)
     assert struct is not None, kind
     status: Json = _zero(struct.fields["status"])
@@ -91,7 +91,7 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
 
 @cache
 def _blank(name: str) -> bytes:
-    """A struct that nobody has set, as text: the quickest way to a new one each time."""
+    """Return an empty struct as JSON; decoding it is the fastest way to create a copy."""
     return msgspec.json.encode(_struct(structs()[name], {}, "", []))
 
 

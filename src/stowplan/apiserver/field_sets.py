@@ -37,13 +37,13 @@ _UNOWNED: frozenset[Path] = frozenset(
 
 
 class DuplicateOrKeyless(ValueError):
-    """A list by key has an element twice, or one that cannot be told apart."""
+    """A keyed list has a duplicate element, or one without a key."""
 
 
 def leaves(obj: Json, schema: Schema) -> dict[Path, Any]:
     """Every field of an object that can have an owner, and its value.
 
-    An element of a list by key is a field too (its value here is None): who owns it keeps it.
+    An element of a keyed list is a field too (its value here is None), with an owner of its own.
     """
     found: dict[Path, Any] = {}
     _walk_map(obj, schema, (), found)

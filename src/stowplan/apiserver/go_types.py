@@ -1,8 +1,8 @@
 """The Go types of the served objects, as far as JSON shows them: read from `go_types.txt`.
 
-kube-apiserver decodes into Go structs and encodes them again, which is why it refuses wrong
-types, drops unknown fields and empty values, and shows some fields that nobody set. Having the
-same table gives the same behaviour. Parsed once, when the first object is written.
+kube-apiserver decodes into Go structs and encodes them again. That is why it rejects wrong types,
+drops unknown fields and empty values, and writes some fields that were never set. The same table
+gives the same behaviour. Parsed once, when the first object is written.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Struct:
 
     @cached_property
     def shown(self) -> frozenset[str]:
-        """Fields that Go writes although nobody set them."""
+        """Fields that Go writes even if they are not set."""
         return frozenset(
             name
             for name, field in self.fields.items()

@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 class Record:
     """One version of one object. `object` must not be mutated by anyone.
 
-    `twin` is the same event in the other API group, once somebody has asked for it.
+    `twin` caches the same Event in the other API group.
     """
 
     __slots__ = ("_encoded", "object", "twin", "version")

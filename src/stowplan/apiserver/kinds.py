@@ -24,7 +24,7 @@ ALL_VERBS = (
 class Kind:
     """One served resource. `subresources` are path tails such as "status" or "binding".
 
-    There is one of each, so that they are told apart, and looked up, by identity.
+    There is one instance per resource, so that lookups can compare by identity.
     """
 
     group: str

@@ -3,7 +3,7 @@
 One task watches pods and nodes in the store and moves them along: a bound pod becomes Running,
 a finished one Succeeded, a deleted one goes away; a new node becomes Ready and its taints follow
 its conditions. Nothing here talks HTTP. Steps that come too late (the object has changed or is
-gone) do nothing: whoever changed it caused an event of its own.
+gone) do nothing, because that change caused its own event.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ KEY_DEFAULTS = {"protocol": "TCP"}
 
 
 def _by(type_name: str, *keys: str, elements_atomic: bool = False) -> Field:
-    """A list whose elements are told apart by `keys` (strategic merge knows only one key)."""
+    """A list whose elements are identified by `keys` (strategic merge knows only one key)."""
     return Field(
         type=type_name,
         patch="merge",

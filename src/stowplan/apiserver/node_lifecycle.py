@@ -38,7 +38,7 @@ _SYSTEM = {
 
 
 def registered(node: Json, now: str) -> Json | None:
-    """A node whose kubelet has just come up. One that has conditions is somebody else's."""
+    """Return a node as its kubelet registers it; None if another program has set conditions."""
     status = node["status"]
     if status.get("conditions"):
         return None

@@ -18,9 +18,9 @@ _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchO
 
 @dataclass(slots=True)
 class WriteOptions:
-    """What a write asked for besides itself; `warnings` go back as Warning headers.
+    """Options of a write; `warnings` are returned as Warning headers.
 
-    `manager` is who writes, as managedFields names it: what the client calls itself.
+    `manager` is the client's name for itself, as managedFields records it.
     """
 
     dry_run: bool = False

@@ -1,7 +1,7 @@
 """Validation of pod specs, of pods and of templates, and of what may change in a pod.
 
-Not everything that kube-apiserver checks: what a scheduler's user writes, and what would make the
-server's own code stumble. Fields nobody here reads (probes, security contexts, mounts) pass.
+A subset of kube-apiserver's checks: fields that concern scheduling, and values that would break
+this server's own code. Fields that are not used here (probes, security contexts, mounts) pass.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _unchangeable(spec: Json, old_spec: Json) -> Json:
             {key: value for key, value in container.items() if key != "image"}
             for container in spec.get(name) or ()
         ]
-    if old_spec.get("schedulingGates"):  # a gated pod may still be told where to go
+    if old_spec.get("schedulingGates"):  # node selection of a gated pod can still be narrowed
         kept.pop("nodeSelector", None)
         affinity = {**(kept.pop("affinity", None) or {})}
         affinity.pop("nodeAffinity", None)

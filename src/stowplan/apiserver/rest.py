@@ -72,7 +72,7 @@ class Rest:
         self.pods = PodActions(store, self.deleter)
 
     def watch(self, request: ApiRequest) -> Watch:
-        """The stream that a watch request opens; whoever gets it closes it."""
+        """Open the stream of a watch request; the caller must close it."""
         want = wanted(request.accept)
         _check_readable(request.target)
         return self.watches.open(request.target, request.query, want)

@@ -109,9 +109,9 @@ class Store:
         return self._write(kind, {**obj, "metadata": metadata}, None)
 
     def update(self, kind: Kind, obj: Json, current: Record, *, dry_run: bool = False) -> Record:
-        """Replaces `current`, which must still be the stored one, else Conflict.
+        """Replace `current`, which must still be the stored version, else Conflict.
 
-        A write that changes nothing keeps the version and tells nobody, as on the real server.
+        A write that changes nothing keeps the version and sends no event, as on the real server.
         """
         kind = storage_kind(kind)
         key = current.key
@@ -163,7 +163,7 @@ class Store:
     # Watching
 
     def subscribe(self, *kinds: Kind, limit: int | None = None) -> Subscription:
-        """From now on; to be closed by whoever asked for it. `limit` is for who may be slow."""
+        """Subscribe to all later changes; the caller must close it. `limit` bounds the backlog."""
         return Subscription((self._histories[storage_kind(kind)] for kind in kinds), limit)
 
     def changes_since(self, kind: Kind, version: int) -> list[Change]:

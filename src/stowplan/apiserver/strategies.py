@@ -135,7 +135,7 @@ def prepare_create(kind: Kind, obj: Json) -> Json:
 
 
 def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
-    """`new` over `old`, with the fields that this request may not touch taken from `old`."""
+    """Merge `new` over `old`, with the fields that this request must not change from `old`."""
     metadata, old_metadata = new["metadata"], old["metadata"]
     for name in _SYSTEM_METADATA:
         metadata.pop(name, None)
@@ -185,7 +185,7 @@ def _keep_pod_status(status: Json, old: Json) -> None:
 
 
 def count_generation(kind: Kind, new: Json, old: Json) -> None:
-    """The generation counts changes of the spec, whoever made them: a client or a default.
+    """Increment the generation if the spec changed, by the client or by defaulting.
 
     A deployment's annotations count too: its controller copies them to the replica sets.
     """

@@ -3,7 +3,7 @@
 One task watches claims, volumes and classes in the store and binds them to each other: the volume
 that the scheduler or a user has promised to a claim, the one that a claim names, the smallest free
 one that suits; and where there is none a pretend external provisioner makes one. Nothing here
-talks HTTP, and nothing polls: whoever could be helped by a change is looked at because of it.
+talks HTTP, and nothing polls: a change triggers a look at every object that it may help.
 
 Each look asks what is stored and brings it one step on, so it may come too late, twice or for
 nothing. Claims that want the same are served in the order in which they came.
@@ -67,8 +67,8 @@ _KINDS = {kind.kind: kind for kind in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLA
 class VolumeControllerOptions:
     """Delays in seconds. With `enabled` off claims and volumes stay as they were written.
 
-    `bind_delay_s` passes between a change and the look at it, `provision_delay_s` until a volume
-    is made that somebody has to make.
+    `bind_delay_s` passes between a change and the reaction to it, `provision_delay_s` until a
+    provisioned volume exists.
     """
 
     enabled: bool = True
@@ -118,7 +118,7 @@ class VolumeController:
             self._forget()
 
     def _forget(self) -> None:
-        """Whoever runs it again begins anew, with what is stored then."""
+        """Reset, so that the next run starts from what is stored then."""
         self._inbox = None
         self._index = VolumeIndex()
         self._due.clear()
@@ -201,7 +201,7 @@ class VolumeController:
             self._look_at_claim(key)
 
     def _offer(self, name: str) -> None:
-        """A free volume, to those who wait for one like it."""
+        """Offer a free volume to the claims that wait for one like it."""
         volume = self._volume(name)
         if volume is None or is_delayed(self._class(volume.object)):
             return

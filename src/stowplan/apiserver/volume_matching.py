@@ -1,4 +1,4 @@
-"""Which volume a claim gets, and who has to hear of what: claims and volumes by each other.
+"""Match claims with volumes, and index each by the other to find what a change affects.
 
 Asked by `VolumeController`, which tells the index of every version that is stored. The rules are
 those of kube-controller-manager's binder: a promised volume (its claimRef names the claim) before

@@ -1,8 +1,7 @@
 """A pretend external provisioner: the volume that a CSI driver would make for a claim.
 
-`VolumeController` says for which claims. A driver is believed to have room for everything. A
-volume that somebody else has made or that is not wanted any more, when its time has come, is not
-made.
+`VolumeController` chooses the claims. A driver has unlimited capacity. After the delay, no volume
+is created if the claim has one already or no longer needs one.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Provisioner:
         self._in_the_making: set[str] = set()
 
     def begin(self, claim: Record) -> None:
-        """Say who is to make the claim's volume, and have it made after some time."""
+        """Annotate the claim with its provisioner, and create the volume after a delay."""
         obj = claim.object
         driver = _driver_of(self._class(obj))
         if driver is None:
@@ -125,12 +124,12 @@ class Provisioner:
 
 
 def _driver_of(storage_class: Json | None) -> str | None:
-    """Who makes the volumes of a class; None: nobody does."""
+    """Return the driver that provisions volumes of a class, or None."""
     if storage_class is None:
         return None
     provisioner: str = storage_class["provisioner"]
     if provisioner.startswith(_IN_TREE):
-        # Among them kubernetes.io/no-provisioner, which is the name of nobody.
+        # Includes kubernetes.io/no-provisioner, which has no driver.
         return _DRIVERS.get(provisioner)
     return provisioner
 

@@ -55,7 +55,7 @@ class Watches:
         return len(dropped)
 
     def open(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> Watch:
-        """A new stream; `close` it when nobody reads it any more."""
+        """Open a stream; the caller must `close` it."""
         stream = _Stream(self._reader, target, query, want)
         # Subscribe before reading the state: nothing awaits in between, so nothing is missed.
         subscription = self._store.subscribe(target.kind, limit=BACKLOG_LIMIT)
@@ -116,7 +116,7 @@ class Watch:
         self._watches.closed(self._subscription)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Whole lines, as they come, until the time is up or somebody drops the stream."""
+        """Yield whole lines as they come, until the timeout or until the stream is dropped."""
         stream, subscription = self._stream, self._subscription
         if self._first:
             yield self._first
@@ -224,7 +224,7 @@ class _Stream:
     def _table(self, obj: Json) -> Json:
         meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         table = self._reader.table(self._kind, [obj], meta, self._query)
-        if self._columns_sent:  # the columns are told once a stream
+        if self._columns_sent:  # columns are sent once per stream
             table["columnDefinitions"] = None
         self._columns_sent = True
         return table

@@ -54,7 +54,7 @@ from stowplan.clock import rfc3339
 
 
 class Writer:
-    """All writes but deletion; the deleter is told when an object lost its last finalizer."""
+    """All writes but deletion; calls the deleter when an object loses its last finalizer."""
 
     def __init__(self, store: Store, deleter: Deleter, admission_options: AdmissionOptions) -> None:
         self._store = store

@@ -179,7 +179,7 @@ def _kind(value: Any) -> str:
 
 
 class _Short(reprlib.Repr):
-    """Objects by the names of their classes: an address in memory tells nobody anything."""
+    """A repr that shows objects by class name instead of by memory address."""
 
     def repr_instance(self, x: Any, level: int) -> str:
         is_plain = x is None or isinstance(x, bool | float | date)

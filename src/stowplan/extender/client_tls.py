@@ -1,6 +1,6 @@
-"""`!SSL`: how the extender proves who Prometheus is, and who it is itself.
+"""`!SSL`: verify Prometheus's certificate, and present the extender's own.
 
-Read once, when the configuration is: a file that cannot be used is a mistake in it.
+The files are read once, with the configuration; an unusable file is a configuration error.
 """
 
 from __future__ import annotations

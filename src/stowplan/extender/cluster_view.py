@@ -89,7 +89,7 @@ class ClusterView:
         found = (self._pods.get((each, name)) for each in namespaces)
         return [pod for pod in found if pod is not None]
 
-    # What is told
+    # Changes
 
     def put_node(self, node: Node) -> None:
         labels = node.metadata.labels or {}

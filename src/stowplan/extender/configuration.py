@@ -71,7 +71,7 @@ class Settings:
     cold_start_duration: Annotated[float | None, Range(0)] = None
     #: Whether pods are annotated with their working set as limit of DRAM.
     if_toptier_limit: bool = True
-    #: Whoever shows its token may ask for rescheduling by POST.
+    #: Clients with the token in this file may request rescheduling by POST.
     reschedule_token_file: str = ""
     #: Whether GET /reschedule deletes pods, as the WCA scheduler's does.
     reschedule_by_get: bool = False

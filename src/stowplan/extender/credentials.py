@@ -1,4 +1,4 @@
-"""Who the extender is, and who may ask it: certificates, client certificates, bearer tokens.
+"""Authentication of the extender and of its clients: TLS certificates and bearer tokens.
 
 Made by `serving` from the command's flags. kube-scheduler can show a client certificate to an
 extender but no token, while Prometheus or a person with curl may have only a token: where both are
@@ -62,7 +62,7 @@ class Tls:
         if self._files.client_ca is not None:
             # Not CERT_REQUIRED: probes, and clients with a token, have none.
             context.verify_mode = ssl.CERT_OPTIONAL
-            # As Go has it: who is named in the file is trusted, self-signed or not.
+            # As in Go, every certificate in the file is trusted, self-signed or not.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             _load_client_ca(context, self._files.client_ca)
         self._newest = context

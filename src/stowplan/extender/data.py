@@ -1,6 +1,6 @@
 """What algorithms know of a cluster: the resources they weigh, and the provider they ask.
 
-Every algorithm that is told apart by data gets a `DataProvider`; the method names are the WCA
+Every algorithm that decides by data gets a `DataProvider`; the method names are the WCA
 scheduler's, so that providers and algorithms written for it go on working. What must stay true:
 the answers are plain dicts that neither side changes afterwards (nodes are known by them to be as
 they were), and asking is quick (an algorithm asks for every request): a provider answers from what

@@ -119,7 +119,7 @@ class FollowedCluster:
             while True:
                 try:
                     await informer.run()
-                except Exception as error:  # refused: somebody may grant the rights yet
+                except Exception as error:  # denied: an administrator may still grant access
                     self._troubles.add(f"{kind.plural}: {error}")
                 await asyncio.sleep(_RETRY_S)
 

@@ -129,7 +129,7 @@ class Kubeapi:
 
     @property
     def cluster_config(self) -> ClusterConfig:
-        """Address and credentials, for who follows more of the cluster."""
+        """Address and credentials, for callers that watch more of the cluster."""
         return self._config
 
     @property
@@ -166,7 +166,7 @@ class Kubeapi:
             while True:
                 try:
                     await informer.run()
-                except Exception as error:  # refused: somebody may grant the rights yet
+                except Exception as error:  # denied: an administrator may still grant access
                     self._refusals[what] = str(error)
                     self._troubles.add(f"{what}: {error}")
                 await asyncio.sleep(_RETRY_S)

@@ -66,7 +66,7 @@ def listening_on_path(path: Path, mode: int) -> Iterator[Listener]:
         made.setblocking(False)
         try:
             _make_way(path)
-            # Nobody must be able to connect before the mode is right.
+            # No client must be able to connect before the mode is set.
             before = os.umask(0o777 & ~mode)
             try:
                 made.bind(str(path))

@@ -2,8 +2,8 @@
 
 `workers` makes them before it starts the first worker, so that every process has them all, those
 that are started later, too. A message is a few bytes and a socket: that of a client, or one on
-which the answer to a question is waited for. What must stay true: a message that nobody has taken
-yet is there for the worker that takes the place of one that has died.
+which the response is awaited. Invariant: when a worker dies, the worker that replaces it receives
+the messages that were not read yet.
 """
 
 from __future__ import annotations

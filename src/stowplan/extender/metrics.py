@@ -66,7 +66,7 @@ class MetricRegistry:
             self.add(metric)
 
     def table(self, name: str) -> dict[Labels, float]:
-        """The values of one name, to be written by who has thousands of them; labels are sorted."""
+        """The values of one metric, for callers that write thousands of them; labels are sorted."""
         if name not in self._metadata:
             raise KeyError(name)
         return self._values.setdefault(name, {})

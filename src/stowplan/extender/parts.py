@@ -51,8 +51,8 @@ class Parts:
         self._measured: list[Measured] = [*self._running, self.mutator]
 
     def attach(self, service: Service) -> None:
-        # The API server shows no credentials to a webhook unless it is told to, and one that
-        # refuses to answer would block pods.
+        # By default the API server sends no credentials to a webhook, and a webhook that rejects
+        # its requests would block pods.
         service.add_route("POST", "/mutate", self.mutator.handle, is_open=True)
         self.rescheduler.add_routes(service)
         for name, part in self._named():

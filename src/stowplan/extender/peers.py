@@ -1,8 +1,8 @@
-"""What workers ask each other: all metrics on one page, and rescheduling, which one of them does.
+"""Requests between workers: merge all metrics into one page, and let one worker reschedule.
 
-`serving` makes one for each of several workers. kube-scheduler's questions are answered by whoever
-has the connection; a scrape of /metrics, too, lands anywhere, and has to tell of all. What must
-stay true: a worker that is stuck or gone costs others a moment, never their own answer.
+`serving` creates one for each of several workers. The worker that has the connection answers
+kube-scheduler. A scrape of /metrics can reach any worker, and must report all of them. Invariant: a
+worker that hangs or died delays the others briefly, but never prevents their response.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _sort_in(
     heads: dict[str, list[str]],
     samples: dict[str, list[str]],
 ) -> None:
-    """What is told of a metric has to be in one place, with one head."""
+    """Group all samples of a metric under one HELP and TYPE, as the format requires."""
     name, is_new = "", True
     for line in page.split("\n"):
         if line.startswith(("# HELP ", "# TYPE ")):

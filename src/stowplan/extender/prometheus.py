@@ -71,7 +71,7 @@ class _Kept:
     at: float | None = None
     tried_at: float = -math.inf
     asked_at: float = -math.inf
-    #: Whether it is fetched though nobody has asked for it in a while.
+    #: Whether it is fetched even if it was not used for a while.
     is_required: bool = False
 
 
@@ -146,7 +146,7 @@ class Prometheus:
         self._keep(query, use_time).is_required = True
 
     def ask(self, query: str, use_time: bool = True) -> Result:
-        """What is known by now. What nobody asks for any more is not fetched for ever."""
+        """Return the latest cached result. A query that is no longer used stops being fetched."""
         kept = self._keep(query, use_time)
         kept.asked_at = self.clock.monotonic()
         age = self._age(kept)

@@ -1,9 +1,9 @@
 """`/reschedule` and `reschedule_interval`: deletes pods that an algorithm would put elsewhere.
 
-What replaces them (a StatefulSet, a Deployment) makes new pods, which are scheduled anew. Off
-unless it is configured: POST needs a bearer token, the WCA scheduler's GET a flag. What must stay
-true: only pods that are exactly the ones the algorithm was told of are deleted (by UID), never more
-than `limit` at a time, none while the cluster is not known, and none that nothing would replace.
+Their controller (a StatefulSet, a Deployment) creates new pods, which are scheduled again. Off
+unless it is configured: POST needs a bearer token, the WCA scheduler's GET a flag. Invariants: only
+the pods that the algorithm saw are deleted (by UID), never more than `limit` at a time, none before
+the cluster is known, and none without a controller that replaces it.
 """
 
 from __future__ import annotations

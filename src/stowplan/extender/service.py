@@ -58,7 +58,7 @@ _MOST_KINDS: Final = 1000
 @dataclass(frozen=True, slots=True)
 class Route:
     handler: Handler
-    #: Whether it is answered to whoever asks.
+    #: Whether clients need no credentials for it.
     is_open: bool = False
 
 

@@ -133,7 +133,7 @@ class Extender:
         self.server = HttpServer(self.service, Limits(options.max_body, options.request_timeout_s))
 
     def tls_of(self, *, is_path: bool) -> dict[str, Any]:
-        """What the event loop is told: a Unix socket is never encrypted."""
+        """The event loop's TLS arguments; a Unix socket is never encrypted."""
         if self._tls is None or is_path:
             return {}
         return {"ssl": self._tls.context, "ssl_handshake_timeout": _HANDSHAKE_S}

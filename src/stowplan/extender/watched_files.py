@@ -1,8 +1,8 @@
 """Files that are read again when they change: certificates, keys, tokens.
 
 `serving` polls them; in a pod they are parts of Secrets, which the kubelet replaces by moving a
-symbolic link. What must stay true: what was read last stays in force until something better can be
-read, and a file that cannot be used is told once for each of its states.
+symbolic link. Invariants: the last valid content stays in use until new valid content can be read,
+and an unusable file is reported once per change.
 """
 
 from __future__ import annotations

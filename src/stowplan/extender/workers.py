@@ -1,10 +1,9 @@
 """Several processes that answer: their parent starts them, accepts for them, and ends with them.
 
-`serving` runs a `Crew` in place of an event loop where `--workers` is more than 1. The parent
-accepts all connections and deals them out in turn, because workers that accept for themselves
-leave it to chance who gets how many, and kept-alive connections stay where they are. It runs
-neither an event loop nor a thread, so that it may fork at any time. What must stay true: no worker
-outlives the parent, however that ends.
+`serving` runs a `Crew` instead of an event loop if `--workers` is more than 1. The parent accepts
+all connections and passes them to workers in turn: if workers accepted them, chance would decide
+how many each gets, and keep-alive connections never move. The parent runs neither an event loop nor
+a thread, so it can fork at any time. Invariant: no worker outlives the parent, however that ends.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ def check_platform() -> None:
 
 @dataclass(slots=True)
 class _Worker:
-    """A place among the workers, and who has it; `pid` is 0 while nobody has."""
+    """A worker slot and its process; `pid` is 0 while the slot is empty."""
 
     number: int
     pid: int = 0
     started_at: float = 0.0
     pause_s: float = 0.0
-    #: When the next one is to be started.
+    #: When to start the next process.
     due: float = 0.0
 
 
 class Crew:
-    """Runs `work(number)` in processes of their own, until a signal."""
+    """Run `work(number)` in one process per worker, until a signal."""
 
     def __init__(
         self,
@@ -89,9 +88,9 @@ class Crew:
         return self._stops_by > 0
 
     def run(self, on_start: Callable[[], None]) -> int:
-        """The exit code: 0 if every worker has ended in good order after a signal.
+        """Run until a signal, and return the exit code: 0 if every worker ended cleanly.
 
-        `on_start` is called when all are started, and signals are heeded.
+        `on_start` is called when all workers are started and signals are handled.
         """
         for end in (self._signals, self._signalled):
             end.setblocking(False)
@@ -123,7 +122,7 @@ class Crew:
     # Connections
 
     def _accept_if_anybody_is_there(self) -> None:
-        """While there is nobody, clients wait with the system."""
+        """Accept connections only while a worker runs; until then they wait in the kernel."""
         is_wanted = not self._is_stopping and any(each.pid for each in self._workers)
         if is_wanted is self._is_accepting:
             return
@@ -192,7 +191,7 @@ class Crew:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            # Ctrl-C is for all processes of a terminal, but it is the parent who says when to end.
+            # Ctrl-C reaches all processes of a terminal, but the parent decides when to end.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             for each in (self._selector, self._signals, self._signalled):
                 each.close()
@@ -251,7 +250,7 @@ class Crew:
             self._signal_all(signal.SIGTERM)
 
     def _kill_all(self) -> None:
-        """At once; whoever had to be killed did not end well."""
+        """Kill all workers at once. A killed worker counts as a failure."""
         killed = [worker for worker in self._workers if worker.pid]
         self._signal_all(signal.SIGKILL)
         for worker in killed:

@@ -156,7 +156,7 @@ class NodeAffinity(Plugin):
             return Hint.SKIP
         required = required_nodes(pod)
         if not required.matches(new.metadata.labels, new.name):
-            # Whether an invalid term would match cannot be told, so the pod is tried again.
+            # An invalid term might match, so the pod is retried.
             is_certain = not required.labels.matches(new.metadata.labels) or not (
                 required.terms and required.terms.errors
             )

@@ -1,4 +1,4 @@
-"""NodePorts: a pod with host ports goes only where nobody has taken them.
+"""NodePorts: a pod with host ports fits only on nodes where they are free.
 
 Two ports clash when protocol and number are the same and the addresses are too, or one of them is
 0.0.0.0. The column marks the rows that the table's index of used ports names; the per-node form

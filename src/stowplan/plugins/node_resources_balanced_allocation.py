@@ -127,7 +127,7 @@ class _Shares(Amounts):
     def __init__(self, table: NodeTable, names: Sequence[str]) -> None:
         super().__init__(table, names, as_scored=False)
         with np.errstate(divide="ignore", invalid="ignore"):
-            # Where it is not plain nobody reads them.
+            # Rows that are not `plain` are never read.
             shares = np.minimum(self.held / self.offered, 1)
         balance = np.trunc((1 - np.abs((shares[0] - shares[1]) * 0.5)) * 100)
         #: Added to the balance with the pod, it makes twice the score.

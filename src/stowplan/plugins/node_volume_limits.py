@@ -47,7 +47,7 @@ _FULL_ID, _MISSING_ID = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod needs attached, or why that cannot be told."""
+    """The volumes a pod needs attached, or the problem that hides them."""
 
     volumes: Attachable
     problem: Status | None = None

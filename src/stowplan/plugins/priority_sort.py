@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then whoever was queued first."""
+"""PrioritySort: higher priority first, then the pod that was queued first."""
 
 from __future__ import annotations
 

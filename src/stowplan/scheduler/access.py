@@ -103,7 +103,10 @@ async def missing_rights(
     lease: tuple[str, str] | None = None,
     plugins: Collection[Plugin] = (),
 ) -> list[MissingRight]:
-    """Ask the API server what we may not do. `lease` is (namespace, name); None: no election."""
+    """Ask the API server which permissions we lack.
+
+    `lease` is (namespace, name), or None without leader election.
+    """
     wanted = [
         MissingRight(right, verb, "" if right.cluster_wide else namespace)
         for right in rights_for(plugins)

@@ -104,9 +104,9 @@ def build_profiles(
 
 
 def plugin_errors(config: KubeSchedulerConfiguration, registry: Registry) -> list[FieldError]:
-    """What `build_engine` would refuse but for the extenders, which a file may leave unfinished.
+    """Return the errors that `build_engine` would raise, except those of extenders.
 
-    For who wants to see all mistakes at once; kube-scheduler, too, finds those at its start only.
+    Lets `config check` report all errors at once; kube-scheduler finds these only at its start.
     """
     errors: list[FieldError] = []
     names = [profile.scheduler_name for profile in config.profiles]

@@ -99,7 +99,7 @@ class Binder:
             return status
         await self._reporter.fall_silent(placement.pod)
         if pre_bind or placement.waiting is not None:
-            # It will take a while: whoever looks (an autoscaler) should know where the pod goes.
+            # Binding will take a while, so publish the node for observers such as an autoscaler.
             await self._reporter.expected(placement)
         if placement.waiting is not None:
             status = await self._wait_on_permit(placement, placement.waiting)
@@ -318,7 +318,7 @@ class Binder:
         raise AssertionError("unreachable")
 
     async def _find(self, pod: Pod) -> Pod | None:
-        """The pod of that name as it is now; by a list of one, for whoever may list may not get."""
+        """Fetch the current pod by name, with a list: the role may allow list but not get."""
         found = await self._client.list_all(
             PODS,
             namespace=pod.metadata.namespace,

@@ -31,8 +31,8 @@ class ConfiguredExtender:
 
     @cached_property
     def name(self) -> str:
-        """As upstream calls it in messages, which everybody who sees events can read: so without
-        a password."""
+        """Upstream's name for the extender in messages, without a password: events are readable by
+        many users."""
         return redact_url(self.settings.url_prefix)
 
     @property

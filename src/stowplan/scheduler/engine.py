@@ -1,10 +1,10 @@
 """The synchronous heart: cluster events in, attempts out. No event loop, no I/O, one thread.
 
 `loop` drives it live; a simulator can drive it on a virtual clock. It owns the cache, the queue,
-the profiles and the search cursor. An attempt ends as a `Placement` (assumed, reserved, to be
-bound by whoever does I/O) or as a `Failure` (already queued again, still to be told). Whoever
-takes a Placement must end it with `bound` or `bind_failed`, exactly once. A decision that spends
-too much work (`cluster.work`) is interrupted by a `Deferral`: the attempt goes on after other pods.
+the profiles and the search cursor. An attempt ends as a `Placement` (assumed and reserved; the
+caller binds it) or as a `Failure` (already queued again; the caller reports it). The caller must
+end each Placement with `bound` or `bind_failed`, exactly once. A decision that spends too much work
+(`cluster.work`) is interrupted by a `Deferral`: the attempt goes on after other pods.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Placement:
 
 @dataclass(slots=True)
 class Failure:
-    """An attempt that came to nothing, to be told by event and condition."""
+    """A failed attempt, to be reported by event and condition."""
 
     pod: Pod
     profile: str
@@ -93,10 +93,10 @@ class Failure:
     message: str
     #: None leaves the pod's nomination alone, "" clears it.
     nominated_node: str | None = ""
-    #: False: the pod is gone or has a node, there is nobody to tell.
+    #: False if the pod is gone or has a node, so that nothing is reported.
     is_pending: bool = True
     decision: Decision | None = None
-    #: Pods that are to make room for this one; whoever does I/O sees to it.
+    #: Pods to evict for this one; the caller evicts them.
     eviction: Eviction | None = None
 
     @property
@@ -143,12 +143,12 @@ class Engine:
         #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
         self.lookup = lookup
         self.cursor = 0
-        #: What a decision may spend before it is deferred. The loop, which has other things to do
-        #: in between, sets it; who only wants decisions never sees a deferral.
+        #: Work that a decision may spend before it is deferred. The loop sets it, to yield to I/O;
+        #: by default there are no deferrals.
         self.decision_work: float = inf
-        #: How to stop the PreBind plugins of a pod, by UID; filled by whoever runs them.
+        #: How to stop the PreBind plugins of a pod, by UID; set by the binder that runs them.
         self.pre_binding: dict[str, Callable[[str], None]] = {}
-        #: Decisions so far; what is drawn at random for a pod is a matter of its number.
+        #: Decisions so far; this number seeds the random choices for a pod.
         self.turn = 0
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
@@ -211,7 +211,7 @@ class Engine:
         except StopIteration as finished:
             outcome: Placement | Failure | Deferral | None = finished.value
             return outcome
-        raise AssertionError("extenders are asked by whoever drives attempt_steps")
+        raise AssertionError("a profile with extenders needs attempt_steps")
 
     def attempt_steps(self) -> Generator[Request, Answer, Placement | Failure | Deferral | None]:
         """`advance` with extenders; neither table nor queue may change while one is asked."""
@@ -350,9 +350,9 @@ class Engine:
         return failure
 
     def _hold_for(self, pod: Pod, decision: Decision) -> Eviction | None:
-        """Before the pod is queued again: hold it there until its victims are on their way.
+        """Gate the pod before it is queued again, until its victims are being deleted.
 
-        Those that are leaving already need not be told again.
+        Victims that terminate already are not evicted again.
         """
         if decision.eviction is None:
             return None
@@ -513,7 +513,7 @@ class _Evaluations:
             for spoken in (point[0].upper() + point[1:],)
             for plugin in profile.at(point)
         ]
-        #: Who skipped, and whether nodes were scored -> what to add one to.
+        #: Skipped plugins, and whether nodes were scored -> the counters to increment.
         self._chosen: dict[tuple[frozenset[str], frozenset[str], bool], list[Value]] = {}
 
     def count(self, decision: Decision) -> None:

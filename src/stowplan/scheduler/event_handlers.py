@@ -1,7 +1,7 @@
 """The bridge from informers to the cache and the queue: what each change of the cluster means.
 
 Pods with a node belong to the cache, pods without one to the queue; a change may move a pod from
-one to the other. Every change that may help a waiting pod is told to the queue as an event.
+one to the other. Every change that may help a waiting pod is reported to the queue as an event.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class EventHandlers:
         if is_ours:
             self._queue.delete(pod)
         if not self._leave_node(pod) and is_ours:
-            # Nobody had to respect the nomination of another scheduler's pod.
+            # Nominations of other schedulers' pods were never respected, so they need no event.
             self._nomination_ended(pod)
 
     def _update_pending(self, old: Pod, new: Pod) -> None:

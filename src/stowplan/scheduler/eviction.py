@@ -1,9 +1,9 @@
 """Carries out what preemption decided: makes pods leave a node for one that is more important.
 
-One task a preemption, beside the loop. A victim that is not bound yet is turned back in memory;
-all others get the condition DisruptionTarget and are deleted. What must stay true: before each
-victim it is looked whether the pod that all this is for is still waiting, so that nobody dies for
-a pod that is gone; and however it ends, that pod is let go of.
+Each preemption is one task beside the loop. A victim that is not bound yet is rejected in memory;
+all others get the condition DisruptionTarget and are deleted. Invariants: before each victim, check
+that the preemptor is still pending, so that no pod is evicted for a deleted one. However the task
+ends, it releases the preemptor.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Evictor:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     def abandon(self) -> None:
-        """Let go: we may not write any more."""
+        """Cancel all evictions, because we must not write any more."""
         for task in self._tasks:
             task.cancel()
 

@@ -1,8 +1,8 @@
 """The scheduling loop: pops pods as they become ready, decides, and hands over to binding tasks.
 
-One task decides; binding cycles run beside it, each in a task of its own. Decisions are
-synchronous, so the loop gives way to I/O after a slice of time and when too many binds are
-under way. Only extenders are waited for in the middle of a decision; nothing changes meanwhile.
+One task decides; each binding cycle runs in its own task. Decisions are synchronous, so the loop
+yields to I/O after a time slice, and while too many binds are in progress. Within a decision it
+waits only for extenders; cache and queue do not change meanwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SchedulingLoop:
         extenders: ExtenderClient | None = None,
         on_outcome: Callable[[Placement | Failure], None] | None = None,
     ) -> None:
-        """`on_outcome` is told of every attempt, before its binding begins; it must not raise."""
+        """`on_outcome` is called for every attempt before its binding begins; it must not raise."""
         self._engine = engine
         self._binder = binder
         self._reporter = reporter
@@ -102,7 +102,7 @@ class SchedulingLoop:
         return await self._wait_for_binds(timeout_s)
 
     def abandon(self) -> None:
-        """Let go of the binds under way: we may not write any more."""
+        """Cancel the binds in progress, because we must not write any more."""
         for task in self._binds:
             task.cancel()
         self._evictor.abandon()

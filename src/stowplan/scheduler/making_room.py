@@ -1,7 +1,6 @@
-"""PostFilter: no node takes the pod, so plugins are asked to make room.
+"""PostFilter: no node fits the pod, so plugins may make room for it.
 
-Part of the cycle, and as pure: what has to happen for the room is in the result, and done by
-whoever does I/O.
+Part of the cycle, and as pure: the result names the effects, and the loop carries them out.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The hot path holds on to children (`metrics.framework_extension_point_duration.at("Filter",
 "Success", profile)`) and adds to them: no locks, no label lookup, no library. `server.metrics`
-reads them when somebody scrapes. Everything here belongs to the event loop's thread.
+reads them at each scrape. Everything here belongs to the event loop's thread.
 
 Names, labels and buckets are kube-scheduler 1.36's, so that its dashboards and alerts keep working.
 """
@@ -87,7 +87,7 @@ class Family(Generic[M]):
 
 
 class Source:
-    """A metric somebody else already keeps: `read` is called at each scrape."""
+    """A metric whose values are stored elsewhere; `read` fetches them at each scrape."""
 
     def __init__(self, name: str, kind: Kind, help_text: str, labels: Labels) -> None:
         self.name = name

@@ -59,7 +59,7 @@ class Reporter:
         self._in_hand: set[str] = set()
         #: By UID, patches on their way; set when they are answered.
         self._sending: dict[str, asyncio.Event] = {}
-        #: Where pods under way are said to go, by UID: our copy of them may not know it yet.
+        #: The expected node of pods being bound, by UID; our cached pod may not have it yet.
         self._expected: dict[str, str] = {}
         #: Called with every pod that we bound.
         self.on_bound: Callable[[Pod], None] = lambda _: None

@@ -1,6 +1,6 @@
 """`--verify-decisions N`: every N-th decision is made a second time on a rebuilt cluster.
 
-The cache, the profile's plugins and the nominations are built anew from the stored objects
+The cache, the profile's plugins and the nominations are rebuilt from the stored objects
 (`cluster.rebuild`), and the pod is decided there without any column cache. Then the engine decides
 as always, and both decisions are compared (`differences`). A difference is a defect of a cache, or
 of a plugin that reads more than it declares: it is logged, counted, everything derived is dropped,
@@ -9,7 +9,7 @@ and the pod is decided again.
 The rebuilt decision is made first, so that both see the same state of plugins and random source.
 It costs time in proportion to the cluster, so in a large one more than N decisions pass between two
 checks. Not checked are decisions that ask an extender, and decisions too expensive for one
-turn. In-tree plugins are constructed anew; other plugins are copied with their own state, which is
+turn. In-tree plugins are constructed again; other plugins are copied with their own state, which is
 therefore not checked. A plugin that draws random numbers elsewhere than from `handle.rng`, or whose
 answer changes with the time of day, is reported although nothing is stale.
 """

@@ -42,7 +42,7 @@ class Stillness:
             try:
                 change()
             except Exception:
-                # Whoever it came from is not there any more to hear of it.
+                # The caller that requested the change has returned already.
                 log.exception("A change that had to wait for a decision failed, going on")
 
     def do(self, change: Callable[..., object], *arguments: Any) -> None:

@@ -24,7 +24,7 @@ class Wakeups:
     """All wakeups of one scheduler."""
 
     def __init__(self, on_wait: Callable[[], None]) -> None:
-        """`on_wait` is told whenever one of them begins to wait."""
+        """`on_wait` is called whenever one of them begins to wait."""
         self._on_wait = on_wait
         self._waiting: set[asyncio.Event] = set()
         self._is_closed = False

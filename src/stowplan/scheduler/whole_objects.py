@@ -56,8 +56,8 @@ class WholeObjects:
 
 
 def _trimmed(raw: bytes | msgspec.Raw) -> msgspec.Raw:
-    """A copy without managedFields, which nobody reads and are half of an object; upstream too
-    leaves them out."""
+    """Copy an object without managedFields, which are unused and half of its size; upstream drops
+    them too."""
     fields = _fields.decode(raw)
     metadata = _fields.decode(fields["metadata"])
     metadata.pop("managedFields", None)

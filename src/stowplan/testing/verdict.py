@@ -1,4 +1,4 @@
-"""What a test reads: the verdict on a pod, node by node and plugin by plugin, and who waits why."""
+"""Results for tests: the verdict on a pod by node and plugin, and why pods are pending."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Verdict:
     def score(self, node: str, plugin: str) -> int:
         scores = self.scores(node)
         if plugin not in scores:
-            known = ", ".join(scores) or "nobody"
-            raise KeyError(f"{plugin} gave node {node} no score; {known} did")
+            known = ", ".join(scores) or "none"
+            raise KeyError(f"{plugin} gave node {node} no score; plugins that did: {known}")
         return scores[plugin]
 
     def _of(self, node: str) -> NodeVerdict:

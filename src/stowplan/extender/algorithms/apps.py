@@ -47,8 +47,8 @@ class _Queried(NamedTuple):
 
 
 class QueriedData(_Queried):
-    """What the provider knew when a request came; four parts, as the WCA scheduler's tuple has
-    them, and the rest if somebody asks for it."""
+    """The provider's data at the time of a request: the four parts of the WCA scheduler's tuple,
+    and the rest on demand."""
 
     provider: DataProvider
 

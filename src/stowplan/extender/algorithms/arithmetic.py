@@ -104,7 +104,7 @@ def numbers(resources: Resources) -> Resources:
 
 
 def is_number(amount: float | None) -> TypeGuard[float]:
-    """What is beyond all measure is a mistake of whoever measured, and would break sums."""
+    """False also for extreme numbers: they are measuring errors and would break sums."""
     if not isinstance(amount, int | float):
         return False
     return amount == 0 or _SMALLEST <= abs(amount) <= _LARGEST

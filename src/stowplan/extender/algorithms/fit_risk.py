@@ -55,7 +55,7 @@ class FitRisk(Algorithm):
         `!Prometheus` that others may use, too, and has a `time` of its own."""
         _check_query("risk_query", risk_query)
         _check_query("fit_query", fit_query)
-        #: To be started with the service, if it is nobody else's.
+        #: Parts to start with the service: the Prometheus client, if this algorithm owns it.
         self.parts: tuple[Any, ...] = ()
         if prometheus is None:
             if not prometheus_ip:

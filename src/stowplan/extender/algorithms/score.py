@@ -78,8 +78,10 @@ class Score(Fit, DramHitRatioProvision):
     def app_fit_nodes(
         self, node_names: list[NodeName], app_name: AppName, data_provider_queried: QueriedData
     ) -> tuple[list[NodeName], dict[NodeName, str]]:
-        """Nodes of the other kind are left out without a reason, as the WCA scheduler leaves them:
-        who has no reason is no candidate for preemption either."""
+        """Drop nodes of the other type without a reason, as the WCA scheduler does.
+
+        A node without a reason is no candidate for preemption either.
+        """
         types = self._nodes_type(data_provider_queried)
         wanted = self.type_for(app_name, self.data_provider.get_apps_profile())
         preferred = []
@@ -117,7 +119,7 @@ class Score(Fit, DramHitRatioProvision):
 
 
 def node_type(types: Mapping[NodeName, NodeType | str], node: NodeName) -> NodeType:
-    """Unknown where nobody knows, or nobody knows what it means."""
+    """The type of a node; UNKNOWN if it is missing or not a valid type."""
     try:
         return NodeType(types.get(node, NodeType.UNKNOWN))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Whom would it cost to place the pod on these rows?
+"""Find the pods to evict so that a pod fits on given rows.
 
-A row in three steps: everybody of lower priority goes; if the pod then fits, they come back one by
-one, and who makes it not fit again is a victim. `try_row` does that by the plugins' per-node forms
+For each row, remove all pods of lower priority. If the pod then fits, add them back one by one;
+those that make it not fit again are the victims. `try_row` does that by the plugins' per-node forms
 and their notes, as kube-scheduler does. `try_rows` does it for many rows at once where every
 filter that could change its mind understands an Overlay: the k-th potential victim of every row
 comes back in the same pass over the columns. Both give the same answer; a property test holds
@@ -159,7 +159,7 @@ class DryRun:
         return self._candidate(row, victims, violating, others)
 
     def _fits(self, cycle: Cycle, row: int, gone: Sequence[PodInfo]) -> bool:
-        """Whoever makes a filter break by coming back has to go, as upstream has it."""
+        """True if the pod fits; False also if a filter fails, as upstream has it."""
         try:
             return self._what_if.objection(cycle, row, gone) is None
         except StowplanError:
@@ -230,7 +230,7 @@ class DryRun:
         others: Sequence[PodInfo],
     ) -> Outcome:
         if not victims:
-            # It fits although it did not: whoever said no takes no notice of pods that leave.
+            # It fits without an eviction: the filter that rejected it ignores removed pods.
             name = self._table.names[row]
             return error(f'expected at least one victim pod on node "{name}"')
         violations = 0

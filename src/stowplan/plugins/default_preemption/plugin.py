@@ -1,8 +1,8 @@
-"""DefaultPreemption: a pod that fits nowhere may take the place of less important ones.
+"""DefaultPreemption: a pod that fits nowhere may evict pods of lower priority.
 
-Decides only: which node, and who has to go there. The eviction itself is an effect, named in the
-result and carried out by the scheduler beside its loop; meanwhile PreEnqueue keeps the pod that
-waits for it out of the queue.
+Only decides on the node and the victims. The eviction itself is an effect, named in the result and
+carried out by the scheduler beside its loop; meanwhile PreEnqueue keeps the preemptor out of the
+queue.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class DefaultPreemption(Plugin):
         return PostFilterResult(SUCCESS, nominated_node=best, eviction=eviction)
 
     def _not_eligible(self, cycle: Cycle, diagnosis: Rejections) -> str:
-        """Why this pod may not evict others (now); empty if it may."""
+        """Return why this pod must not evict others now, or "" if it may."""
         pod, table = cycle.pod, cycle.table
         if pod.spec.preemption_policy == "Never":
             return _NEVER
@@ -141,7 +141,7 @@ class DefaultPreemption(Plugin):
         begin, size = 0, max(wanted, 1)
         while begin < len(rows):
             some = rows[begin : begin + size]
-            # Where many are in vain, asking about more at a time is quicker.
+            # If many rows fail, larger batches are faster.
             begin, size = begin + size, 2 * size
             outcomes = dry_run.try_rows(some)
             for row in some:

@@ -95,7 +95,7 @@ def by_importance(pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
     """The pods sorted by priority, then by start time; the most important first.
 
     Ties keep the given order, and pods without a start time reverse it: upstream takes the current
-    time for each of them anew at every comparison, so that its insertion sort finds every pod more
+    time for each of them at every comparison, so that its insertion sort finds every pod more
     important than the ones before it.
 
     DIVERGES: equally important pods of a node come in the order in which they came to the node.

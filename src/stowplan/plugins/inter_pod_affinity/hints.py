@@ -19,7 +19,7 @@ def after_pod_change(pod: Pod, old: object, new: object) -> Hint:
     if not isinstance(old, Pod | None) or not isinstance(new, Pod | None):
         return Hint.QUEUE
     if new is not None and old is not None and new.uid == pod.uid:
-        # Its own labels changed: another pod's anti-affinity may not match it any more.
+        # Its own labels changed: another pod's anti-affinity might no longer match it.
         return Hint.QUEUE
     if any(other is not None and not _has_place(other) for other in (old, new)):
         return Hint.SKIP
@@ -74,5 +74,5 @@ def _is_unreadable(terms: PodTerms, kind: str) -> bool:
 
 
 def _match_all(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    """No terms match nobody."""
+    """True if all terms match; False without terms."""
     return bool(terms) and all(term.matches(pod, None) for term in terms)

@@ -76,7 +76,7 @@ class NodeResourcesFit(Plugin):
         self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
         self._kept: Amounts | None = None
         self._known_wants: dict[Request, Request] = {}
-        #: What the last two nodes offer that hints were asked about: each waiting pod asks anew.
+        #: Capacity of the last two nodes of hints; a hint runs once per waiting pod.
         self._offers: deque[tuple[Node, dict[str, int]]] = deque(maxlen=2)
 
     # Filter

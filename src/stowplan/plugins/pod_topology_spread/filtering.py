@@ -123,7 +123,7 @@ class HardSpread:
         return any(skew.domain_count > _FEW_DOMAINS for skew in self._skews)
 
     def by_domain(self) -> Hashable:
-        """Equal for pods that are told the same of every domain."""
+        """A key that is equal for pods with the same verdict on every domain."""
         return tuple(
             [
                 (skew.constraint.topology_key, skew.label_version, skew.by_value().tobytes())

@@ -112,7 +112,7 @@ class PodTopologySpread(Plugin):
         return ()
 
     def surroundings(self, cycle: Cycle) -> Hashable:
-        """What is said of each domain: two pods that are told the same need not be alike."""
+        """The verdict on each domain; pods with equal verdicts can share columns."""
         spread = cycle.get(HardSpread)
         return NOT_KEPT if spread is None or spread.has_many_domains else spread.by_domain()
 

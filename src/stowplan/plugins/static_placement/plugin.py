@@ -1,10 +1,11 @@
 """StaticPlacement: a pod goes to the nodes that are labelled for it, and nowhere else.
 
-PreFilter finds those nodes in an index and narrows the search to them; a pod without any waits, and
-its reason holds the command to type. Filter says the same of single nodes, for nominated nodes and
-for who asks about one. Only labels and annotations of nodes are read (`labels`), so a cordon or a
-taint matters only if other plugins of the profile say so, and a pod that runs is never moved. Of
-several nodes the profile's scores choose, or chance where it has none (`tieBreak: random`).
+PreFilter finds those nodes in an index and limits the search to them. A pod without a pinned node
+stays pending, and its message contains the command that pins it. Filter gives the same verdict on a
+single node, for nominated nodes and what-if questions. The plugin reads only labels and annotations
+of nodes (`labels`), so a cordon or a taint matters only to other plugins of the profile, and a
+running pod is never moved. The profile's scores choose between several nodes; without scores the
+choice is random (`tieBreak: random`).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class StaticPlacement(Plugin):
             raise_errors([invalid(path, name, told)])
         self.labels = PinLabels(name, self.args.prefix)
         self._index = PinIndex(self.labels, older_labels=self.args.older_labels)
-        #: The last event, which is shown for every pod that waits, and who is pinned by it.
+        #: The last event, since it is repeated for every pending pod, and the pods it pins.
         self._event: tuple[object, object] = (None, None)
         self._event_pods: tuple[PodNames, PodNames] = (frozenset(), frozenset())
 

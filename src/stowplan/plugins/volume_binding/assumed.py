@@ -26,7 +26,7 @@ class Assumptions(Generic[T]):
     """One kind of objects, some of them assumed to be newer than the API server's version."""
 
     def __init__(self, shelf: Shelf[T], on_change: Callable[[T | None, T | None], None]) -> None:
-        """`on_change` is told what was believed before and what is now."""
+        """`on_change` is called with the old and the new version."""
         self.stored: Shelf[T] = shelf
         self._assumed: dict[tuple[str, str], T] = {}
         self._on_change: Callable[[T | None, T | None], None] = on_change

@@ -23,7 +23,7 @@ from stowplan.cluster.pod_volumes import (
 from stowplan.framework.status import Status, error, unresolvable
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-#: Set by the scheduler to have a volume made for a node; removed by who could not make it.
+#: Set by the scheduler to request a volume for a node; removed by a provisioner that cannot.
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 UNBOUND_IMMEDIATE = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 _LOST = "Lost"

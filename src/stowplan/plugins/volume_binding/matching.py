@@ -207,7 +207,7 @@ class Choices:
     ) -> Places:
         """The first volume, by row, of those that ask for the row's value of a label."""
         order = np.argsort(values, kind="stable")
-        # The end of the lists is nobody's: a row that runs out of volumes finds no other there.
+        # A sentinel at the end: it matches no row, so the search never leaves its label value.
         values = np.append(values[order], -2)
         places = np.append(places[order], len(free))
         at = np.searchsorted(values[:-1], column)

@@ -138,7 +138,7 @@ class VolumeBinding(Plugin):
             return None
         cycle.write(_RESERVED, True)
         if search.version != self._believed.version:
-            # Somebody took time to decide, an extender most likely: look again.
+            # Volumes changed during the decision, most likely while an extender ran: search again.
             newer = self._search(pod)
             if isinstance(newer, Status):
                 return newer

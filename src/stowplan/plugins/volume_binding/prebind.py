@@ -2,8 +2,8 @@
 
 Volumes that exist are promised to their claims (claimRef); for claims that need a new volume the
 chosen node is written into the claim, which makes its provisioner start. Both are patches that the
-API server refuses if somebody was faster. Then the pod waits, woken by every change of its claims
-and volumes, until all are bound, the time is over, or somebody has undone what was written.
+API server rejects after a concurrent change. Then the pod waits, woken by every change of its
+claims and volumes, until all are bound, a timeout, or another writer reverts these patches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOK_S = 1.0
 
 
 class BindingProblem(Exception):
-    """Why a pod's volumes do not become bound; the pod must be decided on anew."""
+    """The reason why a pod's volumes cannot be bound; the pod must be scheduled again."""
 
 
 def promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
@@ -47,7 +47,7 @@ def promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
         )
     annotations = volume.metadata.annotations
     if not is_promised_to(volume, claim) and _BOUND_BY_CONTROLLER not in (annotations or {}):
-        # Tells the PV controller that it may undo the promise; one of a user's it may not.
+        # Lets the PV controller undo this claimRef; it must not undo one that a user has set.
         annotations = {**(annotations or {}), _BOUND_BY_CONTROLLER: "yes"}
     if ref is volume.spec.claim_ref and annotations is volume.metadata.annotations:
         return volume

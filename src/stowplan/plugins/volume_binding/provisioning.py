@@ -29,7 +29,7 @@ from stowplan.cluster.pod_volumes import class_of_claim
 from stowplan.cluster.table import BoolArray, NodeTable
 from stowplan.plugins.volume_binding.volume_index import STORAGE
 
-#: Sizes are what users write; nobody has to remember them all.
+#: Users choose sizes freely, so the cache is bounded.
 _MOST_ROOMS = 1024
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 

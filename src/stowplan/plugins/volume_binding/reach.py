@@ -54,7 +54,7 @@ class MigratedRows:
 
 
 def reaches(volume: PersistentVolume, labels: Mapping[str, str], csi_node: CSINode | None) -> bool:
-    """Whether a node with these labels reaches a volume; ValueError: nobody can tell."""
+    """True if a node with these labels reaches a volume; ValueError if that is undefined."""
     plugin = _migratable(volume)
     if plugin is not None and is_migrated_on(csi_node, plugin):
         affinity = _as_csi(volume)

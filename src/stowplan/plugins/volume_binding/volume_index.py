@@ -273,5 +273,5 @@ def _size(volume: PersistentVolume) -> int:
     try:
         return nanos((volume.spec.capacity or {}).get(STORAGE, 0))
     except ValueError:
-        # No API server stores such a quantity; whoever does has a volume that is never chosen.
+        # An API server rejects such a quantity; elsewhere the volume is never chosen.
         return -1

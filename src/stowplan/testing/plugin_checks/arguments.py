@@ -88,8 +88,8 @@ def _try(subject: Subject, field: str, value: Any) -> None:
                 raise CheckFailed(
                     f"{subject.name} takes {field}: {value!r} and breaks later:"
                     f" {answers.problem}{line_in(subject.plugin, answers.raised)}.",
-                    "refuse it in __init__ by raising ValueError with words for whoever wrote the"
-                    " configuration; it is told beside the path of the field.",
+                    "reject it in __init__ with a ValueError whose text explains the mistake to the"
+                    " user; it is reported with the path of the field.",
                 )
 
 

@@ -77,7 +77,7 @@ def _check_methods(plugin: type[Plugin]) -> None:
         meant = _NEARLY.get(member.lower().replace("_", ""))
         if meant and member != meant and not member.startswith("_"):
             raise CheckFailed(
-                f"{plugin.name} has a method {member}, which nobody calls.",
+                f"{plugin.name} has a method {member}, which is never called.",
                 f"call it {meant}.",
             )
     if not points_of(plugin):

@@ -1,9 +1,9 @@
 """Cost at 5,000 nodes, counted and not timed: function calls, and lines of the plugin's own code.
 
-The measure is what plugins of Stowplan itself do on the same cluster: column forms may do some
-times what the costliest in-tree columns do, per-node forms some times what the costliest in-tree
-per-node form does at a node. First small clusters are asked, so that one who looks at every node
-for every node is found out before it takes minutes.
+The limits are multiples of what Stowplan's own plugins do on the same cluster: those of the
+costliest in-tree column for column forms, and of the costliest in-tree per-node form at one node
+for per-node forms. Small clusters come first, so that a plugin of quadratic cost fails before it
+takes minutes.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _work(subject: Subject, count: int, budget: float = float("inf")) -> int:
     module = sys.modules.get(subject.plugin.__module__)
     meter = _Meter(frozenset({getattr(module, "__file__", "") or ""}), budget)
     points = {point: [(plugin, 1)] for point in points_of(subject.plugin)}
-    # Columns are not kept: what they cost when they are made anew is what counts.
+    # No column cache: the cost to rebuild a column is what counts.
     profile = Profile("default-scheduler", points, columns=ColumnCache(limit_bytes=0))
     asking = compile_pod(_asking_pod(subject.words))
     return _measured(lambda: decide(cluster.table, asking, profile), meter)

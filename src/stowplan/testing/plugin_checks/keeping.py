@@ -90,7 +90,7 @@ def _compare(
 
 
 def check_kept(subject: Subject) -> None:
-    """A column that is refreshed row by row equals one that is made anew."""
+    """Check that a column refreshed row by row equals a rebuilt column."""
     _check_applies(subject)
     for case in subject.cases:
         cluster, plugin = subject.on(case)
@@ -148,7 +148,7 @@ def _same(
     node = asker.cluster.table.names[int(wrong[0])]
     raise CheckFailed(
         f"{subject.name}.{method}: the column kept for {in_words(pod)} is out of date at node"
-        f" {node}: {int(kept[wrong[0]])}, but made anew it says {int(fresh[wrong[0]])}."
+        f" {node}: {int(kept[wrong[0]])}, but rebuilt it is {int(fresh[wrong[0]])}."
         f" It declares reads = Reads.{reads.name}.",
         "declare Reads.PODS if the column depends on pods that stand on the node (Reads.POD_SPECS"
         " leaves out their annotations and status), and return from surroundings(cycle) what else"

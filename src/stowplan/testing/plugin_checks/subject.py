@@ -123,7 +123,7 @@ class Subject:
 
     @property
     def cases(self) -> list[Case]:
-        """Made anew each time: a plugin may have changed the last ones."""
+        """The test cases, built at each access because a plugin may have modified them."""
         return [make_case(self._seed + index, self.words) for index in range(self.count)]
 
     def make(self, cluster: CaseCluster, args: Mapping[str, Any] | None = None) -> Plugin:

@@ -97,7 +97,7 @@ def _check_registrations(subject: Subject, registered: Sequence[Any]) -> None:
 def _events_of(
     change: tuple[str, Any], cache: ClusterCache
 ) -> list[tuple[ClusterEvent, object | None, object | None]]:
-    """What the queue would be told of a change that is about to happen."""
+    """Return the events that the queue would get for a change that is about to happen."""
     action, what = change
     table = cache.table
     if action == "set":
