@@ -8,7 +8,7 @@ except that a watch takes over the connection of the list before it (both use th
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from urllib.parse import urlsplit
 
 from stowplan.http.client import ClientResponse, Guard, Pool
@@ -54,7 +54,7 @@ class Lanes:
         for pool in self._pools.values():
             pool.close()
 
-    async def ask(
+    def ask(
         self,
         lane: str,
         method: str,
@@ -68,8 +68,8 @@ class Lanes:
         encoding: str = "identity",
         unpacks: bool = False,
         guard: Guard | None = None,
-    ) -> ClientResponse:
-        """Send a request and return when its response begins. Read or close the response."""
+    ) -> Awaitable[ClientResponse]:
+        """Send a request; the response is available when it begins. Read or close it."""
         if self._head_of != authorization:
             self._head, self._head_of = self._constant_head(authorization), authorization
         head = (
@@ -81,7 +81,7 @@ class Lanes:
         else:
             length = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
             request = f"{head}{length}".encode("latin-1") + body
-        return await self._pool(lane).ask(
+        return self._pool(lane).ask(
             request, tls, is_repeatable=method == "GET", guard=guard, unpacks=unpacks
         )
 

@@ -11,7 +11,7 @@ import asyncio
 import random
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -240,7 +240,7 @@ class Transport:
                 return
             yield piece
 
-    async def _ask(
+    def _ask(
         self,
         lane: Lane,
         method: str,
@@ -250,9 +250,9 @@ class Transport:
         content_type: str = "",
         accept: str = "",
         guard: Guard | None = None,
-    ) -> ClientResponse:
+    ) -> Awaitable[ClientResponse]:
         is_short = lane in _SHORT
-        return await self._lanes.ask(
+        return self._lanes.ask(
             lane if is_short else Lane.READ,
             method,
             target,

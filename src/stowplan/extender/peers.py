@@ -124,7 +124,7 @@ class Peers:
             _, writer = await asyncio.open_unix_connection(sock=reply)
             try:
                 asked = _read_asked(message)
-                headers = Headers(asked.headers)
+                headers = Headers.parse(asked.headers)
                 head = RequestHead(asked.method, asked.path, asked.query, headers, 0, True)
                 answer = await self._answer(Request(head, b""))
                 parts = (answer.body, answer.status, answer.content_type, answer.headers)

@@ -170,18 +170,15 @@ class ClientResponse:
         pieces: list[bytes] = []
         size = 0
         try:
-            while not connection.is_complete:
-                piece = await connection.piece()
-                pieces.append(piece)
-                size += len(piece)
-                if size > limit:
-                    raise TooLong(limit)
-            pieces.append(connection.take_unread())
-            if size + len(pieces[-1]) > limit:
-                raise TooLong(limit)
+            while not connection.is_complete and size <= limit:
+                pieces.append(await connection.piece())
+                size += len(pieces[-1])
+            last = connection.take_unread()
         finally:
             self.close()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if size + len(last) > limit:
+            raise TooLong(limit)
+        return b"".join([*pieces, last]) if pieces else last
 
     def close(self) -> None:
         """Stop reading. The connection of a complete response returns to the pool."""
@@ -278,9 +275,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_more(self, body: _Body) -> None:
         try:
-            self._keep(body.more())
+            self._unread.append(body.more())
         except ProtocolError as problem:
             self._fail(problem)
+        else:
+            self._unread_size += len(self._unread[-1])
 
     def _resume_reading(self) -> None:
         if self._is_paused:
@@ -318,17 +317,15 @@ class ClientConnection(asyncio.Protocol):
             body = self._body = _Body(head, self._unpacks)
             self.head = head
             data = data[begin:]
-        self._keep(body.feed(data))
+        content = body.feed(data)
+        if content:
+            self._unread.append(content)
+            self._unread_size += len(content)
         is_enough = self._unread_size > _MAX_UNREAD or body.has_more
         if is_enough and not self._is_paused:
             assert self._transport is not None
             self._is_paused = True
             self._transport.pause_reading()
-
-    def _keep(self, content: bytes) -> None:
-        if content:
-            self._unread.append(content)
-            self._unread_size += len(content)
 
     def connection_lost(self, problem: Exception | None) -> None:
         self.is_reusable = False
@@ -360,22 +357,20 @@ class _Body:
     Few packed bytes may stand for many: what `feed` did not return is returned by `more`.
     """
 
-    __slots__ = (
-        "_chunks", "_gunzip", "_left",
-        "ends_with_connection", "has_more", "is_complete", "is_followed",
-    )  # fmt: skip
+    #: Bytes came after the end.
+    is_followed = False
+    has_more = False
+    _chunks: ChunkedDecoder | None = None
+    _gunzip: zlib._Decompress | None = None
 
     def __init__(self, head: ResponseHead, unpacks: bool) -> None:
         length = head.length
         self.is_complete = length == 0
-        #: Bytes came after the end.
-        self.is_followed = False
-        self.has_more = False
         self.ends_with_connection = length is None
-        self._chunks = ChunkedDecoder() if length == CHUNKED else None
         self._left = length or 0
+        if length == CHUNKED:
+            self._chunks = ChunkedDecoder()
         encoding = head.headers.find(b"content-encoding")
-        self._gunzip = None
         if encoding is not None and encoding != b"identity":
             if encoding.lower() != b"gzip" or not unpacks:
                 raise ProtocolError("an encoding that was not requested")

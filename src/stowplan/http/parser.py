@@ -29,8 +29,14 @@ _is_token = re.compile(_TOKEN).fullmatch
 _is_field = re.compile(_FIELD).fullmatch
 _are_fields = re.compile(rb"\r\n(?:%b\r\n)*+" % _FIELD).fullmatch
 _is_path = re.compile(rb"/[\x21-\x7e\x80-\xff]*+").fullmatch
-_response = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\r\n\0]*+)?(?=\r\n)").match
+_response = re.compile(
+    rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\r\n\0]*+)?(\r\n(?:%b\r\n)*+)\r\n" % _FIELD
+).match
+_status_line = re.compile(rb"HTTP/1\.[01] [1-9][0-9][0-9](?: [^\r\n\0]*+)?\r\n").match
 _chunk_size = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\r\n\0]*)?").fullmatch
+
+
+_MALFORMED: Final = "a header line is malformed"
 
 
 class ProtocolError(Exception):
@@ -47,11 +53,18 @@ class Headers:
     __slots__ = ("_lowered", "raw")
 
     def __init__(self, raw: bytes = b"\r\n") -> None:
-        """`raw` begins with the end of the line before it, and each field ends with its line."""
-        if not _are_fields(raw):
-            raise ProtocolError("a header line is malformed")
+        """`raw` was validated; use `parse` for other bytes.
+
+        It begins with the end of the line before it, and each field ends with its line.
+        """
         self.raw = raw
         self._lowered = raw.lower()
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Headers:
+        if not _are_fields(raw):
+            raise ProtocolError(_MALFORMED)
+        return cls(raw)
 
     def find(self, name: bytes) -> bytes | None:
         """Return the value of a field (its name in lower case); repeated ones with commas."""
@@ -126,7 +139,7 @@ def _parse_request(head: bytes) -> RequestHead:
         raise ProtocolError("the protocol is not HTTP/1.1")
     if not _is_path(target):
         raise ProtocolError("the target is not a path")
-    headers = Headers(head[len(line) :] + b"\r\n")
+    headers = Headers.parse(head[len(line) :] + b"\r\n")
     is_old = version == b"HTTP/1.0"
     length = _body_length(headers, is_old)
     path, _, query = target.decode("latin-1").partition("?")
@@ -148,22 +161,21 @@ def parse_response(received: bytes) -> tuple[ResponseHead, int] | None:
         end = find_head(received, start)
         if end < 0:
             return None
-        line = _response(received, start)
-        if line is None:
-            raise ProtocolError("not HTTP/1.1")
-        status = int(line[2])
-        begin = end + len(END_OF_HEAD)
+        found = _response(received, start)
+        if found is None or found.end() != end + len(END_OF_HEAD):
+            raise ProtocolError(_MALFORMED if _status_line(received, start) else "not HTTP/1.1")
+        status = int(found[2])
         if status >= 200:
             break
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             raise ProtocolError("another protocol, which was not requested")
-        start = begin
-    headers = Headers(received[line.end() : end + 2])
-    is_old = line[1] == b"0"
+        start = found.end()
+    headers = Headers(found[3])
+    is_old = found[1] == b"0"
     length = _body_length(headers, is_old)
     if status in (204, 304):
         length = 0
-    return ResponseHead(status, headers, length, _keeps_alive(headers, is_old)), begin
+    return ResponseHead(status, headers, length, _keeps_alive(headers, is_old)), found.end()
 
 
 def _body_length(headers: Headers, is_old: bool) -> int | None:

@@ -228,7 +228,7 @@ def test_request_heads_are_cached_unless_they_are_long() -> None:
 
 def test_headers_of_their_own() -> None:
     assert Headers().get("x", "none") == "none"
-    assert Headers(b"\r\nAuthorization: Bearer X\r\n").get("authorization") == "Bearer X"
+    assert Headers.parse(b"\r\nAuthorization: Bearer X\r\n").get("authorization") == "Bearer X"
 
 
 # Chunks: bodies of requests and responses alike

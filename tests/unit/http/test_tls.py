@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.http.client import Pool
+from stowplan.http.client import BrokenOff, Disconnected, Pool
 from stowplan.http.tls import TlsClient
 from tests.examples import examples
 from tests.unit.api.tls_kit import Authority
@@ -277,6 +277,27 @@ def test_nothing_waits_for_the_garbage_collector(maker: Maker) -> None:
         assert [each() for each in left] == [None, None]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\nContent-Length: 9"])
+async def test_a_response_that_is_cut_off_is_an_error(maker: Maker, head: bytes) -> None:
+    """Without TLS's own end the rest may have been cut off on the way."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head + b"\r\n\r\nhalf")
+        await writer.drain()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=maker.serving)
+    pool = Pool("127.0.0.1", server.sockets[0].getsockname()[1])
+    try:
+        with pytest.raises((Disconnected, BrokenOff)):
+            await (await pool.ask(b"GET / HTTP/1.1\r\n\r\n", maker.trusting)).read(100)
+    finally:
+        pool.close()
+        server.close()
+        await server.wait_closed()
 
 
 async def test_connections_do_without_the_event_loops_tls(tmp_path: Path) -> None:
