@@ -134,7 +134,7 @@ class ReceivedArgs(ExtenderArgs):
         elif name == "raw_nodes":
             value = self._split() if self.has_nodes else []
         elif name == "asked":
-            # To look at NodeNames is what makes it, unless somebody has put other names there.
+            # Reading NodeNames sets `asked`, unless an algorithm has replaced NodeNames before.
             return self.__dict__.setdefault("asked", tuple(self.NodeNames))
         else:
             raise AttributeError(name)

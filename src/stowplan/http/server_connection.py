@@ -91,7 +91,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._server.remove(self)
         self._count(0)
         self._keep_unread(0)
-        self._received = bytearray()
+        self._received, self._content = bytearray(), bytearray()
         self._large = None
         if self._task is not None:
             self._task.cancel()
@@ -278,6 +278,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._state = _State.ANSWERING
         self.deadline = math.inf
         self._chunks = self._large = None
+        self._content = bytearray()
         try:
             answer = self._server.site.answer(Request(self._head, body, self._has_certificate))
         except Exception as error:
@@ -307,7 +308,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _send_and_linger(self, response: Response) -> None:
         """Send the last response. Closing with unread bytes could reset the connection first."""
         self._state = _State.LINGERING
-        self._received = bytearray()
+        self._received, self._content = bytearray(), bytearray()
         self._chunks = self._large = None
         self._count(0)
         self._write(response, is_last=True)

@@ -82,7 +82,7 @@ class ExtenderClient:
                 return await self._filter(request)
             return await self._preempt(request)
         except Exception as problem:
-            return Failed(_told(problem))
+            return Failed(_text_of(problem))
 
     async def _filter(self, request: FilterRequest) -> Answer:
         line = self._line(request.extender)
@@ -111,7 +111,7 @@ class ExtenderClient:
             log.log(
                 V5,
                 "Failed to run extender's priority function. No score given by this extender.",
-                extra=kv(err=_told(problem), pod=request.pod.key, extender=extender.name),
+                extra=kv(err=_text_of(problem), pod=request.pod.key, extender=extender.name),
             )
             return None
         scores: dict[str, int] = {}
@@ -275,7 +275,7 @@ def _why_no_more(problem: BaseException) -> str:
     return " ".join(str(problem).split()) or type(problem).__name__
 
 
-def _told(problem: Exception) -> str:
+def _text_of(problem: Exception) -> str:
     """A defect of ours costs the attempt, as a failure of the extender does, never the process."""
     if not isinstance(problem, ExtenderError):
         log.error("Asking an extender broke", exc_info=problem)

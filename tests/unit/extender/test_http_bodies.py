@@ -102,3 +102,15 @@ async def test_a_large_body_that_is_left_off() -> None:
         while served.server.connections:  # noqa: ASYNC110 - the server's doing
             await asyncio.sleep(0.01)
         assert served.server.body_bytes == 0
+
+
+async def test_a_body_in_chunks_is_not_kept_after_its_answer() -> None:
+    body = body_of(2 * _SMALL_BODY)
+    chunked = b"POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+    async with stage() as served:
+        client = await served.connect()
+        await client.send(chunked % (len(body), body))
+        assert (await client.reply()).content["NodeNames"] == ["n1"]
+        (connection,) = served.server.connections
+        assert not connection._content
+        assert served.server.body_bytes == 0

@@ -288,7 +288,7 @@ async def test_an_answer_that_stalls_is_given_up() -> None:
         return answer
 
     async with serving(handler) as url:
-        asking = Asking(url, http_timeout=Duration(0.1))
+        asking = Asking(url, http_timeout=Duration(1.0))
         assert await asking.failure() == (
             "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
         )

@@ -150,7 +150,7 @@ async def _exchange(connection: ClientConnection, verb: Verb) -> None:
     finally:
         connection.finish()
     if head.keeps_alive and not connection.is_reusable:
-        raise LoadError("more was answered than was told")
+        raise LoadError("more was answered than announced")
 
 
 def put_load(port: int, verbs: Sequence[Verb], connections: int, effort: Effort) -> Load:

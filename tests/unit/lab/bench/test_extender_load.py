@@ -113,7 +113,10 @@ def test_long_bodies_both_ways() -> None:
     [
         (b"HTTP/1.1 500 No\r\nContent-Length: 4\r\n\r\ntrue", "answered with status 500"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes", "answered with 3 bytes instead of 4"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore than", "more was answered than"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore than",
+            "more was answered",
+        ),
         (b"HTTP/1.1 200 OK\r\nContent-Le", "the connection was closed before the answer"),
         (b"HTTP/1.1 200 OK\r\n\r\n", "answered with None bytes"),
     ],
