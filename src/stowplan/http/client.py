@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias, cast
 
+from stowplan.http import response_body
 from stowplan.http.connecting import Proxy, enable_keepalive, open_connection
-from stowplan.http.parser import (
-    CHUNKED,
-    ChunkedDecoder,
-    ProtocolError,
-    ResponseHead,
-    parse_response,
-)
+from stowplan.http.parser import ProtocolError, ResponseHead, parse_response
+from stowplan.http.response_body import ResponseBody
 
 #: Called immediately before the bytes of a request are written; raises if they must not be.
 Guard: TypeAlias = Callable[[], None]
@@ -31,8 +26,6 @@ Guard: TypeAlias = Callable[[], None]
 _CONNECT_TIMEOUT_S: Final = 10.0
 #: Below the API server's 90 s, so that idle connections are closed by the client.
 _KEEPALIVE_S: Final = 60.0
-_MAX_UNREAD: Final = 4 * 1024 * 1024
-_GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class NotConnected(Exception):
@@ -198,7 +191,7 @@ class ClientConnection(asyncio.Protocol):
         self.is_reusable = True
         self.head: ResponseHead | None = None
         self.failure: Exception | None = None
-        self._body: _Body | None = None
+        self._body: ResponseBody | None = None
         self._unpacks = False
         self._transport: asyncio.Transport | None = None
         self._is_asked = False
@@ -273,7 +266,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _take_more(self, body: _Body) -> None:
+    def _take_more(self, body: ResponseBody) -> None:
         try:
             self._unread.append(body.more())
         except ProtocolError as problem:
@@ -314,14 +307,14 @@ class ClientConnection(asyncio.Protocol):
                 return
             self._received = b""
             head, begin = found
-            body = self._body = _Body(head, self._unpacks)
+            body = self._body = ResponseBody(head, self._unpacks)
             self.head = head
             data = data[begin:]
         content = body.feed(data)
         if content:
             self._unread.append(content)
             self._unread_size += len(content)
-        is_enough = self._unread_size > _MAX_UNREAD or body.has_more
+        is_enough = self._unread_size > response_body.MAX_UNREAD or body.has_more
         if is_enough and not self._is_paused:
             assert self._transport is not None
             self._is_paused = True
@@ -349,62 +342,3 @@ class ClientConnection(asyncio.Protocol):
         """Called when something was received or the connection failed."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-
-class _Body:
-    """The body of a response, from pieces of any size.
-
-    Few packed bytes may stand for many: what `feed` did not return is returned by `more`.
-    """
-
-    #: Bytes came after the end.
-    is_followed = False
-    has_more = False
-    _chunks: ChunkedDecoder | None = None
-    _gunzip: zlib._Decompress | None = None
-
-    def __init__(self, head: ResponseHead, unpacks: bool) -> None:
-        length = head.length
-        self.is_complete = length == 0
-        self.ends_with_connection = length is None
-        self._left = length or 0
-        if length == CHUNKED:
-            self._chunks = ChunkedDecoder()
-        encoding = head.headers.find(b"content-encoding")
-        if encoding is not None and encoding != b"identity":
-            if encoding.lower() != b"gzip" or not unpacks:
-                raise ProtocolError("an encoding that was not requested")
-            self._gunzip = zlib.decompressobj(_GZIP)
-
-    def feed(self, data: bytes) -> bytes:
-        if self.is_complete:
-            self.is_followed = self.is_followed or bool(data)
-            return b""
-        if self._chunks is not None:
-            data = self._chunks.feed(data)
-            self.is_complete = self._chunks.is_complete
-            self.is_followed = bool(self._chunks.rest)
-        elif not self.ends_with_connection:
-            self.is_followed = len(data) > self._left
-            if self.is_followed:
-                data = data[: self._left]
-            self._left -= len(data)
-            self.is_complete = self._left == 0
-        return data if self._gunzip is None else self._unpack(data)
-
-    def more(self) -> bytes:
-        return self._unpack(b"")
-
-    def _unpack(self, data: bytes) -> bytes:
-        gunzip = self._gunzip
-        assert gunzip is not None
-        try:
-            unpacked = gunzip.decompress(gunzip.unconsumed_tail + data, _MAX_UNREAD)
-        except zlib.error:
-            self.has_more = False
-            raise ProtocolError("the gzip data is corrupt") from None
-        # All input may have been consumed before all output was returned.
-        self.has_more = len(unpacked) == _MAX_UNREAD or bool(gunzip.unconsumed_tail)
-        if self.is_complete and not self.has_more and not gunzip.eof:
-            raise ProtocolError("the gzip data broke off")
-        return unpacked

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.http import client
+from stowplan.http import response_body
 from stowplan.http.client import (
     BrokenOff,
     ClientResponse,
@@ -20,9 +20,9 @@ from stowplan.http.client import (
     NotConnected,
     Pool,
     TooLong,
-    _Body,
 )
 from stowplan.http.parser import ProtocolError, parse_response
+from stowplan.http.response_body import ResponseBody
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -47,11 +47,11 @@ def in_chunks(content: bytes, sizes: list[int], *headers: bytes) -> bytes:
     return b"".join([*out, b"0\r\nTrailer: x\r\n\r\n"])
 
 
-def body_of(answer: bytes) -> tuple[_Body, bytes]:
+def body_of(answer: bytes) -> tuple[ResponseBody, bytes]:
     found = parse_response(answer)
     assert found is not None
     head, begin = found
-    return _Body(head, unpacks=True), answer[begin:]
+    return ResponseBody(head, unpacks=True), answer[begin:]
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -245,7 +245,7 @@ def test_what_was_packed_tight_comes_in_parts(
 ) -> None:
     content = pattern * times
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "_MAX_UNREAD", 16)
+        patch.setattr(response_body, "MAX_UNREAD", 16)
         body, rest = body_of(with_length(gzip.compress(content), b"Content-Encoding: gzip"))
         parts: list[bytes] = []
         for piece in cut(rest, places):
@@ -263,7 +263,7 @@ def test_what_was_packed_tight_comes_in_parts(
 async def test_little_is_kept_of_what_was_packed_tight(
     monkeypatch: pytest.MonkeyPatch, size: int, form: str
 ) -> None:
-    monkeypatch.setattr(client, "_MAX_UNREAD", 1000)
+    monkeypatch.setattr(response_body, "MAX_UNREAD", 1000)
     packed, header = gzip.compress(bytes(size)), b"Content-Encoding: gzip"
     answers = {
         "length": with_length(packed, header),
@@ -292,7 +292,7 @@ async def longest_piece(answer: ClientResponse, size: int) -> int:
 async def test_what_was_packed_tight_may_end_with_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client, "_MAX_UNREAD", 1000)
+    monkeypatch.setattr(response_body, "MAX_UNREAD", 1000)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -308,7 +308,7 @@ async def test_what_was_packed_tight_may_end_with_its_connection(
 
 
 async def test_what_was_packed_and_breaks_later_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_MAX_UNREAD", 1000)
+    monkeypatch.setattr(response_body, "MAX_UNREAD", 1000)
     packed = gzip.compress(bytes(100_000))
     answer = with_length(packed[:-6] + b"\0\0\0\0\0\0", b"Content-Encoding: gzip")
     async with pool_to(Server(answer)) as opened:
@@ -317,7 +317,7 @@ async def test_what_was_packed_and_breaks_later_is_told(monkeypatch: pytest.Monk
 
 
 async def test_little_is_kept_while_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_MAX_UNREAD", 1000)
+    monkeypatch.setattr(response_body, "MAX_UNREAD", 1000)
     content = bytes(range(256)) * 40_000
     async with pool_to(Server(with_length(content))) as opened:
         answer = await ask(opened)
@@ -367,7 +367,7 @@ def test_a_part_of_an_answer_is_no_answer(answer: bytes, data: st.DataObject) ->
     found = parse_response(answer[:place])
     if found is not None:
         head, begin = found
-        body = _Body(head, unpacks=True)
+        body = ResponseBody(head, unpacks=True)
         body.feed(answer[begin:place])
         assert not body.is_complete
 
