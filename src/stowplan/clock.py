@@ -1,8 +1,8 @@
-"""The only place that reads a clock; everything else is handed one.
+"""The only module that reads a clock; all other code gets a `Clock`.
 
-`monotonic()` orders and measures, `time()` is wall-clock time for what is written to the API.
-`boottime()` also counts the time during which the machine was suspended, and is for promises that
-other machines rely on. Virtual time (tests, simulation) is the same interface moved by hand.
+`monotonic()` is for order and durations, `time()` is wall-clock time for what is written to the
+API. `boottime()` also counts the time while the machine is suspended; leases, which other machines
+rely on, need it. Tests and simulations use a `VirtualClock`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds, as floats."""
+    """A source of time, in seconds."""
 
     def monotonic(self) -> float: ...
 
@@ -38,7 +38,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """Time that moves only when told to; all readings advance together."""
+    """Time that moves only by `advance`; all readings advance together."""
 
     def __init__(self, start: float = 1_000_000.0, *, epoch: float = 1_700_000_000.0) -> None:
         self._now = start
@@ -69,22 +69,22 @@ else:
 
 
 def rfc3339(epoch_s: float) -> str:
-    """`2026-01-02T03:04:05Z`, as metav1.Time is written."""
+    """Format as metav1.Time: `2026-01-02T03:04:05Z`."""
     return _second(int(epoch_s))
 
 
 @lru_cache(1024)
 def _second(number: int) -> str:
-    """Much happens within one."""
+    """Format a whole second; cached, because many events share one."""
     return f"{datetime.fromtimestamp(number, UTC).isoformat()[:19]}Z"
 
 
 def rfc3339_micro(epoch_s: float) -> str:
-    """`2026-01-02T03:04:05.000006Z`, as metav1.MicroTime is written."""
+    """Format as metav1.MicroTime: `2026-01-02T03:04:05.000006Z`."""
     text = datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="microseconds")
     return f"{text[:26]}Z"
 
 
 def parse_rfc3339(text: str) -> float:
-    """Seconds since the epoch of a metav1.Time or MicroTime."""
+    """Parse a metav1.Time or MicroTime into seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()

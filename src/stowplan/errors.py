@@ -1,30 +1,30 @@
-"""Every error that Stowplan raises on purpose; nothing else imports less than this module.
+"""All errors that Stowplan raises on purpose. This module imports nothing.
 
     StowplanError                 exit 1
-      ConfigError                 exit 2   a file or flag the user wrote is wrong; says where
+      ConfigError                 exit 2   a file or flag is invalid; names its place
         KubeconfigError           exit 2
       PluginError                 exit 1   a plugin broke its contract or raised
-      ExtenderError               exit 1   an extender did not answer, or not as it should
+      ExtenderError               exit 1   an extender did not respond, or not correctly
       LeadershipLost              exit 1
       ApiError                    exit 1   the API server answered with an error Status
         BadRequest 400, Unauthorized 401, Forbidden 403, NotFound 404, Conflict 409,
         AlreadyExists 409, Gone 410, Invalid 422, Throttled 429, ServerError 5xx
-      ApiUnavailable              exit 1   no usable answer: refused, reset, timed out
+      ApiUnavailable              exit 1   no usable response: refused, reset, timed out
 
-The exit code is part of the type, so a command only has to let the error through.
+The exit code is part of the type, so a command just lets the error propagate.
 """
 
 from __future__ import annotations
 
 
 class StowplanError(Exception):
-    """Root of the tree; `str()` is one line made for a person."""
+    """Base class of all errors; `str()` is a message for the user."""
 
     exit_code = 1
 
 
 class ConfigError(StowplanError):
-    """Something the user wrote is wrong. `where` is a file, a flag or a field path."""
+    """A file or flag is invalid. `where` is a file, a flag or a field path."""
 
     exit_code = 2
 
@@ -66,10 +66,9 @@ class LeadershipLost(StowplanError):
 
 
 class ApiUnavailable(StowplanError):
-    """No usable answer from the API server: refused, reset, timed out or not HTTP.
+    """No usable response from the API server: refused, reset, timed out or not HTTP.
 
-    `maybe_done` tells that the request may have reached the server, so that its effect must be
-    looked up before it is tried again.
+    If `maybe_done`, the request may have reached the server, so check its effect before a retry.
     """
 
     def __init__(self, message: str, *, maybe_done: bool = False) -> None:
@@ -114,7 +113,7 @@ class AlreadyExists(Conflict):
 
 
 class Gone(ApiError):
-    """The resourceVersion asked for is too old: list again."""
+    """The requested resourceVersion is too old; list again."""
 
     status = 410
 
@@ -124,7 +123,7 @@ class Invalid(ApiError):
 
 
 class Throttled(ApiError):
-    """429; `retry_after_s` is the server's wish, 1 second where it said nothing."""
+    """429; `retry_after_s` is the server's Retry-After, or 1 second without one."""
 
     status = 429
 

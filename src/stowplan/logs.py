@@ -8,8 +8,8 @@
     log.error("Bind failed", exc_info=error, extra=kv(pod=key))   # with its traceback
 
 klog's verbosity V(n) is the numeric level `INFO - n`, so INFO itself is V(0), V(10) is DEBUG, and
-`-v N` simply sets the threshold. Everybody imports this module; it imports nothing of ours.
-A log call never raises, whatever its values are: a broken `__str__` becomes part of the line.
+`-v N` simply sets the threshold. This module imports no other module of Stowplan. A log call never
+raises, whatever its values are: a broken `__str__` becomes part of the line.
 """
 
 from __future__ import annotations
@@ -39,22 +39,25 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger of a module. Names outside our package (users' plugins) hang under ours,
-    so that `-v` rules them too."""
+    """Return the logger of a module.
+
+    Loggers of other packages (users' plugins) become children of ours, so that `-v` applies to
+    them too.
+    """
     if name != _ROOT and not name.startswith(_ROOT + "."):
         name = f"{_ROOT}.{name}"
     return logging.getLogger(name)
 
 
 def kv(**fields: object) -> dict[str, object]:
-    """The key/values of one line, for `extra=`; they become text only if the line is written."""
+    """Key/values of a log line, for `extra=`; formatted only if the line is written."""
     return {"kv": fields}
 
 
 def configure(verbosity: int, fmt: LogFormat, stream: TextIO | None = None) -> None:
-    """Send all logs to `stream` (stderr unless given). Other libraries speak from WARNING up.
+    """Send all logs to `stream` (default: stderr). Other libraries log from WARNING up.
 
-    May be called again: it replaces what it installed before and leaves foreign handlers alone.
+    A second call replaces our handler and leaves other handlers alone.
     """
     formatter: logging.Formatter
     if fmt == "text":
@@ -69,7 +72,7 @@ def configure(verbosity: int, fmt: LogFormat, stream: TextIO | None = None) -> N
 
 
 def install(formatter: logging.Formatter, stream: TextIO | None = None) -> None:
-    """Send all logs to `stream` in a form of the caller's, and leave levels alone."""
+    """Send all logs to `stream` with the caller's formatter, and do not change levels."""
     handler = _LineHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(formatter)
     root = logging.getLogger()
@@ -79,10 +82,10 @@ def install(formatter: logging.Formatter, stream: TextIO | None = None) -> None:
 
 
 class _LineHandler(logging.StreamHandler[TextIO]):
-    """Ours, to be found again by `configure`."""
+    """Our handler; the class lets `install` find and replace it."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """The log stream itself is closed or full: there is nowhere left to say so."""
+        """Ignore errors of the log stream itself, because they cannot be reported."""
 
 
 class TextFormatter(logging.Formatter):
@@ -109,7 +112,7 @@ def fields_text(record: logging.LogRecord, verbosity: int = 0) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; `ts` in milliseconds; like upstream's, errors carry no `v`."""
+    """One JSON object per line; `ts` in milliseconds; like upstream's, errors have no `v`."""
 
     def __init__(self, verbosity: int = 0) -> None:
         super().__init__()
@@ -162,7 +165,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception:
-        # A foreign library's format string and arguments disagree.
+        # Another library's format string and arguments do not match.
         return f"{_text(record.msg)} {_text(record.args)}"
 
 
@@ -195,7 +198,7 @@ def _json_text(value: object) -> str:
 
 
 def _json_or_text(value: object) -> object:
-    """The value if it can be JSON; its text if not (a lone surrogate, a cycle)."""
+    """Return the value if JSON can encode it, else its text (a lone surrogate, a cycle)."""
     try:
         _encode_json(value)
     except Exception:

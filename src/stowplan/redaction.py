@@ -1,4 +1,4 @@
-"""Remove secrets from everything that is shown to people: configurations, URLs and error texts.
+"""Remove secrets from everything that users see: configurations, URLs and error texts.
 
 `/configz`, `stowplan config check -o`, log lines, events and error messages pass what they quote
 through here. Files that are read again (`--write-config-to`, `config migrate`) must not: they need
@@ -28,10 +28,10 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]*")
 
 
 def redact_url(url: str) -> str:
-    """The URL without its password, query and fragment.
+    """Return the URL without its password, query and fragment.
 
-    A user name without a password is hidden, too, because it may be a token. All up to the last
-    `@` counts as user and password: one that is not escaped may hold any character.
+    A user name without a password is hidden too, because it may be a token. Everything up to the
+    last `@` counts as user and password, because an unescaped password may hold any character.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -45,12 +45,12 @@ def redact_url(url: str) -> str:
 
 
 def redact_text(text: str) -> str:
-    """The text, with every URL in it redacted."""
+    """Redact every URL in a text."""
     return _URL.sub(lambda found: redact_url(found[0]), text) if "://" in text else text
 
 
 def redact(value: Any, name: str = "") -> Any:
-    """A copy of plain data (dicts, lists, scalars) without secrets.
+    """Copy plain data (dicts, lists, scalars) without secrets.
 
     Values of keys that name a secret are replaced, `name` being the key of the value itself; URLs
     in all other strings are redacted.

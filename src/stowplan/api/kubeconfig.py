@@ -1,9 +1,9 @@
 """The cluster to use and its credentials: one kubeconfig context, or the pod's service account.
 
 `load_cluster_config` is called once at start; `client`, `tls` and `auth` read the result. Order:
-the file asked for, $KUBECONFIG (several files merged), in-cluster, ~/.kube/config. Every mistake
-in a file is a KubeconfigError that names file and field. As in kubectl, a plain http server
-is sent no credentials.
+the file asked for, $KUBECONFIG (several files merged), in-cluster, ~/.kube/config. Every error in a
+file is a KubeconfigError that names file and field. As in kubectl, credentials are never sent over
+plain HTTP.
 """
 
 from __future__ import annotations

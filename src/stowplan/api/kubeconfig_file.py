@@ -1,9 +1,9 @@
 """The kubeconfig file format: parse files, merge several of them as kubectl does.
 
-Called by `kubeconfig`, which picks a context and resolves it. What must stay true: for every
-named entry the first file that defines it wins as a whole, `current-context` comes from the first
-file that sets one, and an entry remembers its file, because relative paths in it are relative to
-that file's folder.
+Called by `kubeconfig`, which picks a context and resolves it. Invariant: for every named entry the
+first file that defines it wins as a whole, `current-context` comes from the first file that sets
+one, and an entry remembers its file, because relative paths in it are relative to that file's
+folder.
 """
 
 from __future__ import annotations

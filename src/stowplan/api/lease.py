@@ -1,12 +1,12 @@
 """Leader election on a Lease, as client-go does it, so that both can compete for one lease.
 
 The process runs `acquire`, then `hold` beside its work, then `release`; everything that it writes
-meanwhile passes `guard`. What must stay true: another holder's lease has expired only when its
-record has not changed for its duration by our own clock (clocks of machines differ); every write
-carries the resourceVersion it was decided on; we lead for `renewDeadline`, counted from before the
-last write that the server confirmed was sent; and `hold` never acquires: once leadership has
-lapsed, for whatever reason, it ends. Other candidates count the whole `leaseDuration` from when
-they see that write, so they begin at the earliest `leaseDuration - renewDeadline` after our end.
+meanwhile passes `guard`. Invariant: another holder's lease has expired only when its record has not
+changed for its duration by our own clock (clocks of machines differ); every write carries the
+resourceVersion it was decided on; we lead for `renewDeadline`, counted from before the last write
+that the server confirmed was sent; and `hold` never acquires: once leadership has lapsed, for
+whatever reason, it ends. Other candidates count the whole `leaseDuration` from when they see that
+write, so they begin at the earliest `leaseDuration - renewDeadline` after our end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a server is on this machine; asked by proxies, compression and scenarios' guard rails."""
+"""Check whether a server is on this machine, for proxies, compression and scenarios' guards."""
 
 from __future__ import annotations
 

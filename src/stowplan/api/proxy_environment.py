@@ -1,6 +1,6 @@
 """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name, by Go's rules.
 
-Called by `kubeconfig` where a cluster names no proxy of its own. Go, unlike most of Python,
+Called by `kubeconfig` if the kubeconfig names no proxy for the cluster. Go, unlike most of Python,
 understands address ranges in NO_PROXY and never sends loopback traffic through a proxy; clusters
 are set up with that in mind.
 """

@@ -4,10 +4,10 @@ The decision core asks for integers (`milli_value` for cpu, `value` for all else
 object that is compiled; sums over containers are added as `nanos` and rounded afterwards, as
 upstream adds quantities before it rounds them. The API server asks for `format_quantity`.
 
-What must stay true: no float ever takes part, and a number that overflows upstream overflows in
-the same way here. Upstream keeps a quantity either as an int64 with a power of ten or, where
-that is too small, as a decimal without bounds; the two round and overflow differently, so a
-parsed `Quantity` remembers which of them it would be.
+Invariant: no float ever takes part, and a number that overflows upstream overflows in the same way
+here. Upstream keeps a quantity either as an int64 with a power of ten or, where that is too small,
+as a decimal without bounds; the two round and overflow differently, so a parsed `Quantity`
+remembers which of them it would be.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is allowed but hardly meant: accepted as kube-scheduler accepts it, and told as a warning.
+"""Warnings for settings that kube-scheduler accepts but that are probably mistakes.
 
-A misspelt name in `disabled` or in `pluginConfig` changes nothing without a word, in
-kube-scheduler too. Refusing such a file would break what works there, so it is only pointed at.
+A misspelt name in `disabled` or in `pluginConfig` silently has no effect, in kube-scheduler too.
+Rejecting such a file would break files that work there, so it only causes a warning.
 """
 
 from __future__ import annotations

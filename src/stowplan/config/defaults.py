@@ -1,7 +1,7 @@
 """Defaults that a struct's field default cannot express, and upstream's default plugins.
 
-`fill_absent` works on the raw tree, where absent and zero can still be told apart;
-`replace_zeros` on the structs, for the fields whose zero value Go takes as "not set".
+`fill_absent` works on the raw tree, where absent and zero still differ; `replace_zeros` on the
+structs, for the fields whose zero value Go takes as "not set".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A scheduler extender: algorithms of a user's own, asked by kube-scheduler over HTTP.
+"""A scheduler extender: serves a user's algorithm to kube-scheduler over HTTP.
 
-`stowplan extender` serves one; docs/extender.md tells how to write and run it.
+`stowplan extender` runs it; docs/extender.md explains how to write an algorithm.
 """
 
 from stowplan.api.extender_protocol import (

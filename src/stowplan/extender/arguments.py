@@ -1,9 +1,9 @@
-"""Whether a value from a configuration file is what an annotation says, and if not, why.
+"""Check a value from a configuration file against a type annotation, and explain a mismatch.
 
 `tags` asks about the arguments of constructors, `configuration` about its own fields. YAML knows
-text, numbers, booleans, lists and maps; `fitted` makes of them what was asked for where that is
-another thing (an enum's member, a tuple). What must stay true: an annotation that is not understood
-is no reason to refuse a value.
+text, numbers, booleans, lists and maps; `fitted` converts them where the annotation asks for
+another type (an enum's member, a tuple). Invariant: an annotation that is not understood never
+causes an error.
 """
 
 from __future__ import annotations

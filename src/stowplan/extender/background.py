@@ -1,9 +1,9 @@
-"""What runs beside the extender's service: how such a part is started, and how it tells of trouble.
+"""Background parts of the extender: how they start, and how they report problems.
 
 `serving` starts the parts that a configuration made (the watch of the cluster, queries to
-Prometheus, rescheduling) on its own event loop, and stops them at the end. What must stay true: a
-part whose source is away costs neither the start nor an answer; it says so on /readyz and
-/metrics, and in the log once a minute at most.
+Prometheus, rescheduling) on its own event loop, and stops them at the end. Invariant: a part whose
+source is unreachable delays neither the start nor a response. It reports that on /readyz and
+/metrics, and in the log at most once a minute.
 """
 
 from __future__ import annotations

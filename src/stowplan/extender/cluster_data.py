@@ -1,9 +1,9 @@
-"""`!ClusterDataProvider`, `!ClusterScoreDataProvider`: what a live cluster tells algorithms.
+"""`!ClusterDataProvider`, `!ClusterScoreDataProvider`: data of a live cluster for algorithms.
 
 CPU and memory of nodes, and where the pods of apps are, come from the API server (`kubeapi`); all
 else comes from Prometheus, by the queries of `!Queries`. Nothing is fetched when an algorithm asks.
-What must stay true: an answer is worked out again only when something in it has changed, and what
-is not known (a node without metrics, an app that no rule has seen) is left out.
+Invariants: a result is recomputed only after a change, and unknown data (a node without metrics, an
+app that no rule has seen) is left out.
 
 Numbers are the WCA scheduler's: CPUs, and GB and GB/s cut off to whole ones for capacities.
 """

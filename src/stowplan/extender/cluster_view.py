@@ -1,12 +1,11 @@
 """Nodes, and the pods of apps on them, kept up to date change by change.
 
-`kubeapi` tells it what its informers see; `cluster_data` and `rescheduling` read it. No clock, no
-I/O. What must stay true: what was handed out never changes (a node that changes gets a new dict),
-and a question costs nothing while nothing has changed, because one is asked for every request.
+The informers of `kubeapi` update it; `cluster_data` and `rescheduling` read it. No clock, no I/O.
+Invariants: returned data never changes (a node that changes gets a new dict), and a read without a
+change in between is free, because every request reads.
 
-An app is the label `app` of its pods. A pod that has finished is no load, and neither is one
-without the label, of whose needs nothing is known. Control-plane nodes are as if they were not
-there, and so are pods on them.
+An app is the label `app` of its pods. Finished pods do not count, and neither do pods without the
+label, whose needs are unknown. Control-plane nodes and the pods on them are ignored.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What algorithms know of a cluster: the resources they weigh, and the provider they ask.
+"""Cluster data for algorithms: the resources, and the interface of data providers.
 
 Every algorithm that decides by data gets a `DataProvider`; the method names are the WCA
-scheduler's, so that providers and algorithms written for it go on working. What must stay true:
-the answers are plain dicts that neither side changes afterwards (nodes are known by them to be as
-they were), and asking is quick (an algorithm asks for every request): a provider answers from what
-it has fetched before.
+scheduler's, so that providers and algorithms written for it go on working. Invariants: results are
+plain dicts that neither side modifies (their identity shows that a node has not changed), and calls
+are fast, because every request makes them: a provider returns cached data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A node table that follows a cluster, for algorithms that are made of plugins.
+"""A node table that watches a cluster, for algorithms that are made of plugins.
 
 `!Plugins` judges by it; `serving` starts it with the other parts. Nodes, pods of all namespaces and
-what the plugins look up are listed and watched. What must stay true: being refused or unheard is
-waited out, and an answer is worked out with what is known.
+the objects that plugins look up are listed and watched. Invariant: denied or failed requests are
+retried, and meanwhile decisions use the data that is there.
 """
 
 from __future__ import annotations

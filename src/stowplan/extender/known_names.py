@@ -1,13 +1,12 @@
-"""Node names that were asked about a moment ago, so that they need not become text once more.
+"""A cache of recently decoded lists of node names.
 
-kube-scheduler asks prioritize about the nodes that filter has left, in the same words but for the
-path. `reading` looks here first. It is done by bytes: a request that Go writes ends with
+kube-scheduler calls prioritize for the nodes that filter has left, with the same body. `reading`
+looks here first. It is done by bytes: a request that Go writes ends with
 
     ,"Nodes":null,"NodeNames":["node-1", ...]}
 
-and one that ends with exactly the same bytes is about the same names, whatever its pod. What must
-stay true: nothing is found here that decoding the whole body would not have given, and what is kept
-does not grow.
+and one that ends with exactly the same bytes is about the same names, whatever its pod. Invariants:
+a hit always equals what decoding the whole body would give, and the cache is bounded.
 """
 
 from __future__ import annotations

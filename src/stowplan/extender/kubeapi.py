@@ -1,8 +1,8 @@
-"""`!Kubeapi`: the cluster as the API server tells it, followed by list and watch.
+"""`!Kubeapi`: a cluster, followed by list and watch.
 
 `cluster_data` reads its view of nodes and pods, `rescheduling` deletes pods by it. The WCA
 scheduler listed all nodes and pods for every request; here a request costs the API server nothing.
-What must stay true: being refused or unheard is waited out, at the start, too.
+Invariant: denied or failed requests are retried, at the start too.
 """
 
 from __future__ import annotations

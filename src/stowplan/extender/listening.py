@@ -1,7 +1,7 @@
 """Ports and Unix sockets of the extender, bound before anything is served.
 
-`serving` opens them; with several workers it is their parent that does, and accepts for all. What
-must stay true: a socket's file is never another process's, and is gone when the process has ended.
+`serving` opens them; with several workers it is their parent that does, and accepts for all.
+Invariant: a socket's file is never another process's, and is gone when the process has ended.
 """
 
 from __future__ import annotations

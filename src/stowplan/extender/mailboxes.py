@@ -1,9 +1,9 @@
-"""How workers are given connections, and asked by each other: a mailbox for each.
+"""One mailbox per worker, for connections from the parent and requests from other workers.
 
-`workers` makes them before it starts the first worker, so that every process has them all, those
-that are started later, too. A message is a few bytes and a socket: that of a client, or one on
-which the response is awaited. Invariant: when a worker dies, the worker that replaces it receives
-the messages that were not read yet.
+`workers` creates them before it starts the first worker, so that every process has all of them,
+including processes started later. A message is a few bytes and a socket: that of a client, or one
+on which the response is awaited. Invariant: when a worker dies, the worker that replaces it
+receives the messages that were not read yet.
 """
 
 from __future__ import annotations

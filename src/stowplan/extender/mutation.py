@@ -1,9 +1,9 @@
-"""`/mutate`: annotations that tell CRI Resource Manager which memory a pod of an app should get.
+"""`/mutate`: annotate pods with the memory tier that CRI Resource Manager should give them.
 
-An admission webhook for pods, asked by the API server. The formulas are the WCA scheduler's: an
+An admission webhook for pods, called by the API server. The formulas are the WCA scheduler's: an
 app's working set becomes the limit of the top tier of memory, and an app whose working set is more
-than `dram_threshold` percent of its memory gets DRAM only. What must stay true: whatever goes wrong
-here, the pod is admitted; the answer then has no patch, and a counter says why.
+than `dram_threshold` percent of its memory gets DRAM only. Invariant: the pod is admitted even
+after an error; the response then has no patch, and a counter records the reason.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """`!Prometheus`: the newest results of instant queries, fetched in the background.
 
-`cluster_data` asks for results with every request, and never waits: a query that is asked for the
-first time is unknown until Prometheus has answered. Policy: every query is sent again each
-`max_age` seconds; while Prometheus does not answer, the last results are used until they are
-`max_stale` seconds old, and after that what they told of apps and nodes is unknown again. Both
-cases are counted, and told on /readyz. What must stay true: nothing that Prometheus sends, or fails
-to send, raises here.
+`cluster_data` reads results for every request and never waits: a new query is unknown until
+Prometheus has answered. Every query is repeated each `max_age` seconds. While Prometheus does not
+answer, the last results are used until they are `max_stale` seconds old; after that they are
+unknown again. Both cases are counted, and reported on /readyz. Invariant: nothing that Prometheus
+sends, or fails to send, raises here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What the extender serves: kube-scheduler's questions, health and metrics, by path.
+"""The extender's HTTP routes: kube-scheduler's calls, health and metrics.
 
-`serving` runs it behind an `HttpServer`. The answers of an algorithm that fails: filter and bind
-have a field for errors, which kube-scheduler shows in the pod's events; prioritize and preempt have
-none, so that an error status has to say it. What must stay true: whatever an algorithm does costs
-its own request at most.
+`serving` runs it behind an `HttpServer`. If an algorithm fails, filter and bind return the error in
+a field, which kube-scheduler shows in the pod's events; prioritize and preempt have no such field,
+so they return an error status. Invariant: a failing algorithm affects only its own request.
 """
 
 from __future__ import annotations

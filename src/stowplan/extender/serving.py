@@ -1,7 +1,7 @@
-"""The extender as a process: where it listens, with which credentials, until which signal.
+"""The extender as a process: listening, credentials, signals.
 
-`stowplan extender` calls `run`. The first SIGTERM or Ctrl-C lets requests under way end and exits
-with 0, the second ends at once. With several workers (see `workers`) each of them is such an
+`stowplan extender` calls `run`. The first SIGTERM or Ctrl-C finishes the requests in progress and
+exits with 0; the second exits at once. With several workers (see `workers`) each of them is such an
 extender, but for the listening, the signals and the rescheduling.
 """
 

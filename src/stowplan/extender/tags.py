@@ -1,9 +1,9 @@
 """YAML whose tags build objects: `!Fit {dimensions: [cpu, mem]}` is `Fit(dimensions=[...])`.
 
 `configuration` reads files by it. Objects are built from the inside out; an anchor's object is the
-same one wherever its alias stands; `!Env NAME` is the text of an environment variable. What must
-stay true: a tag builds a class that was registered under its name or it is refused, so that no file
-can import or run anything; and every error is reported with file, line and column.
+same one wherever its alias stands; `!Env NAME` is the text of an environment variable. Invariant: a
+tag builds a class that was registered under its name or it is refused, so that no file can import
+or run anything; and every error is reported with file, line and column.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Slow algorithms beside the event loop, each call in a thread of its own.
+"""Run slow algorithms outside the event loop, each call in its own thread.
 
-`service` uses it for algorithms that say so (`Algorithm.runs_in_thread`) and for those that answer
-with a coroutine. A thread cannot be stopped from outside: one that takes too long is left alone and
-its request is answered without it. The threads are daemons, so that none delays the process's end.
+`service` uses it for algorithms that ask for it (`Algorithm.runs_in_thread`) and for those that
+return a coroutine. A thread cannot be stopped from outside: after the timeout its request is
+answered without it. The threads are daemons, so that none delays the process's end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run the PreEnqueue plugins for a pod, and remember the ones to run again.
 
-Called by the scheduling queue only. A pod that a plugin keeps out waits for an event that this
-plugin registered. A plugin that raised promised no such event, so it is asked again after a while.
+Called by the scheduling queue only. A gated pod waits for an event that its gating plugin
+registered. A plugin that raised may have no such event, so it is run again after a delay.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The binding cycle: wait for Permit, PreBind, Bind, PostBind; one task a pod.
+"""The binding cycle of a pod, in its own task: wait for Permit, then PreBind, Bind, PostBind.
 
-What must stay true: every placement ends bound once or queued again, whatever the API server or a
-plugin does. A binding request without a clear answer may have taken effect, or take effect later,
-so it is sent again until the answer is definite, and the pod keeps its place for as long as that
-takes. Where sending it again could do harm (extenders, plugins that do not declare otherwise) the
-pod is looked up instead. Only losing leadership leaves a placement as it is: the process ends.
+Invariant: every placement ends bound once or queued again, whatever the API server or a plugin
+does. A binding request without a clear response may have taken effect, or may take effect later. It
+is retried until the response is definite, and the pod stays assumed until then. If a retry could do
+harm (extenders, plugins that do not declare otherwise), the pod is looked up instead. Only lost
+leadership leaves a placement unfinished: the process ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The synchronous heart: cluster events in, attempts out. No event loop, no I/O, one thread.
+"""The synchronous core of the scheduler: cluster events in, attempts out.
 
-`loop` drives it live; a simulator can drive it on a virtual clock. It owns the cache, the queue,
-the profiles and the search cursor. An attempt ends as a `Placement` (assumed and reserved; the
-caller binds it) or as a `Failure` (already queued again; the caller reports it). The caller must
-end each Placement with `bound` or `bind_failed`, exactly once. A decision that spends too much work
-(`cluster.work`) is interrupted by a `Deferral`: the attempt goes on after other pods.
+No event loop, no I/O, one thread. `loop` drives it live; a simulator can drive it on a virtual
+clock. It owns the cache, the queue, the profiles and the search cursor. An attempt ends as a
+`Placement` (assumed and reserved; the caller binds it) or as a `Failure` (already queued again; the
+caller reports it). The caller must end each Placement with `bound` or `bind_failed`, exactly once.
+A decision that spends too much work (`cluster.work`) is interrupted by a `Deferral`: the attempt
+goes on after other pods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carries out what preemption decided: makes pods leave a node for one that is more important.
+"""Carry out preemption: evict the victims that make room for a pod of higher priority.
 
 Each preemption is one task beside the loop. A victim that is not bound yet is rejected in memory;
 all others get the condition DisruptionTarget and are deleted. Invariants: before each victim, check

@@ -1,7 +1,7 @@
-"""Tells the outcome of attempts to the cluster: events, and the PodScheduled condition.
+"""Report the outcome of attempts to the cluster: events and the PodScheduled condition.
 
-Never in the way of scheduling: events go to the recorder's queue, status patches to one here that
-keeps only the newest word for each pod, and both have connections of their own.
+Reporting never delays scheduling: events go to the recorder's queue, status patches to a queue here
+that keeps only the latest patch of each pod, and both have their own connections.
 """
 
 from __future__ import annotations

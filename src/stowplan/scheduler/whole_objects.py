@@ -1,8 +1,8 @@
-"""Nodes and pods as the API server wrote them, for extenders that are sent all of it.
+"""Complete nodes and pods as the API server sent them, for extenders that need whole objects.
 
-Informers tell what they see, the extender client reads. Our own structs hold what decisions need
-and no more, so they cannot stand in for the object. What must stay true: there is something to send
-for every node and pod that a decision knows, and nothing is kept that no extender will be sent.
+Informers write here, the extender client reads. Our own structs hold only what decisions need, so
+they cannot replace the object. Invariants: every node and pod that a decision sees has an object
+here, and nothing is stored that no extender needs.
 """
 
 from __future__ import annotations

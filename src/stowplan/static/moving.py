@@ -1,9 +1,9 @@
 """Moves a pod to another node: its pin first, then the pod, which its controller creates again.
 
 `plan_move` is pure and says what would happen, or why it must not; `Mover` does it step by step,
-for `stowplan move`. What must stay true: nothing is changed before the API server has said that the
-pod may leave (a dry run, which heeds disruption budgets), only the pod that was looked at is sent
-away (by its UID), and when something fails after the pins were changed the error says so.
+for `stowplan move`. Invariant: nothing is changed before the API server has said that the pod may
+leave (a dry run, which heeds disruption budgets), only the pod that was looked at is sent away (by
+its UID), and when something fails after the pins were changed the error says so.
 """
 
 from __future__ import annotations

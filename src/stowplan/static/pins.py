@@ -1,8 +1,8 @@
 """Pins of a pod: what a node says about it, and what must change so that it says otherwise.
 
 Pure; `pinning` carries out what is planned here, for the commands `pin`, `unpin` and `move`.
-What must stay true: an edit touches only keys that are about the pod. An annotation is shared by
-many pods, so an edit that changes one is only good for the version of the node it was made from.
+Invariant: an edit touches only keys that are about the pod. An annotation is shared by many pods,
+so an edit that changes one is only good for the version of the node it was made from.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The actions of Go's text/template that scheduler_perf's files use: numbers, and sums of them.
 
 `{{ .Index }}`, `{{ .Count }}`, and the arithmetic that upstream registers, nested in parentheses:
-`{{ AddInt 100 (Mod .Index 12) }}`. Used by `templates`. What must stay true: an action yields a
-number and nothing else, so it can never change the structure of the YAML around it.
+`{{ AddInt 100 (Mod .Index 12) }}`. Used by `templates`. Invariant: an action yields a number and
+nothing else, so it can never change the structure of the YAML around it.
 """
 
 from __future__ import annotations

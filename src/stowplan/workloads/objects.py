@@ -2,8 +2,8 @@
 
 Called by `play`. Upstream lets the API server finish names that begin with `generateName`; here
 they are numbered, so that two runs of a workload create the same objects and can be compared.
-What must stay true: objects are shallow copies over shared parts, so 50,000 pods that differ in
-their names only cost next to nothing.
+Invariant: objects are shallow copies over shared parts, so 50,000 pods that differ in their names
+only cost next to nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operations of a scheduler_perf test, opcode by opcode, with a workload's parameters put in.
 
-Called by `load` for each workload. What must stay true: after this nothing can be wrong with an
-operation but what only a cluster can know; files are read, numbers are there, kinds are known.
+Called by `load` for each workload. Invariant: after this nothing can be wrong with an operation but
+what only a cluster can know; files are read, numbers are there, kinds are known.
 """
 
 from __future__ import annotations

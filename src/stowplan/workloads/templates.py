@@ -1,8 +1,8 @@
 """Templates of objects: YAML with the little of Go's text/template that scheduler_perf uses.
 
 A file is compiled once into a tree in which only the values that hold an action are computed for
-each object, so that thousands of objects cost no parsing. What must stay true: `build` gives what
-upstream's rendering, its YAML reader and its typed client would have sent.
+each object, so that thousands of objects cost no parsing. Invariant: `build` gives what upstream's
+rendering, its YAML reader and its typed client would have sent.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A subclass says whether an app fits a node (`app_fit_node`), may choose among the nodes that are
 left (`app_fit_nodes`), and rates nodes from 0 to 1 (`priority_for_node`); hooks, arguments and
-order are the WCA scheduler's. What must stay true: an algorithm judges only what it knows. A pod
-without an app, an app or a node of which nothing is known is left to kube-scheduler: accepted,
-with score 0, and counted.
+order are the WCA scheduler's. Invariant: an algorithm judges only what it has data for. A pod
+without an app, and an unknown app or node, is left to kube-scheduler: accepted, with score 0, and
+counted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sums over resources: what a node has, what its pods use, what another pod would leave.
 
-Pure functions for the algorithms. Reads and writes share a node's memory bandwidth: a node that
-can read r times as fast as it can write loses r units of reading with each unit written, and 1/r
-of writing with each unit read. What must stay true: nothing here raises, whatever the numbers are;
-a dimension that is unknown of the node or of the app (or is no number) is left out of account.
+Pure functions for the algorithms. Reads and writes share a node's memory bandwidth: a node that can
+read r times as fast as it can write loses r units of reading with each unit written, and 1/r of
+writing with each unit read. Invariant: nothing here raises for any number; a dimension that is
+unknown for the node or the app, or not a number, is ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`!FitRisk`: rejects nodes where an app's contention risk is too high, and prefers a good fit.
 
-Both are queries to Prometheus with two `%s`, for the app and for how far back to look; each tells
-a number from 0 to 1 by the label `node`. The answers are those that are known by now: while none
-is (the app's first pod, Prometheus away) every node is accepted and none is rated.
+Both are queries to Prometheus with two `%s`, for the app and for how far back to look; each returns
+a number from 0 to 1 by the label `node`. The algorithm uses cached results. Without one (the app's
+first pod, Prometheus unreachable) it accepts every node and scores none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What algorithms show of their reasoning on /metrics, under the WCA scheduler's names.
+"""Metrics of the algorithms' intermediate results, under the WCA scheduler's names.
 
 `BaseAlgorithm` has a `Shown`; every algorithm writes what it works out. Two counters are ours: they
-tell what could not be judged, because nothing was known of it. What must stay true: what is shown
-does not grow without end. Nodes that are gone are forgotten, and of the gauges by app and node only
-those of the apps that were asked about last are kept.
+count what could not be judged for lack of data. Invariant: the number of metrics is bounded.
+Deleted nodes are dropped, and gauges by app and node are kept only for the most recent apps.
 """
 
 from __future__ import annotations

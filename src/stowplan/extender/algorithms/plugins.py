@@ -5,10 +5,10 @@
       profile: scheduler.yaml                   # a KubeSchedulerConfiguration; or its fields here
       kubeapi: !Kubeapi
 
-With `kubeapi` the cluster is followed and judged as the scheduler itself would judge it. Without,
-all that is known is the whole nodes of the request (kube-scheduler's nodeCacheCapable: false):
-enough for plugins that look at nodes and the pod, while those that count pods see empty nodes.
-What must stay true: a node of which nothing is known is accepted, with score 0, and counted.
+With `kubeapi` the algorithm watches the cluster and decides as the scheduler would. Without it,
+only the nodes of the request are known (kube-scheduler's nodeCacheCapable: false). That is enough
+for plugins that read nodes and the pod; plugins that count pods see empty nodes. Invariant: an
+unknown node is accepted, with score 0, and counted.
 """
 
 from __future__ import annotations

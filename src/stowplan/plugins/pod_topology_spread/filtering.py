@@ -1,8 +1,8 @@
 """Hard constraints: no domain may hold many more of the pods than the emptiest one.
 
 `HardSpread` is what PreFilter leaves for Filter. It reads the table's kept sums by domain; for
-what-if questions it is cloned, and a clone that changes copies the sums first. What must stay true:
-the table's own sums are never written to.
+what-if questions it is cloned, and a clone that changes copies the sums first. Invariant: the
+table's own sums are never written to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which rows of the table are pinned for which pods.
 
 The plugin asks it once a pod, so the answer is a look-up: nodes are read when they change, never
-when a pod asks. What must stay true: for a row that holds a node, the index says what the node's
-labels and annotations say.
+when a pod asks. Invariant: for a row that holds a node, the index says what the node's labels and
+annotations say.
 """
 
 from __future__ import annotations

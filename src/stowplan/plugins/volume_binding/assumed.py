@@ -2,8 +2,8 @@
 
 What Reserve decides is *assumed* at once, so that the next decision, of any profile, does not give
 the same volume away twice. An assumption holds until the API server shows another version of the
-object, or until it is taken back. What must stay true: nothing here is ever older than the
-catalog, and `index` holds what `volumes.get` says of every volume.
+object, or until it is taken back. Invariant: nothing here is ever older than the catalog, and
+`index` holds what `volumes.get` says of every volume.
 """
 
 from __future__ import annotations

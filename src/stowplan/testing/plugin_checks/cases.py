@@ -1,8 +1,8 @@
 """Random clusters and pods from a seed, the same in every process.
 
 Nodes that are cordoned, tainted, full or empty, with labels of the plugin's own vocabulary; pods
-that stand on them, some on nodes that are gone; pods that ask. Everything is valid as the API
-server sees it: what a plugin does with nonsense is not asked.
+that run on them, some on deleted nodes; pending pods. All objects are valid for the API server:
+behaviour for invalid objects is not checked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Columns: whole numbers of the right width in every row that was asked for, and the same answers
-as node by node.
+"""Columns: integers of the right width in every requested row, equal to the per-node results.
 
-The arrays that a plugin writes into look at what is assigned to them, because numpy cuts fractions
-off without a word.
+The arrays check what a plugin assigns to them, because numpy truncates fractions silently.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Determinism: another instance, another order of nodes and another process say the same.
+"""Determinism: another instance, node order or process gives the same results.
 
-Python orders sets of texts differently in every process. The same questions are asked in a second
-process with another hash seed (`python -m stowplan.testing.plugin_checks.determinism`), which
-prints a digest of each case's answers.
+Python orders sets of texts differently in every process. The cases are repeated in a second process
+with another hash seed (`python -m stowplan.testing.plugin_checks.determinism`), which prints a
+digest of each case's answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""No clock but the handle's, no chance but the handle's, no files, sockets, processes or threads.
+"""No side effects: only the handle's clock and random source, no I/O, processes or threads.
 
-Seen in two ways at once: Python's audit events tell of I/O, its profiling events of calls of the
-clocks and of `random`'s global functions; the states of the global generators tell of the rest.
-What neither sees: environment variables, and what an extension module does by itself.
+Python's audit events show I/O, its profiling events show calls of clocks and of `random`'s global
+functions, and the states of the global generators show the rest. Not detected: environment
+variables, and effects inside extension modules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kept columns: pods with one signature have one column, and a column that is kept stays true.
+"""Cached columns: equal signatures mean equal columns, and a cached column is never stale.
 
-`sign` must tell all that a plugin reads of the pod, and `reads` (with `surroundings`) all that it
-reads of the cluster; else pods are placed by another pod's column, or by yesterday's.
+`sign` must cover everything a plugin reads of the pod, and `reads` (with `surroundings`) everything
+it reads of the cluster. Otherwise pods are placed by another pod's column, or by a stale one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Purity: the same question has the same answer, and asking changes nothing.
+"""Purity: equal inputs give equal results, and a call changes nothing.
 
-Asked twice, asked with others in between, and looked at before and after: pods, nodes, the table,
-the catalog, and what was done through the handle.
+Each call is repeated, directly and after other calls. Pods, nodes, the table, the catalog and the
+calls of the handle are compared before and after.
 """
 
 from __future__ import annotations
