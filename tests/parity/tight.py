@@ -28,7 +28,7 @@ from stowplan.cluster.label_columns import LabelColumns
 from stowplan.cluster.pod_classes import PodClasses
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import NodeTable
-from stowplan.framework import forms, recent, what_if
+from stowplan.framework import forms, what_if
 from stowplan.framework.columns import ColumnCache
 from stowplan.plugins.node_resources_fit import plugin as fit
 
@@ -58,8 +58,8 @@ _CONSTANTS: list[tuple[Any, str, int]] = [
     (domain_sums, "FEW_ROWS", 1),
     (forms, "FEW_ROWS", 1),
     (what_if, "_FEW_ROWS", 0),
-    (recent, "_SEEN_LIMIT", 3),
-    (recent, "_IDLE_USES", 20),
+    (bytes_lru, "SEEN_LIMIT", 3),
+    (bytes_lru, "IDLE_LOOKUPS", 40),
     (fit, "_KNOWN_WANTS", 2),
 ]
 

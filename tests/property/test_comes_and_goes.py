@@ -82,8 +82,8 @@ class Cluster:
 
 def test_nothing_stays_of_pods_that_came_and_went(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is kept for some thousand pods need not be waited for here.
-    monkeypatch.setattr("stowplan.framework.recent._IDLE_USES", 1_000)
-    monkeypatch.setattr("stowplan.framework.recent._SEEN_LIMIT", 200)
+    monkeypatch.setattr("stowplan.cluster.bytes_lru.IDLE_LOOKUPS", 2_000)
+    monkeypatch.setattr("stowplan.cluster.bytes_lru.SEEN_LIMIT", 200)
     monkeypatch.setattr("stowplan.cluster.bytes_lru.IDLE_TICKS", 1_000)
     cluster = Cluster()
     cluster.most_blocks(2 * ARRIVALS)

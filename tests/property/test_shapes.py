@@ -377,5 +377,5 @@ def test_a_shape_that_is_made_anew_leaves_nothing_behind() -> None:
         cache.set_node(_big_node(0, cpu=cpu))
         for template in TEMPLATES * 3:
             decide(cache.table, compile_pod(template), profile)
-        kept.append(len(profile.columns.recent))
+        kept.append(len(profile.columns.lru))
     assert kept[-1] == kept[2]

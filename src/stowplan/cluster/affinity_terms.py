@@ -99,7 +99,7 @@ class TermsAbout(Derived[tuple[TermGroup, int, int]]):
 
     def build(self, table: NodeTable, groups: Iterable[TermGroup], log: TermLog) -> None:
         """Add up the groups that speak of the pod."""
-        self.stamp(table.labels.keys_version, log)
+        self.stamp(table.labels.keys_version, (log,))
         self.groups = dict.fromkeys(groups)
         by_key: dict[str, list[TermGroup]] = {}
         for group in self.groups:
@@ -128,7 +128,7 @@ class TermsAbout(Derived[tuple[TermGroup, int, int]]):
         for key, version in self._versions.items():
             if labels.version(key) != version:
                 return None
-        changes = self.changes(labels.keys_version, log)
+        changes = self.changes(labels.keys_version, (log,))
         if changes is None or len(changes) > _MANY_CHANGES:
             return None
         for group, row, delta in changes:

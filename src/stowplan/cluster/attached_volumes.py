@@ -163,10 +163,10 @@ class AttachedVolumes(Derived[int]):
     def follow(self, table: NodeTable) -> None:
         """Catch up with the table and the catalog; cheap when nothing happened."""
         journals = (table.used_volumes.journal, table.node_journal)
-        rows = self.changes(None, *journals)
+        rows = self.changes(None, journals)
         if rows is None:
             self._start(table)
-            self.stamp(None, *journals)
+            self.stamp(None, journals)
             rows = table.live_rows.tolist()
         self._stale.update(rows)
         for name in self._stale_nodes:

@@ -1,20 +1,32 @@
 """A least-recently-used cache with a budget in bytes.
 
-Everything that the table derives and keeps (counters, sums by domain, compiled specs) lives in one
-of these. A value leaves when the budget is spent, or when it has not been used for a long time, so
-that memory returns to its old size after the pods that caused it are gone.
+Everything that is derived and cached (counters, sums by domain, compiled specs, columns) lives in
+one of these. A value is evicted when the budget is spent, or when it has not been used for a long
+time, so that memory returns to its old size after the pods that caused it are gone.
+
+A profile's columns and whole shapes share a `SecondUseLru`, which admits a value only when its key
+is seen a second time: of pods that come once nothing stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 #: A value is evicted after this many ticks without a use, unless the owner says otherwise.
 IDLE_TICKS = 4_096
+#: The same for `SecondUseLru`, in lookups: those of some five thousand pods. A shape that comes
+#: more seldom gains nothing by being cached, and each holds several columns.
+IDLE_LOOKUPS = 40_000
+#: How many keys are remembered as "seen once".
+SEEN_LIMIT = 4_096
+#: Keys up to this size are not counted.
+_SMALL_KEY = 1024
 
 
 class _Entry(Generic[V]):
@@ -108,3 +120,45 @@ class BytesLru(Generic[K, V]):
         for key, entry in list(self._entries.items()):
             if self._ticks - entry.tick >= self._idle_ticks:
                 self.drop(key)
+
+
+class SecondUseLru(BytesLru[Hashable, Any]):
+    """A cache that admits a key when it is seen a second time; every lookup is a tick.
+
+    Large keys count: a key may spell out a pod's whole affinity.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(limit_bytes, IDLE_LOOKUPS, ticks_by_use=True)
+        #: Whether anything is ever cached.
+        self.is_used = limit_bytes > 0
+        #: Hashes only: thousands of keys that come once would take much memory. Two keys with one
+        #: hash are harmless, as a value is then admitted too early.
+        self._seen: set[int] = set()
+
+    def admits(self, key: Hashable) -> bool:
+        """Whether to `put` a value for this key: it has one, or is seen again."""
+        hashed = hash(key)
+        if key in self._entries or hashed in self._seen:
+            return True
+        if len(self._seen) >= SEEN_LIMIT:
+            self._seen.clear()
+        self._seen.add(hashed)
+        return False
+
+    def put(self, key: Hashable, value: Any, size: int) -> None:
+        super().put(key, value, size + max(bytes_of(key) - _SMALL_KEY, 0))
+
+
+def bytes_of(key: object) -> int:
+    """What a key takes in memory, about."""
+    if isinstance(key, str | bytes):
+        return 50 + len(key)
+    parts: Iterable[object] = ()
+    if isinstance(key, tuple | frozenset):
+        parts = key
+    elif isinstance(key, msgspec.Struct):
+        parts = msgspec.structs.astuple(key)
+    elif isinstance(key, dict):
+        parts = (*key.keys(), *key.values())
+    return 50 + sum(map(bytes_of, parts))

@@ -36,7 +36,7 @@ class ClassWeights(Derived[PodClass]):
     MOST_CHANGES = 32
 
     def __init__(self, classes: PodClasses) -> None:
-        super().__init__(classes.capacity, classes.new_classes)
+        super().__init__(classes.capacity, (classes.new_classes,))
         #: How many terms are added up.
         self._done = 0
         self._weights: Int64Array = np.zeros(classes.capacity, np.int64)
@@ -130,7 +130,7 @@ def _class_weights(
 ) -> ClassWeights:
     classes = table.pod_classes
     found = table.class_weights.get(key)
-    new = None if found is None else found.changes(classes.capacity, classes.new_classes)
+    new = None if found is None else found.changes(classes.capacity, (classes.new_classes,))
     if found is None or new is None or len(new) > found.MOST_CHANGES:
         found = ClassWeights(classes)
         table.class_weights.put(key, found, found.nbytes)

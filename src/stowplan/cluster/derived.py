@@ -16,7 +16,7 @@ What must stay true: after `update`, the value equals what `rebuild` computes fr
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from stowplan.cluster.journal import ChangeLog, Journal
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.table import NodeTable
 
 E = TypeVar("E")
+Logs: TypeAlias = tuple[ChangeLog[E], ...]
 
 #: The generation of a value that must be rebuilt.
 _STALE: Final = object()
@@ -39,7 +40,7 @@ class Derived(Generic[E]):
     #: More entries than this are not applied one by one: a rebuild is quicker.
     MOST_CHANGES: ClassVar[int] = 64
 
-    def __init__(self, generation: Hashable = _STALE, *logs: ChangeLog[E]) -> None:
+    def __init__(self, generation: Hashable = _STALE, logs: Logs[E] = ()) -> None:
         """Without arguments the value is computed by the first `update`; else it is up to date."""
         self._generation = generation
         self._positions = [log.end for log in logs]
@@ -59,7 +60,7 @@ class Derived(Generic[E]):
 
     def update(self, generation: Hashable, *logs: ChangeLog[E]) -> bool:
         """Bring the value up to date; True if it was rebuilt, and so may have another size."""
-        changes = self.changes(generation, *logs)
+        changes = self.changes(generation, logs)
         if changes is not None and len(changes) <= self.MOST_CHANGES:
             if changes:
                 # If `refresh` raises, the value is half updated: rebuild it next time.
@@ -69,15 +70,15 @@ class Derived(Generic[E]):
             return False
         self._generation = _STALE
         self.rebuild()
-        self.stamp(generation, *logs)
+        self.stamp(generation, logs)
         return True
 
-    def stamp(self, generation: Hashable, *logs: ChangeLog[E]) -> None:
+    def stamp(self, generation: Hashable, logs: Logs[E]) -> None:
         """Record that the value is up to date with its sources."""
         self._generation = generation
         self._positions = [log.end for log in logs]
 
-    def changes(self, generation: Hashable, *logs: ChangeLog[E]) -> list[E] | None:
+    def changes(self, generation: Hashable, logs: Logs[E]) -> list[E] | None:
         """The entries since the last call; None if the value must be rebuilt.
 
         The caller must apply them, or drop the value.
@@ -108,7 +109,7 @@ class DerivedRows(Derived[int]):
         journals: tuple[Journal, ...] = (table.pod_journal,)
         if reads_details:
             journals = (table.pod_journal, table.detail_journal)
-        super().__init__(table.node_journal.end, *journals)
+        super().__init__(table.node_journal.end, journals)
         self._journals = journals
 
     @property
@@ -119,7 +120,7 @@ class DerivedRows(Derived[int]):
     def follow_details(self, table: NodeTable) -> None:
         """Treat a change of any field of a pod as a change of its row from now on."""
         self._journals = (table.pod_journal, table.detail_journal)
-        self.stamp(self._generation, *self._journals)
+        self.stamp(self._generation, self._journals)
 
     def has_same_nodes(self, table: NodeTable) -> bool:
         """Whether no node has come, changed or gone since the value was computed."""
@@ -127,7 +128,7 @@ class DerivedRows(Derived[int]):
 
     def changed_rows(self, table: NodeTable) -> list[int] | None:
         """Rows whose pods changed since the last call; None: the value must be rebuilt."""
-        return few_rows(self.changes(table.node_journal.end, *self._journals), table)
+        return few_rows(self.changes(table.node_journal.end, self._journals), table)
 
 
 def few_rows(rows: list[int] | None, table: NodeTable) -> list[int] | None:

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from stowplan.cluster.bytes_lru import SecondUseLru
 from stowplan.cluster.derived import Derived, few_rows
 from stowplan.cluster.journal import Journal, Rows
 from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, RowSet, ScoreStep
-from stowplan.framework.recent import Recent
 
 _Fill: TypeAlias = Callable[[Cycle, RowSet, Any], None]
 
@@ -31,13 +31,13 @@ class Column(Derived[int]):
     __slots__ = ("_range", "values")
 
     def __init__(self, values: NDArray[Any], journals: tuple[Journal, ...]) -> None:
-        super().__init__(None, *journals)
+        super().__init__(None, journals)
         self.values = values
         self._range: tuple[int, int] | None = None
 
     def changed_rows(self, table: NodeTable, journals: tuple[Journal, ...]) -> list[int] | None:
         """Rows to fill again; None: it is quicker, or necessary, to fill all."""
-        rows = self.changes(None, *journals)
+        rows = self.changes(None, journals)
         if not rows:
             return rows
         self._range = None
@@ -56,8 +56,8 @@ class ColumnCache:
 
     def __init__(self, limit_bytes: int = 64 << 20) -> None:
         self.limit_bytes = limit_bytes
-        #: The columns; `shapes` keeps its values there too.
-        self.recent = Recent(limit_bytes)
+        #: The columns; `shapes` and `what_if` put their values there too.
+        self.lru = SecondUseLru(limit_bytes)
         self.hits = 0
         self.misses = 0
         #: Arrays for columns that are not kept, by point and plugin.
@@ -89,7 +89,7 @@ class ColumnCache:
         cycle: Cycle,
         dtype: DTypeLike,
     ) -> Column:
-        signature = step.sign(cycle) if self.recent.is_used else None
+        signature = step.sign(cycle) if self.lru.is_used else None
         if signature is None:
             return Column(_whole(fill, cycle, dtype), ())
         return self._find(point, step, signature, fill, refresh, cycle, dtype, is_spare=False)
@@ -108,7 +108,7 @@ class ColumnCache:
     ) -> Column:
         table = cycle.table
         key = (point, step.name, signature)
-        column: Column | None = self.recent.get(key)
+        column: Column | None = self.lru.get(key)
         journals = table.journals[: step.journal_count]
         if column is not None:
             changed = column.changed_rows(table, journals)
@@ -118,11 +118,11 @@ class ColumnCache:
                     self._refresh(key, column, refresh, cycle, changed)
                 return column
         self.misses += 1
-        is_wanted = self.recent.is_wanted(key)
-        spare = self._spare.get((point, step.name)) if is_spare and not is_wanted else None
+        is_admitted = self.lru.admits(key)
+        spare = self._spare.get((point, step.name)) if is_spare and not is_admitted else None
         column = Column(_whole(fill, cycle, dtype, spare), journals)
-        if is_wanted:
-            self.recent.keep(key, column, column.values.nbytes)
+        if is_admitted:
+            self.lru.put(key, column, column.values.nbytes)
         elif is_spare:
             self._spare[point, step.name] = column.values
         return column
@@ -139,7 +139,7 @@ class ColumnCache:
             refresh(cycle, np.array(rows, dtype=np.intp), column.values)
         except BaseException:
             # It may be half filled: a plugin broke, or the decision was deferred.
-            self.recent.drop(key)
+            self.lru.drop(key)
             raise
 
 

@@ -2,7 +2,7 @@
 
 A hundred replicas that find no room ask the same of the same rows, one after the other: would you
 take me beside the pods nominated to you, whom would it cost? `WhatIf` keeps the answers by row in
-the profile's `Recent`. What must stay true: an answer holds only as long as the row's node, its
+the profile's cache. What must stay true: an answer holds only as long as the row's node, its
 pods, when they began to run, and the list of pods nominated to it are the same; so a filter that
 learns from elsewhere has no part in it (`FilterStep.follows_rows`).
 """
@@ -31,13 +31,13 @@ class RowAnswers(DerivedRows):
 
     def __init__(self, table: NodeTable, *, reads_details: bool) -> None:
         super().__init__(table, reads_details=reads_details)
-        self._starts: Derived[int] = Derived(None, table.start_journal)
+        self._starts: Derived[int] = Derived(None, (table.start_journal,))
         self._answers: dict[int, tuple[int, Any]] = {}
         self._words: dict[Status, Status] = {}
 
     def follow(self, table: NodeTable) -> bool:
         """Forget what changed rows said; False: nothing holds any more."""
-        began = self._starts.changes(None, table.start_journal)
+        began = self._starts.changes(None, (table.start_journal,))
         rows = self.changed_rows(table)
         if rows is None or began is None:
             return False

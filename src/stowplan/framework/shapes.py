@@ -250,11 +250,11 @@ class Shapes:
 
     def __init__(self, columns: ColumnCache) -> None:
         self._columns = columns
-        self._recent = columns.recent
+        self._lru = columns.lru
         self._number = 0
         self._spare: Int64Array = np.zeros(0, np.int64)
         #: Whether anything is cached at all.
-        self.is_used = columns.recent.is_used
+        self.is_used = columns.lru.is_used
 
     def feasible_rows(self, steps: Sequence[FilterStep], cycle: Cycle) -> tuple[FeasibleRows, int]:
         """The rows that pass the leading filters, and how many filters lead.
@@ -281,12 +281,12 @@ class Shapes:
         if feasible is None:
             mask = self._static_mask(static_key, static, cycle)
             feasible = FeasibleRows(mask, dynamic, self._columns, cycle)
-            if self._recent.is_wanted(key):
+            if self._lru.admits(key):
                 self._drop_scores(key)
                 self._number += 1
                 feasible.number = self._number
                 feasible.is_cached = True
-                self._recent.keep(key, feasible, 10 * cycle.table.capacity)
+                self._lru.put(key, feasible, 10 * cycle.table.capacity)
         return feasible, len(static) + len(dynamic)
 
     def weighted_scores(
@@ -311,20 +311,20 @@ class Shapes:
         key = ("scores", feasible.number, *signs)
         scores = self._find(key, WeightedScores, cycle) if feasible.is_cached else None
         if scores is None:
-            is_cached = feasible.is_cached and self._recent.is_wanted(key)
+            is_cached = feasible.is_cached and self._lru.admits(key)
             sums = np.zeros(capacity, np.int64) if is_cached else self._spare_sums(capacity)
             scores = WeightedScores(summed, self._columns, cycle, sums, is_cached=is_cached)
             if is_cached:
                 feasible.score_keys.append(key)
                 # Its ranking included.
-                self._recent.keep(key, scores, (8 * (3 + len(summed)) + 4) * capacity)
+                self._lru.put(key, scores, (8 * (3 + len(summed)) + 4) * capacity)
         return scores, others
 
     def _drop_scores(self, key: Hashable) -> None:
         """Evict the scores of feasible rows that are about to be replaced."""
-        old: FeasibleRows | None = self._recent.get(key)
+        old: FeasibleRows | None = self._lru.get(key)
         for score_key in old.score_keys if old is not None else ():
-            self._recent.drop(score_key)
+            self._lru.drop(score_key)
 
     def _spare_sums(self, capacity: int) -> Int64Array:
         """An array for sums that are not cached; the next call reuses it."""
@@ -333,17 +333,17 @@ class Shapes:
         return self._spare
 
     def _static_mask(self, key: Hashable, signed: Sequence[_Signed], cycle: Cycle) -> BoolArray:
-        static: StaticFeasible | None = self._recent.get(key)
+        static: StaticFeasible | None = self._lru.get(key)
         if static is None or not static.has_same_nodes(cycle.table):
             static = StaticFeasible(signed, self._columns, cycle)
-            if self._recent.is_wanted(key):
-                self._recent.keep(key, static, static.mask.nbytes)
+            if self._lru.admits(key):
+                self._lru.put(key, static, static.mask.nbytes)
         return static.mask
 
     def _find(self, key: Hashable, kind: type[_Cached], cycle: Cycle) -> _Cached | None:
         """The cached value of a key, brought up to date; None: there is none, or it is stale."""
         try:
-            value: _Cached | None = self._recent.get(key)
+            value: _Cached | None = self._lru.get(key)
         except TypeError as problem:
             raise NoCachedAnswer("a signature cannot be hashed") from problem
         if value is None:
@@ -353,7 +353,7 @@ class Shapes:
                 return None
         except BaseException:
             # It may be half updated: a plugin failed, or the decision was deferred.
-            self._recent.drop(key)
+            self._lru.drop(key)
             raise
         self._columns.hits += 1
         return value

@@ -164,8 +164,8 @@ class WhatIf:
     def kept_answers(self, cycle: Cycle, *about: Hashable) -> RowAnswers | None:
         """What rows said about this to pods that no filter can tell from this one; None: it is not
         kept."""
-        recent = self.profile.columns.recent
-        if not recent.is_used:
+        lru = self.profile.columns.lru
+        if not lru.is_used:
             return None
         signs: list[Hashable] = []
         reads_details = False
@@ -176,13 +176,13 @@ class WhatIf:
             signs += (step.name, signature)
             reads_details |= step.reads_details
         key = ("answers", *about, *signs)
-        answers: RowAnswers | None = recent.get(key)
+        answers: RowAnswers | None = lru.get(key)
         if answers is not None and answers.follow(cycle.table):
             return answers
-        if not recent.is_wanted(key):
+        if not lru.admits(key):
             return None
         answers = RowAnswers(cycle.table, reads_details=reads_details)
-        recent.keep(key, answers, BYTES_A_ROW * len(cycle.table))
+        lru.put(key, answers, BYTES_A_ROW * len(cycle.table))
         return answers
 
     def objections(self, cycle: Cycle, rows: Sequence[int], overlay: Overlay) -> dict[int, Status]:

@@ -2,13 +2,13 @@
 
 Checking is done on a copy with the server's defaults filled in, so that what the server adds by
 itself may be left out; the struct is of the object as it was given, or of that copy if the caller
-wants defaults. Both take a while and objects repeat from line to line, so results are kept by the
+wants defaults. Both take a while and objects repeat from line to line, so results are cached by the
 object's text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,11 +17,11 @@ import msgspec
 from stowplan.api.objects import Pod
 from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
 from stowplan.apiserver.kinds import KINDS, Kind
+from stowplan.cluster.bytes_lru import BytesLru
 from stowplan.config.fields import did_you_mean
 from stowplan.judge.checking import check as check_stored
 from stowplan.judge.checking import complete, conformed
 from stowplan.judge.lines import decode, json_type
-from stowplan.judge.memory import Memory
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.judge.vocabulary import check_kind
 
@@ -36,7 +36,8 @@ _SERVED: dict[tuple[str, str], Kind] = {
 }
 _API_VERSIONS = {kind: api_version for api_version, kind in _SERVED | _READ}
 _DECODERS = {resource.plural: msgspec.json.Decoder(resource.type) for resource in _RESOURCES}
-_memory: Memory[Thing] = Memory(32 << 20)
+#: Objects by their text and the way of reading it: the same come in line after line.
+_cache: BytesLru[tuple[bytes, Hashable], Thing] = BytesLru(32 << 20)
 
 
 class ReadOptions(NamedTuple):
@@ -166,13 +167,14 @@ class _IsList(Exception):
 
 def _read_at(place: str, text: bytes, api_version: str, kind: str, how: ReadOptions) -> Thing:
     try:
-        return _memory.recall(
-            text,
-            (api_version, kind, how),
-            lambda: _read(text, api_version, kind, how),
-        )
+        key = (text, (api_version, kind, how))
+        thing = _cache.get(key)
+        if thing is None:
+            thing = _read(text, api_version, kind, how)
+            _cache.put(key, thing, len(text))
     except QuestionRefused as problem:
         raise problem.at(place) from None
+    return thing
 
 
 def _read(text: bytes, api_version: str, kind: str, how: ReadOptions) -> Thing:

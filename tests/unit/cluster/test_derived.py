@@ -122,14 +122,15 @@ def test_a_refresh_that_breaks_rebuilds_next_time() -> None:
 
 
 def test_several_logs_are_followed_together() -> None:
-    value: Derived[int] = Derived(None, first := ChangeLog[int](), second := ChangeLog[int]())
+    first, second = logs = ChangeLog[int](), ChangeLog[int]()
+    value: Derived[int] = Derived(None, logs)
     second.append(2)
     first.append(1)
-    assert value.changes(None, first, second) == [1, 2]
+    assert value.changes(None, logs) == [1, 2]
     second.append(3)
-    assert value.changes(None, first, second) == [3]
+    assert value.changes(None, logs) == [3]
     second.restart()
-    assert value.changes(None, first, second) is None
+    assert value.changes(None, logs) is None
 
 
 def test_without_a_refresh_of_its_own_a_value_is_rebuilt() -> None:

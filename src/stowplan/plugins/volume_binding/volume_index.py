@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,6 +24,7 @@ from stowplan.api.selectors import (
     compile_node_selector,
 )
 from stowplan.api.storage_objects import PersistentVolume, VolumeNodeAffinity
+from stowplan.cluster.compiled import compile_once
 from stowplan.cluster.interning import Interner
 from stowplan.cluster.table import NodeTable
 
@@ -239,10 +239,11 @@ def class_of_volume(volume: PersistentVolume) -> str:
 def affinity_of(affinity: VolumeNodeAffinity | None) -> CompiledNodeSelector | None:
     """Which nodes reach a volume; None: all do."""
     required = affinity.required if affinity is not None else None
-    return _by_labels(required) if required is not None else None
+    if required is None:
+        return None
+    return compile_once("reach", required, lambda: _by_labels(required))
 
 
-@lru_cache(maxsize=4096)
 def _by_labels(required: NodeSelector) -> CompiledNodeSelector:
     """As upstream asks, which shows the selector a node that has labels and no name: terms on
     fields hold for every node."""
