@@ -2,7 +2,9 @@
 
 A derived value has two kinds of sources:
 
-  generation   a number or a tuple of numbers that must stay equal; if it differs, rebuild
+  generation   a number or a tuple of numbers that must stay equal; if it differs, rebuild.
+               Mostly the position in a journal; else the version of a label's value ids, of images
+               or of the catalog, which have no log, or the length of an array
   logs         `ChangeLog`s whose new entries are applied one by one (`refresh`)
 
 The position in a log is the generation number of its owner. Positions of two logs are never equal
