@@ -144,7 +144,7 @@ def test_a_file_in_the_sockets_place_is_left_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     words = ["-m", "stowplan", "extender", f"--config={tmp_path}/config.yaml", f"--socket={path}"]
     assert WarmProcess(words, log).wait(30) == 2
-    assert log.read_text().endswith(f"Error: --socket: {path} is there and is no socket\n")
+    assert log.read_text().endswith(f"Error: --socket: {path} exists and is not a socket\n")
     assert path.read_text() == "mine"
 
 

@@ -153,7 +153,7 @@ class _Members(dict[str, Any]):
 def _find_repeated_members(tree: object, path: str, errors: list[FieldError]) -> None:
     if isinstance(tree, _Members):
         prefix = f"{path}." if path else ""
-        errors += [FieldError(prefix + name, "key is there twice") for name in tree.repeated]
+        errors += [FieldError(prefix + name, "duplicate key") for name in tree.repeated]
         for name, value in tree.items():
             _find_repeated_members(value, prefix + name, errors)
     elif isinstance(tree, list):
@@ -205,8 +205,6 @@ def _find_duplicates(
             inner = f"{path}.{name}" if path else name
             if name in lines:
                 first, again = lines[name] + 1, key.start_mark.line + 1
-                errors.append(
-                    FieldError(inner, f"key is there twice, in lines {first} and {again}")
-                )
+                errors.append(FieldError(inner, f"duplicate key, in lines {first} and {again}"))
             lines[name] = key.start_mark.line
             _find_duplicates(value, inner, errors, above)

@@ -142,7 +142,7 @@ def _usual_names(
         if name is None:
             notes.append(FieldError(inner, "is no field of a Policy, and was left out"))
         elif name in renamed:
-            errors.append(FieldError(inner, f"is there twice, once as {key}"))
+            errors.append(FieldError(inner, f"duplicate field, once as {key}"))
         else:
             renamed[name] = _inside(item, fields[name], inner, notes, errors)
     return renamed

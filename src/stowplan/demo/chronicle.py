@@ -1,8 +1,8 @@
-"""What the demo has seen: every pod's way, and what happened in words.
+"""The demo's record of each pod's history, and of all events as text.
 
-Fed by an informer of the demo's own (so a placement counts when the API server says so) and by
-the scheduler's outcomes (which know the scores). Nothing here does I/O; whoever wants to hear of
-a happening sets `on_happening`.
+Its inputs are the demo's own informer (so a placement counts when the API server reports it) and
+the scheduler's outcomes, which have the scores. Nothing here does I/O; `on_happening` is called for
+each event.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Chronicle:
 
     def update(self, old: Pod, new: Pod) -> None:
         sighting = self.pods.get(new.uid)
-        if sighting is None:  # deleted and made anew between two lists
+        if sighting is None:  # deleted and recreated between two lists
             self.pods.pop(old.uid, None)
             self.add(new)
             return

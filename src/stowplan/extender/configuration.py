@@ -191,7 +191,7 @@ def _imported(path: str, where: str) -> type:
 
 def _algorithm_class(found: Any, what: str) -> type:
     if not isinstance(found, type):
-        raise ConfigError(f"{what} is no class")
+        raise ConfigError(f"{what} is not a class")
     return found
 
 

@@ -90,7 +90,7 @@ def _make_way(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise ConfigError(f"{path} is there and is no socket", where="--socket")
+        raise ConfigError(f"{path} exists and is not a socket", where="--socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

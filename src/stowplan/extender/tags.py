@@ -133,7 +133,7 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
                     raise ConstructorError(
-                        None, None, f"{key.value!r} is there twice", key.start_mark
+                        None, None, f"duplicate key {key.value!r}", key.start_mark
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)

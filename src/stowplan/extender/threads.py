@@ -69,7 +69,7 @@ class Threads:
         try:
             loop.call_soon_threadsafe(on_loop)
         except RuntimeError:
-            """The loop has ended meanwhile, and with it whoever waited."""
+            """Drop the result: the loop has ended, and no caller waits any more."""
 
 
 def _succeed(done: asyncio.Future[T], result: T) -> None:

@@ -54,9 +54,11 @@ class _Answering:
         registry: Registry | None = None,
         warn: Callable[[str], None] | None = None,
     ) -> None:
-        """`defaults`: decide on objects as the API server would have completed them. `check`:
-        refuse malformed objects; `strict`: refuse all that it would refuse. The registry has the
-        plugins that configurations may name. `warn` is told of what else the server would mind.
+        """Create a judge.
+
+        `defaults` fills in defaults as the API server does. `check` rejects malformed objects,
+        `strict` rejects everything that the API server would reject. `registry` has the plugins
+        that configurations may name. `warn` is called for other problems that the server reports.
         """
         self._how = ReadOptions(defaults, check, strict)
         self._warn = warn
@@ -167,7 +169,7 @@ class Stream(_Answering):
 
     def _begin(self, cluster: GivenCluster) -> None:
         self._cluster = cluster
-        #: Profiles by their pattern: who comes back to one finds it warm.
+        #: Profiles by their pattern, so that a repeated configuration reuses warm caches.
         self._profiles: dict[Profile, Profile] = {}
 
     def _settled(self, pattern: Profile) -> Profile:
@@ -218,7 +220,7 @@ class Stream(_Answering):
         return verdicts(cluster.judge(pod, profile, config.serves))
 
     def _go_back_to(self, before: dict[Key, Thing | None]) -> None:
-        """Build the cluster anew: slower than undoing what was done, and never half done."""
+        """Rebuild the cluster: slower than undoing changes, but never incomplete."""
         cluster = GivenCluster()
         for thing in (self._cluster.things | before).values():
             if thing is not None:

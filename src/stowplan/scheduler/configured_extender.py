@@ -131,7 +131,7 @@ def _tls(settings: config_types.Extender) -> ssl.SSLContext:
     certificate = tls.cert_data or _read(tls.cert_file)
     key = tls.key_data or _read(tls.key_file)
     if tls.insecure and ca:
-        raise ConfigError("insecure means that nothing is verified: leave the CA out, or insecure")
+        raise ConfigError("insecure disables verification, so remove either the CA or insecure")
     if bool(certificate) != bool(key):
         raise ConfigError("a client certificate needs its key, and the key its certificate")
     config = ClusterConfig(

@@ -215,24 +215,24 @@ def test_two_documents_are_refused() -> None:
 def test_repeated_keys_are_refused_with_their_lines() -> None:
     text = HEADER + "profiles:\n- schedulerName: a\n  schedulerName: b\nparallelism: 1\nkind: X\n"
     assert errors_of(text)[:2] == [
-        "profiles[0].schedulerName: key is there twice, in lines 4 and 5",
-        "kind: key is there twice, in lines 2 and 7",
+        "profiles[0].schedulerName: duplicate key, in lines 4 and 5",
+        "kind: duplicate key, in lines 2 and 7",
     ]
 
 
 def test_repeated_keys_in_json_are_refused() -> None:
     text = json.dumps(to_object(default_config()))[:-1] + ', "parallelism": 3}'
-    assert errors_of(text) == ["parallelism: key is there twice"]
+    assert errors_of(text) == ["parallelism: duplicate key"]
     name = '"schedulerName": "default-scheduler"'
     assert errors_of(text.replace(name, f"{name}, {name}")) == [
-        "parallelism: key is there twice",
-        "profiles[0].schedulerName: key is there twice",
+        "parallelism: duplicate key",
+        "profiles[0].schedulerName: duplicate key",
     ]
 
 
 def test_repeated_keys_do_not_hide_other_mistakes() -> None:
     assert errors_of(HEADER + "parallelism: 1\nparallelism: 2\nzebra: 1\n")[0] == (
-        "parallelism: key is there twice, in lines 3 and 4"
+        "parallelism: duplicate key, in lines 3 and 4"
     )
     assert len(errors_of(HEADER + "parallelism: 1\nparallelism: 2\nzebra: 1\n")) == 2
 

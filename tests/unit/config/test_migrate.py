@@ -304,10 +304,10 @@ extenders: [{urlPrefix: 'http://x', colour: red}]
         ("extenders: [{httpTimeout: true}]", "extenders[0].httpTimeout: Invalid value: true"),
         ("extenders: [{httpTimeout: 5}, {weight: x}]", "extenders[1].weight: Invalid value"),
         ("extenders: [{prioritizeVerb: p}]", "extenders[0].weight: Invalid value: 0"),
-        ("extenders: [{urlPrefix: a, URLPrefix: b}]", "extenders[0].urlPrefix: is there twice"),
+        ("extenders: [{urlPrefix: a, URLPrefix: b}]", "extenders[0].urlPrefix: duplicate field"),
         ("priorities: [{name: EqualPriority}]", "priorities[0].weight: Invalid value: 0: must be"),
         ("hardPodAffinitySymmetricWeight: 101", "hardPodAffinityWeight: Invalid value: 101"),
-        ("predicates: [{name: a}]\npredicates: []", "predicates: key is there twice"),
+        ("predicates: [{name: a}]\npredicates: []", "predicates: duplicate key"),
     ],
 )
 def test_a_policy_that_was_never_valid(text: str, told: str) -> None:

@@ -157,10 +157,10 @@ def test_no_file(tmp_path: Path) -> None:
             '"config.yaml", line 2, column 1',
         ),
         ("a: *b\n", "found undefined alias 'b' in \"config.yaml\", line 1, column 4"),
-        ("a: 1\nb: 2\na: 3\n", "'a' is there twice in \"config.yaml\", line 3, column 1"),
+        ("a: 1\nb: 2\na: 3\n", "duplicate key 'a' in \"config.yaml\", line 3, column 1"),
         (
             "algorithm: !NOPAlgorithm {data_provider: null, data_provider: null}\n",
-            "'data_provider' is there twice in \"config.yaml\", line 1, column 48",
+            "duplicate key 'data_provider' in \"config.yaml\", line 1, column 48",
         ),
         (
             "algorithm: &a !Fit {data_provider: *a}\n",

@@ -134,8 +134,8 @@ def test_mistakes_of_several_extenders_are_told_at_once() -> None:
         "extenders[0].tlsConfig: /nowhere/ca.pem cannot be read: No such file or directory",
         "extenders[1].tlsConfig: the certificate authority is not usable PEM: no certificate in it",
         "extenders[2].tlsConfig: a client certificate needs its key, and the key its certificate",
-        "extenders[3].tlsConfig: insecure means that nothing is verified: leave the CA out, "
-        "or insecure",
+        "extenders[3].tlsConfig: insecure disables verification, so remove either the CA or "
+        "insecure",
     ]
     assert last.startswith(
         "f.yaml: extenders[4].tlsConfig: the client certificate and key are not usable: "
