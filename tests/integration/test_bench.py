@@ -171,7 +171,7 @@ def test_an_interrupt_leaves_no_process_behind(folder: Path, number: signal.Sign
         running.send_signal(number)
         _, told = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "goes on from here" in told
+    assert "the same command resumes here" in told
     assert "Traceback" not in told
     # One that was just being started dies with its parent, a moment later.
     while left := [pid for pid in started if Path(f"/proc/{pid}").exists()]:
