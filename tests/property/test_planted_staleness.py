@@ -7,10 +7,12 @@ same decision on a rebuilt cluster. Without a planted defect none does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any, TypeAlias
 
 import pytest
 
+from stowplan.clock import VirtualClock
 from stowplan.cluster import compiled
 from stowplan.cluster.affinity_terms import AffinityTermIndex
 from stowplan.cluster.attached_volumes import AttachedVolumes
@@ -26,10 +28,17 @@ from stowplan.cluster.resource_columns import ResourceColumns
 from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import NodeTable
 from stowplan.cluster.used_volumes import UsedVolumes
+from stowplan.config.defaults import default_config
 from stowplan.framework.columns import Column
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.plugins.volume_binding.volume_index import VolumeIndex
 from stowplan.queue.nominator import Nominator
+from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.engine import Failure
+from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.testing import node, pod
 from tests.property.eventful_cluster import EventfulCluster, WrongDecision
+from tests.unit.scheduler.engine_bench import changed
 
 Patch: TypeAlias = pytest.MonkeyPatch
 Plant: TypeAlias = Callable[[Patch], None]
@@ -163,6 +172,46 @@ def test_a_stale_cache_is_found(place: str, monkeypatch: Patch) -> None:
     # Some defects break the cache itself before a decision is wrong.
     with pytest.raises((WrongDecision, KeyError)):
         _play_all()
+
+
+def _victims_before_and_after_a_restart() -> list[str]:
+    """Whom the same pod would evict, asked several times; then the older of two pods restarts."""
+    engine = build_engine(
+        default_config(), registry=in_tree_registry(), clock=VirtualClock(), rng=Random(1)
+    )
+    engine.verify_decisions(1)
+    handlers = EventHandlers(engine)
+    handlers.add_node(node("n", cpu=4))
+    for name, minute in (("older", 1), ("younger", 2)):
+        handlers.add_pod(changed(pod(name, cpu=2, node="n"), start_time=_at(minute)))
+    older = next(each for each, _, _ in engine.cache.placed() if each.metadata.name == "older")
+    victims = []
+    for number in range(6):
+        if number == 4:
+            handlers.update_pod(older, changed(older, start_time=_at(3), resource_version="2"))
+        wanted = pod(f"p{number}", cpu=2, priority=5)
+        handlers.add_pod(wanted)
+        outcome = engine.attempt()
+        assert isinstance(outcome, Failure)
+        if engine.mismatches():
+            raise WrongDecision
+        assert outcome.eviction is not None
+        victims += [each.metadata.name for each in outcome.eviction.victims]
+        engine.handles["default-scheduler"].preempting.end(wanted)
+        handlers.delete_pod(wanted)
+    return victims
+
+
+def _at(minute: int) -> str:
+    return f"2023-01-01T00:{minute:02}:00Z"
+
+
+def test_a_start_that_no_journal_tells_is_found(monkeypatch: Patch) -> None:
+    victims = _victims_before_and_after_a_restart()
+    assert victims == [*4 * ["younger"], "older", "older"]
+    _deaf("start_journal")(monkeypatch)
+    with pytest.raises(WrongDecision):
+        _victims_before_and_after_a_restart()
 
 
 def _play_all() -> None:

@@ -118,6 +118,8 @@ class Catalog:
 
     def discard(self) -> None:
         """Undo the references between shelves and shared indexes."""
+        for index in self._shared.values():
+            vars(index).clear()
         self._shared.clear()
         for shelf in self._shelves.values():
             shelf.listeners.clear()

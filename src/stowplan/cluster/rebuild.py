@@ -30,7 +30,8 @@ _Placed: TypeAlias = tuple[Pod, str, bool]
 
 def fill(empty: ClusterCache, cache: ClusterCache) -> None:
     """Give a new cache the same objects. Call it within `compiled.anew`: specs are derived, too."""
-    empty.table = NodeTable(cache.table.capacity)
+    _clear(empty.table)
+    NodeTable.__init__(empty.table, cache.table.capacity)
     _fill(empty, cache.table, cache.placed())
     empty.catalog = cache.catalog.copy()
 
@@ -40,7 +41,7 @@ def discard(cache: ClusterCache) -> None:
 
     Its parts refer to each other, and a scheduler's garbage is collected rarely.
     """
-    vars(cache.table).clear()
+    _clear(cache.table)
     cache.catalog.discard()
 
 
@@ -58,6 +59,11 @@ def rebuild(cache: ClusterCache) -> None:
     cache.clear_pods()
     _fill(cache, stored, placed)
     cache.catalog.rebuild()
+
+
+def _clear(table: NodeTable) -> None:
+    vars(table.pod_classes).clear()
+    vars(table).clear()
 
 
 def _fill(cache: ClusterCache, stored: NodeTable, placed: Iterable[_Placed]) -> None:

@@ -190,8 +190,9 @@ class Engine:
     def mismatches(self) -> str:
         """How many verified decisions were wrong; empty if none was."""
         found = sum(count.value for count in self.metrics.decision_mismatches.children.values())
-        told = "decisions differ from those on a rebuilt cluster (--verify-decisions); see the log"
-        return f"{found:.0f} {told}" if found else ""
+        if not found:
+            return ""
+        return f"decisions that differ from those on a rebuilt cluster: {found:.0f}; see the log"
 
     def serves(self, pod: Pod) -> bool:
         """Whether a pod asks for one of our profiles."""
