@@ -27,16 +27,20 @@ IDLE_LOOKUPS = 40_000
 SEEN_LIMIT = 4_096
 #: Keys up to this size are not counted.
 _SMALL_KEY = 1024
+#: A value with a key above this size, that of a pod of unusual size, is evicted much sooner.
+_LARGE_KEY = 64 << 10
+_IDLE_LOOKUPS_LARGE = 2_048
 
 
 class _Entry(Generic[V]):
-    __slots__ = ("size", "tick", "used", "value")
+    __slots__ = ("idle_ticks", "size", "tick", "used", "value")
 
-    def __init__(self, value: V, size: int, used: int, tick: int) -> None:
+    def __init__(self, value: V, size: int, used: int, tick: int, idle_ticks: int) -> None:
         self.value = value
         self.size = size
         self.used = used
         self.tick = tick
+        self.idle_ticks = idle_ticks
 
 
 class BytesLru(Generic[K, V]):
@@ -76,11 +80,12 @@ class BytesLru(Generic[K, V]):
         entry.used, entry.tick = self._uses, self._ticks
         return entry.value
 
-    def put(self, key: K, value: V, size: int) -> None:
+    def put(self, key: K, value: V, size: int, idle_ticks: int | None = None) -> None:
         """Keep a value. The one that was used last always stays."""
         self.drop(key)
         self._uses += 1
-        self._entries[key] = _Entry(value, size, self._uses, self._ticks)
+        idle_ticks = idle_ticks or self._idle_ticks
+        self._entries[key] = _Entry(value, size, self._uses, self._ticks, idle_ticks)
         self.nbytes += size
         self._make_room()
 
@@ -118,7 +123,7 @@ class BytesLru(Generic[K, V]):
     def _evict_idle(self) -> None:
         self._next_check = self._ticks + self._idle_ticks // 8
         for key, entry in list(self._entries.items()):
-            if self._ticks - entry.tick >= self._idle_ticks:
+            if self._ticks - entry.tick >= entry.idle_ticks:
                 self.drop(key)
 
 
@@ -146,8 +151,11 @@ class SecondUseLru(BytesLru[Hashable, Any]):
         self._seen.add(hashed)
         return False
 
-    def put(self, key: Hashable, value: Any, size: int) -> None:
-        super().put(key, value, size + max(bytes_of(key) - _SMALL_KEY, 0))
+    def put(self, key: Hashable, value: Any, size: int, idle_ticks: int | None = None) -> None:
+        key_bytes = bytes_of(key)
+        if key_bytes > _LARGE_KEY:
+            idle_ticks = _IDLE_LOOKUPS_LARGE
+        super().put(key, value, size + max(key_bytes - _SMALL_KEY, 0), idle_ticks)
 
 
 def bytes_of(key: object) -> int:

@@ -149,3 +149,14 @@ def test_large_keys_count_and_small_ones_do_not() -> None:
 def test_without_a_budget_nothing_is_used() -> None:
     assert not SecondUseLru(0).is_used
     assert SecondUseLru(1).is_used
+
+
+def test_a_value_with_a_large_key_is_evicted_after_fewer_lookups() -> None:
+    lru = SecondUseLru(1 << 30)
+    large = tuple(f"key-{number}" for number in range(4_000))
+    lru.put(large, "large", 10)
+    lru.put("small", "small", 10)
+    for _ in range(bytes_lru.IDLE_LOOKUPS // 4):
+        lru.get("another")
+    assert lru.get(large) is None
+    assert lru.get("small") == "small"
