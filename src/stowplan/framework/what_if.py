@@ -22,8 +22,8 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, call
 from stowplan.framework.nominees import NO_NOMINEES, NOT_SHARED, Nominees
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.row_answers import BYTES_A_ROW, RowAnswers
 from stowplan.framework.status import Status
+from stowplan.framework.what_if_cache import BYTES_A_ROW, WhatIfCache
 
 if TYPE_CHECKING:
     from stowplan.framework.profile import Profile
@@ -116,7 +116,7 @@ class WhatIf:
     def _objections_beside(
         self, nominees: dict[int, Nominees], cycle: Cycle
     ) -> dict[int, Status | None]:
-        kept = self.kept_answers(cycle, "beside nominees")
+        kept = self.cached_answers(cycle, "beside nominees")
         nominations = {row: others.generation for row, others in nominees.items()}
         found: dict[int, Status | None] = {} if kept is None else kept.known(nominations)
         others = {row: beside.pods for row, beside in nominees.items() if row not in found}
@@ -161,9 +161,8 @@ class WhatIf:
             if plugin.name not in cycle.skip_filter
         )
 
-    def kept_answers(self, cycle: Cycle, *about: Hashable) -> RowAnswers | None:
-        """What rows said about this to pods that no filter can tell from this one; None: it is not
-        kept."""
+    def cached_answers(self, cycle: Cycle, *about: Hashable) -> WhatIfCache | None:
+        """Answers of rows to pods that no filter can tell from this one; None if not cached."""
         lru = self.profile.columns.lru
         if not lru.is_used:
             return None
@@ -176,12 +175,12 @@ class WhatIf:
             signs += (step.name, signature)
             reads_details |= step.reads_details
         key = ("answers", *about, *signs)
-        answers: RowAnswers | None = lru.get(key)
+        answers: WhatIfCache | None = lru.get(key)
         if answers is not None and answers.follow(cycle.table):
             return answers
         if not lru.admits(key):
             return None
-        answers = RowAnswers(cycle.table, reads_details=reads_details)
+        answers = WhatIfCache(cycle.table, reads_details=reads_details)
         lru.put(key, answers, BYTES_A_ROW * len(cycle.table))
         return answers
 

@@ -67,7 +67,7 @@ class DryRun:
         self._in_columns = self._what_if.asks_in_columns(cycle)
         #: What a budget allows changes without the row: where there are any, nothing is kept.
         self._kept = (
-            self._what_if.kept_answers(cycle, "whom it costs", self._priority)
+            self._what_if.cached_answers(cycle, "whom it costs", self._priority)
             if self._in_columns and not budgets
             else None
         )

@@ -8,7 +8,7 @@ change it too (affinity, spreading), so the plugin asks the chosen row once more
 from __future__ import annotations
 
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.row_answers import RowAnswers
+from stowplan.framework.what_if_cache import WhatIfCache
 from stowplan.plugins.default_preemption.dry_run import Outcome
 
 
@@ -19,7 +19,7 @@ class Unfinished:
         #: The random place of the first row.
         self.draw = draw
         self._pod = cycle.pod
-        self._answers = RowAnswers(cycle.table, reads_details=True)
+        self._answers = WhatIfCache(cycle.table, reads_details=True)
         self._answers.learn(_nominations(cycle, list(said)), said)
 
     def said(self, cycle: Cycle, rows: list[int]) -> dict[int, Outcome]:

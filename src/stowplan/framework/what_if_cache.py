@@ -1,10 +1,11 @@
-"""What rows said to a pod, for the next pod that the filters cannot tell from it.
+"""What-if answers by row, cached for the next pod that the filters cannot tell apart.
 
-A hundred replicas that find no room ask the same of the same rows, one after the other: would you
-take me beside the pods nominated to you, whom would it cost? `WhatIf` keeps the answers by row in
-the profile's cache. What must stay true: an answer holds only as long as the row's node, its
-pods, when they began to run, and the list of pods nominated to it are the same; so a filter that
-learns from elsewhere has no part in it (`FilterStep.follows_rows`).
+A hundred replicas that find no room ask the same of the same rows: would the pod fit beside the
+pods nominated there, and which victims would it take? `WhatIf` keeps the answers in the profile's
+cache.
+Invariant: an answer is valid while the row's node, its pods, their start times and the pods
+nominated to it are the same. A filter that reads anything else takes no part
+(`FilterStep.follows_rows`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from stowplan.framework.status import Status
 #: Row -> the generation of its nominations (`Nominees.generation`).
 Nominations: TypeAlias = Mapping[int, int]
 
-#: Of an answer about a row, roughly: the victims' tuple is the most of it.
+#: Size of one answer, about; most of it is the tuple of victims.
 BYTES_A_ROW: Final = 400
 
 
-class RowAnswers(DerivedRows):
+class WhatIfCache(DerivedRows):
     """Answers by row, to pods of one kind and about one thing."""
 
     __slots__ = ("_answers", "_starts", "_words")
@@ -36,7 +37,7 @@ class RowAnswers(DerivedRows):
         self._words: dict[Status, Status] = {}
 
     def follow(self, table: NodeTable) -> bool:
-        """Forget what changed rows said; False: nothing holds any more."""
+        """Drop the answers of changed rows; False if none is valid any more."""
         began = self._starts.changes(None, (table.start_journal,))
         rows = self.changed_rows(table)
         if rows is None or began is None:
@@ -46,7 +47,7 @@ class RowAnswers(DerivedRows):
         return True
 
     def known(self, nominations: Nominations) -> dict[int, Any]:
-        """What those of the rows say that have been asked before."""
+        """Cached answers of those rows that have one."""
         answers = self._answers
         known = {}
         for row, generation in nominations.items():
@@ -56,7 +57,7 @@ class RowAnswers(DerivedRows):
         return known
 
     def learn(self, nominations: Nominations, said: Mapping[int, Any]) -> None:
-        """What is the same in words becomes the same object, by which a diagnosis groups rows."""
+        """Cache answers. Equal statuses become one object, by which a diagnosis groups rows."""
         for row, answer in said.items():
             if isinstance(answer, Status):
                 answer = self._words.setdefault(answer, answer)

@@ -6,8 +6,8 @@ import pytest
 
 from stowplan.cluster.cache import ClusterCache
 from stowplan.framework.nominees import NO_NOMINEES, NOT_SHARED
-from stowplan.framework.row_answers import RowAnswers
 from stowplan.framework.status import unschedulable
+from stowplan.framework.what_if_cache import WhatIfCache
 from stowplan.testing import node, pod
 
 STARTED = "2026-01-01T00:00:00Z"
@@ -22,15 +22,15 @@ def cache() -> ClusterCache:
     return cache
 
 
-def asked(cache: ClusterCache, *, reads_details: bool = False) -> RowAnswers:
+def asked(cache: ClusterCache, *, reads_details: bool = False) -> WhatIfCache:
     """Every row has said its own number."""
-    answers = RowAnswers(cache.table, reads_details=reads_details)
+    answers = WhatIfCache(cache.table, reads_details=reads_details)
     rows = range(32)
     answers.learn(dict.fromkeys(rows, NO_NOMINEES), {row: str(row) for row in rows})
     return answers
 
 
-def known(answers: RowAnswers) -> set[int]:
+def known(answers: WhatIfCache) -> set[int]:
     return set(answers.known(dict.fromkeys(range(32), NO_NOMINEES)))
 
 
@@ -75,20 +75,20 @@ def test_a_node_that_changes_ends_them_all(cache: ClusterCache) -> None:
 
 
 def test_an_answer_holds_for_the_same_nominations_only(cache: ClusterCache) -> None:
-    answers = RowAnswers(cache.table, reads_details=False)
+    answers = WhatIfCache(cache.table, reads_details=False)
     answers.learn({1: 11, 2: NO_NOMINEES}, {1: "one", 2: "two"})
     assert answers.known({1: 11, 2: NO_NOMINEES}) == {1: "one", 2: "two"}
     assert answers.known({1: 12, 2: 13}) == {}
 
 
 def test_an_answer_beside_nominees_that_one_pod_sees_is_not_kept(cache: ClusterCache) -> None:
-    answers = RowAnswers(cache.table, reads_details=False)
+    answers = WhatIfCache(cache.table, reads_details=False)
     answers.learn({1: NOT_SHARED}, {1: "one"})
     assert answers.known({1: NOT_SHARED}) == {}
 
 
 def test_equal_statuses_become_one_object(cache: ClusterCache) -> None:
-    answers = RowAnswers(cache.table, reads_details=False)
+    answers = WhatIfCache(cache.table, reads_details=False)
     answers.learn({1: 0, 2: 0}, {1: unschedulable("no"), 2: unschedulable("no")})
     said = answers.known({1: 0, 2: 0})
     assert said[1] is said[2]
