@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Unpack
 
-from stowplan.api.lanes import JSON
-from stowplan.api.transport import Lane, Params, Requests
+from stowplan.api.transport import TIMEOUT_S, Params, RequestOptions, Requests
 from stowplan.http.client import Guard
 
 
@@ -35,34 +35,11 @@ class GuardedRequests:
         self._transport = transport
         self._guard = guard
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = "",
-        lane: Lane = Lane.READ,
-        timeout_s: float = 30.0,
-        retry_throttled: bool = True,
-        guard: Guard | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes:
         if method != "GET":
-            guard, timeout_s = self._guard.check, min(timeout_s, self._guard.timeout_s)
-        return await self._transport.request(
-            method,
-            path,
-            params=params,
-            body=body,
-            content_type=content_type,
-            accept=accept,
-            lane=lane,
-            timeout_s=timeout_s,
-            retry_throttled=retry_throttled,
-            guard=guard,
-        )
+            timeout_s = min(options.get("timeout_s", TIMEOUT_S), self._guard.timeout_s)
+            options |= {"guard": self._guard.check, "timeout_s": timeout_s}
+        return await self._transport.request(method, path, **options)
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float

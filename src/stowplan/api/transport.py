@@ -14,7 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from stowplan.api.adaptive_limit import AdaptiveLimit
@@ -59,23 +59,28 @@ _SHORT = frozenset((Lane.BIND, Lane.STATUS, Lane.EVENTS, Lane.LEASE))
 _AT_A_TIME = {Lane.READ: 16, Lane.WATCH: 16, Lane.STATUS: 32, Lane.EVENTS: 64, Lane.LEASE: 2}
 
 
+#: Of a request, unless the caller says otherwise.
+TIMEOUT_S: Final = 30.0
+
+
+class RequestOptions(TypedDict, total=False):
+    """Keyword arguments of a request; `Transport.request` has the defaults."""
+
+    params: Params | None
+    body: bytes | None
+    content_type: str
+    accept: str
+    lane: Lane
+    timeout_s: float
+    retry_throttled: bool
+    #: Runs immediately before the bytes are written, and raises if they must not be.
+    guard: Guard | None
+
+
 class Requests(Protocol):
     """The way from a client to an API server; `Transport` uses HTTP."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = "",
-        lane: Lane = Lane.READ,
-        timeout_s: float = 30.0,
-        retry_throttled: bool = True,
-        guard: Guard | None = None,
-    ) -> bytes: ...
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes: ...
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
@@ -138,7 +143,7 @@ class Transport:
         content_type: str = JSON,
         accept: str = "",
         lane: Lane = Lane.READ,
-        timeout_s: float = 30.0,
+        timeout_s: float = TIMEOUT_S,
         retry_throttled: bool = True,
         guard: Guard | None = None,
     ) -> bytes:

@@ -14,12 +14,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, Unpack
 
-from stowplan.api.transport import Lane, Params, Requests
+from stowplan.api.transport import Params, RequestOptions, Requests
 from stowplan.apiserver.faults import Action, Fault
 from stowplan.framework.plugin import Plugin
-from stowplan.http.client import Guard
 
 _BINDING = "/binding"
 _POINT_METHODS = (
@@ -220,33 +219,9 @@ class AmbushedTransport:
         self._inner = inner
         self._faults = faults
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        accept: str = "",
-        lane: Lane = Lane.READ,
-        timeout_s: float = 30.0,
-        retry_throttled: bool = True,
-        guard: Guard | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes:
         self._faults.ambush(method, path)
-        return await self._inner.request(
-            method,
-            path,
-            params=params,
-            body=body,
-            content_type=content_type,
-            accept=accept,
-            lane=lane,
-            timeout_s=timeout_s,
-            retry_throttled=retry_throttled,
-            guard=guard,
-        )
+        return await self._inner.request(method, path, **options)
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
