@@ -82,7 +82,7 @@ def test_pods_that_are_lost_come_again() -> None:
     outcome, reports = played(tiny(disruptions=lost))
     first = happened(outcome, "pod default/job-0")
     assert [text for _, text in first] == [
-        *("created", "bound to node-0", "is told to leave", "deleted")
+        *("created", "bound to node-0", "is terminating", "deleted")
     ]
     again = happened(outcome, "pod default/job-0-r1")
     assert again[0] == (12.0, "created")
@@ -166,13 +166,11 @@ def test_a_node_that_is_removed_takes_its_pods_along(tmp_path: Path) -> None:
     )
     outcome, _ = played(load_trace(tmp_path / "recording.jsonl"))
     assert [text for _, text in happened(outcome, "pod default/p")] == [
-        *("created", "bound to a", "is told to leave", "deleted")
+        *("created", "bound to a", "is terminating", "deleted")
     ]
     # The pod that came for it is the recorded owner's, too, who deleted it.
     again = happened(outcome, "pod default/p-r1")
-    assert [text for _, text in again] == [
-        *("created", "bound to b", "is told to leave", "deleted")
-    ]
+    assert [text for _, text in again] == [*("created", "bound to b", "is terminating", "deleted")]
     assert again[2][0] == 20.0
     assert outcome.placements == {}
 

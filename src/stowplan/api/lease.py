@@ -74,7 +74,7 @@ class _Record:
 
 
 def _decode_lease(body: bytes) -> tuple[dict[str, Any], _Record]:
-    """Also the whole object: a PUT must give back what we do not know."""
+    """The whole object and its record; a PUT must send back fields that we do not know."""
     whole = msgspec.json.decode(body, type=dict[str, Any])
     return whole, _Record.of(msgspec.convert(whole, Lease).spec)
 
@@ -130,12 +130,15 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Ours, and renewed within the deadline: a process that was frozen sees it at once."""
+        """True if we hold the lease and renewed it within the deadline.
+
+        It depends on the clock alone, so a process that was frozen notices at once.
+        """
         return self._is_ours() and self._left_s() > 0
 
     @property
     def guard(self) -> WriteGuard:
-        """Lets writes through while we lead; they must be over before another can."""
+        """Allows writes while we lead, with a timeout that ends before another can lead."""
         return WriteGuard(self.check, self._duration_s - self._renew_deadline_s)
 
     def check(self) -> None:
@@ -150,7 +153,7 @@ class LeaderElector:
         return self._observed.holder
 
     def overdue_s(self) -> float:
-        """By how much a lease that we hold has run out; 0 where it has not (for /healthz)."""
+        """Seconds since a lease that we hold expired, else 0 (for /healthz)."""
         if not self._is_ours():
             return 0.0
         return max(0.0, self._clock.boottime() - self._renewed_at - self._duration_s)
@@ -165,7 +168,7 @@ class LeaderElector:
         log.info("Successfully acquired lease", extra=kv(lock=self._lock))
 
     async def hold(self) -> None:
-        """Renew for ever; LeadershipLost as soon as we no longer lead.
+        """Renew until cancelled; raise LeadershipLost as soon as we no longer lead.
 
         DIVERGES: holding never acquires. client-go's renewal acquires again a lease that ran out
         while the process was frozen, or that another has held and released, and goes on with what
@@ -194,7 +197,7 @@ class LeaderElector:
         self.check()  # the answer may have come when it was too late
 
     async def release(self) -> None:
-        """Give the lease up so that another need not wait for it to expire; never raises."""
+        """Release the lease, so that another need not wait for its expiry; never raises."""
         if not self._is_ours():
             return
         self._renewed_at = float("-inf")
@@ -218,7 +221,7 @@ class LeaderElector:
         log.info("Released leader lease", extra=kv(lock=self._lock))
 
     async def try_acquire(self) -> bool:
-        """One try to become the leader; False where another leads or the API fails."""
+        """Try once to become the leader; False if another leads or the API fails."""
         try:
             has_won = await self._acquire()
         except (Unauthorized, Forbidden) as error:
@@ -235,9 +238,9 @@ class LeaderElector:
         return has_won
 
     async def try_renew(self) -> bool:
-        """One try to stay the leader; False where the API fails.
+        """Try once to stay the leader; False if the API fails.
 
-        LeadershipLost where the lease is not the one we wrote: another may have led meanwhile.
+        LeadershipLost if the lease is not the one we wrote: another may have led meanwhile.
         """
         try:
             try:
@@ -255,7 +258,7 @@ class LeaderElector:
         return True
 
     async def _read_own(self) -> None:
-        """Read the lease, of which only the renew time may have changed."""
+        """Read the lease again; LeadershipLost if more than its renew time changed."""
         held = self._observed
         with suppress(NotFound):
             await self._get()
@@ -283,7 +286,7 @@ class LeaderElector:
         return True
 
     def _own_record(self, *, keep: bool) -> _Record:
-        """`keep`: we lead already, so only the renew time moves on."""
+        """The record to write. `keep`: we lead already, so only the renew time changes."""
         now = rfc3339_micro(self._clock.time())
         transitions = self._observed.transitions
         if not keep and self._lease is not None:
@@ -361,7 +364,7 @@ class LeaderElector:
         return self._observed.holder == self._identity
 
     def _left_s(self) -> float:
-        """For how long we lead unless we renew."""
+        """Seconds until our leadership ends without another renewal."""
         return self._renewed_at + self._renew_deadline_s - self._clock.boottime()
 
     def _has_not_run_out(self) -> bool:
@@ -369,7 +372,7 @@ class LeaderElector:
 
     def _lost(self) -> LeadershipLost:
         if not self._is_ours():
-            holder = self.leader or "nobody"
+            holder = self.leader or "no instance"
             return LeadershipLost(f"lost the lease {self._lock}: {holder} holds it now")
         return LeadershipLost(
             f"the lease {self._lock} could not be renewed within {self._renew_deadline_s:g} s"

@@ -41,7 +41,7 @@ _UNBOUND = "\0unbound/"
 
 
 class AttachError(Exception):
-    """Why it cannot be told what a pod needs."""
+    """The volumes that a pod needs attached cannot be determined; the text says why."""
 
     def __init__(self, message: str, *, is_missing: bool = False) -> None:
         super().__init__(message)

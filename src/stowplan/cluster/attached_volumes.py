@@ -121,7 +121,7 @@ class AttachedVolumes(Derived[int]):
 
     @property
     def problems(self) -> Mapping[int, str]:
-        """Limited rows of which it cannot be told what is attached, and why."""
+        """Limited rows whose attached volumes are unknown, with the reason."""
         return self._problems
 
     def rows_with(self, volume: str) -> Collection[int]:

@@ -162,7 +162,7 @@ def find_drift(table: NodeTable) -> Iterator[Drift]:
     """Columns that differ from what their own row's node and pods add up to."""
     names = table.resources.names_by_row()
     for row, pods in enumerate(table.pods):
-        # Compiled anew: a pod that was compiled wrongly, or not again, is drift as well.
+        # Compiled again: a pod whose compiled form is wrong or out of date is drift as well.
         infos = [compile_pod(info.pod) for info in pods.values()]
         name = table.names[row] or f"row {row}"
         for what, expected, actual in (

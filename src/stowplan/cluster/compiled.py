@@ -46,7 +46,7 @@ clear()
 
 @contextmanager
 def anew() -> Iterator[None]:
-    """Compile without the values compiled so far, which are back at the end."""
+    """Compile with empty caches inside the block; restore the previous caches at its end."""
     global _small, _large, _spelled
     before = _small, _large, _spelled
     clear()
@@ -60,9 +60,9 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def compile_once(kind: str, parts: object, make: Callable[[], T], spec: PodSpec | None = None) -> T:
-    """What was made of some parts of a pod; `kind` says what it is and so who may ask for it.
+    """The cached result of `make` for some parts of a pod, keyed by `kind` and the parts.
 
-    `spec` is given where the parts follow from it alone.
+    Pass `spec` if the parts depend on nothing else.
     """
     if _large.nbytes or _spelled.nbytes:
         _large.advance(1)

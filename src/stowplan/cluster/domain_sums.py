@@ -15,7 +15,7 @@ from stowplan.cluster.row_counts import RowCounts
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.work import STEP
 
-#: Up to so many rows, adding up anew is quicker than keeping sums (and needs no memory).
+#: Up to so many rows, adding up each time is faster than keeping sums (and needs no memory).
 FEW_ROWS = 48
 
 

@@ -190,7 +190,7 @@ class Domains:
         return sums
 
     def by_row(self, counted: CounterKey) -> Int64Array:
-        """The pods of a key by row, whoever takes part. Read only, and good for one decision."""
+        """The pods of a key by row, over all rows. Read only, and valid for one decision."""
         counter = self._table.counters.get(counted)
         column = self._columns.get(counted) or _RowColumn()
         if column.follow(counter, self._table.capacity):

@@ -34,7 +34,7 @@ def disks_of(volumes: Iterable[Volume]) -> tuple[Disk, ...]:
             gce = volume.gce_persistent_disk
             found.append(Disk(("gce", gce.pd_name), gce.read_only))
         if volume.aws_elastic_block_store is not None:
-            # Nobody shares one of these, not even for reading.
+            # Pods cannot share an EBS volume, not even read only.
             found.append(Disk(("aws", volume.aws_elastic_block_store.volume_id), False))
         if volume.iscsi is not None:
             found.append(Disk(("iscsi", volume.iscsi.iqn), volume.iscsi.read_only))

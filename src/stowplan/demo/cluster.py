@@ -122,7 +122,7 @@ def priority_class() -> dict[str, Any]:
 def plan_nodes(rng: Random, count: int) -> tuple[NodePlan, ...]:
     """Nodes in three zones, in the order of their creation: node-a1, node-b1, node-c1, node-a2...
 
-    Every cluster of twelve has the same capacity, whatever the seed: only who is who differs.
+    Every cluster of twelve has the same capacity; the seed only distributes the sizes.
     """
     places = [(_ZONES[index % 3], index // 3 + 1) for index in range(count)]
     pool = [place for place in places if place[1] % _POOL_EVERY == 0]

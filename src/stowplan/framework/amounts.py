@@ -1,9 +1,8 @@
-"""What nodes offer and what is held of some resources, as floats that follow the table.
+"""Offered and requested amounts of some resources as float columns that follow the table.
 
 The plugins that score by resources divide every row's amounts for every pod, and floats divide
 several times as fast as integers. What must stay true: a row's floats equal the table's integers,
-and whoever reads them has checked `is_plain`, which says that shares and percentages of them are
-exact.
+and readers check `is_plain` first, which is true if shares and percentages of them are exact.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class Amounts(DerivedRows):
         ]
         # A slot without a node offers nothing, but its score is not read.
         offered = np.where(table.valid, [table.resources.offered(name) for name in self.names], 1)
-        #: Whether every node offers some of each, and not more than floats are exact for. What is
-        #: held may be more: that is over the whole, by however much.
+        #: True if every node offers a positive amount of each, within the exact range of floats.
+        #: A held amount beyond it exceeds the offer anyway.
         self.is_plain = bool(offered.min() > 0 and offered.max() < EXACT_IN_FLOAT)
         self.offered: Floats = offered.astype(np.float64)
         self.held: Floats = np.array([source() for source in self._sources], np.float64)
@@ -48,7 +47,7 @@ class Amounts(DerivedRows):
         self.free: Floats = self.offered - self.held
 
     def follow(self, table: NodeTable) -> list[int] | None:
-        """Catch up, and say which rows' pods changed; None: make it anew."""
+        """Copy changed rows and return those whose pods changed; None: rebuild."""
         rows = self.changed_rows(table)
         if rows:
             for place, source in enumerate(self._sources):

@@ -1,9 +1,9 @@
-"""Nodes that could be cleared for a pod, and whom that would cost: what others may object to.
+"""Preemption candidates: nodes that could make room for a pod, and the victims on each.
 
-A PostFilter plugin that evicts pods can say what it has in mind before it chooses: instead of
-`post_filter` it has `post_filter_steps`, a generator that yields candidates and is sent those that
-are left after everybody was asked (extenders, that is), or the status of a question that failed.
-`post_filter` is then `unopposed` of it.
+A PostFilter plugin that evicts pods can submit its candidates to extenders before it chooses one.
+Instead of `post_filter` it has `post_filter_steps`, a generator that yields candidates. It is sent
+the candidates that the extenders left, or the error status of a failed request. `post_filter` then
+returns `unopposed(steps)`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Who would have to leave a node, the most important first."""
+    """The pods to evict from a node, the most important first."""
 
     pods: tuple[PodInfo, ...]
     #: How many of them a disruption budget protects.
@@ -34,7 +34,7 @@ PostFilterSteps: TypeAlias = "Generator[Candidates, Candidates | Status, PostFil
 
 
 def unopposed(steps: PostFilterSteps) -> PostFilterResult:
-    """What comes of it where nobody is asked."""
+    """Run the steps without extenders: every candidate remains."""
     try:
         candidates = next(steps)
         while True:

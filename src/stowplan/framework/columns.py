@@ -2,8 +2,8 @@
 
 Keyed by plugin and by what that plugin reads of the pod (`Plugin.sign`), because many pods differ
 only in what most plugins never look at. A column is kept when its signature is seen a second
-time, and refreshed from the table's journals instead of being built anew. `shapes` keeps what the
-columns of all plugins come to. Without a cache (`ColumnCache(limit_bytes=0)`) every answer is the
+time, and refreshed from the table's journals instead of being rebuilt. `shapes` caches the combined
+result of all plugins' columns. Without a cache (`ColumnCache(limit_bytes=0)`) every answer is the
 same, only slower; a property test checks it.
 """
 
@@ -146,7 +146,7 @@ class ColumnCache:
 def _whole(
     fill: _Fill, cycle: Cycle, dtype: DTypeLike, spare: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """A column over every slot; those without a node hold values that nobody reads."""
+    """A column over every slot; values of slots without a node are never read."""
     values = spare
     if values is None or len(values) != cycle.table.capacity:
         values = np.zeros(cycle.table.capacity, dtype)

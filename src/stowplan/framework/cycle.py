@@ -53,7 +53,7 @@ class Cycle:
         self.notes[key] = value
 
     def read(self, key: object) -> Any:
-        """The value under a key; KeyError when nobody left one."""
+        """The value under a key; KeyError if there is none."""
         return self.notes[key]
 
     def get(self, key: type[T]) -> T | None:

@@ -58,13 +58,13 @@ class FilterStep:
         self.follows_rows = self.is_cached and self._surroundings is None
 
     def sign(self, cycle: Cycle) -> Hashable | None:
-        """What the plugin reads of the pod; None: its columns are not kept."""
+        """What the plugin reads of the pod, as a cache key; None: its columns are not cached."""
         signature = self.signature(cycle)
         _check_hash(signature, self.plugin, "Filter")
         return signature
 
     def signature(self, cycle: Cycle) -> Hashable | None:
-        """`sign`, of which nobody has made sure yet that it can be a key."""
+        """The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key."""
         return _sign(self.plugin, "Filter", cycle, self._surroundings)
 
     def fill(
@@ -167,13 +167,13 @@ class ScoreStep:
         self._surroundings = _surroundings_of(plugin)
 
     def sign(self, cycle: Cycle) -> Hashable | None:
-        """What the plugin reads of the pod; None: its columns are not kept."""
+        """What the plugin reads of the pod, as a cache key; None: its columns are not cached."""
         signature = self.signature(cycle)
         _check_hash(signature, self.plugin, "Score")
         return signature
 
     def signature(self, cycle: Cycle) -> Hashable | None:
-        """`sign`, of which nobody has made sure yet that it can be a key."""
+        """The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key."""
         return _sign(self.plugin, "Score", cycle, self._surroundings)
 
     def fill(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:

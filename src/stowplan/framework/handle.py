@@ -24,10 +24,10 @@ class Wakeup(Protocol):
     """What a binding point waits on."""
 
     def ring(self) -> None:
-        """End the wait, or the next one if nobody waits now."""
+        """End the current wait, or the next one if there is none."""
 
     async def wait(self, timeout_s: float) -> bool:
-        """Until it is rung or the time is over. False: the scheduler stops, and so must you."""
+        """Wait for `ring` or the timeout. False: the scheduler stops, and the caller must too."""
 
 
 class RecordEvent(Protocol):
@@ -46,11 +46,11 @@ class RecordEvent(Protocol):
 
 
 def _no_wakeup() -> Wakeup:
-    raise RuntimeError("whoever made this handle cannot wait: only a running scheduler can")
+    raise RuntimeError("this handle has no wakeup: only a running scheduler can wait")
 
 
 def _ignore(*_: Any, **__: Any) -> None:
-    """Stands in where a test or a simulation gives no effect."""
+    """Do nothing: the default callback in tests and simulations."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Plugins that installed distributions offer, found without reading every distribution's metadata.
 
-Called by `registry`. Almost nobody has any, and loading `importlib.metadata` to learn so is a tenth
-of what a scheduler takes to start. So its files are looked at for our group first. What must stay
-true: whatever `entry_points` would find is found; in doubt it is asked.
+Called by `registry`. Most installations have none, and importing `importlib.metadata` to find that
+out takes a tenth of the scheduler's start. So the metadata files are searched for our group first.
+What must stay true: whatever `entry_points` would find is found; in doubt it is called.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class PreFilterResult:
 
 
 class Rejections(Protocol):
-    """What PostFilter is told: why no node took the pod."""
+    """PostFilter's input: the reasons why no node is feasible for the pod."""
 
     @property
     def total_nodes(self) -> int: ...

@@ -1,7 +1,7 @@
 """Pods for which others are being evicted at this moment.
 
 While the eviction's requests are under way its pod stays out of the queue (PreEnqueue of
-DefaultPreemption). Once only the last victim is left, its going away is enough: the news of it may
+DefaultPreemption). Once only the last victim is left, its deletion releases the pod: that event may
 reach the queue before the request has returned, and must not find the pod still held.
 """
 
@@ -17,9 +17,9 @@ class Preempting:
 
     def __init__(self, lookup: Callable[[str], Pod | None] | None = None) -> None:
         self.lookup = lookup
-        #: How often some pod's attempt came to the question of whom to evict.
+        #: How many attempts have searched for victims.
         self.attempts = 0
-        #: UID of the pod that waits -> the last victim, once all others are dealt with.
+        #: UID of the waiting pod -> the last victim, once all others are evicted.
         self._last: dict[str, Pod | None] = {}
 
     def __len__(self) -> int:

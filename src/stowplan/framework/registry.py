@@ -1,8 +1,8 @@
 """Plugin classes by name: the in-tree table and what other distributions bring.
 
 A distribution offers plugins through the entry point group `stowplan.plugins`; the entry's name
-does not matter, the class's `name` does. Two classes with one name are a mistake of whoever set
-the environment up, and are refused.
+does not matter, the class's `name` does. Two classes with one name are a mistake in the
+environment's setup, and raise ConfigError.
 """
 
 from __future__ import annotations

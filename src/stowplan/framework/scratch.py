@@ -1,8 +1,7 @@
-"""Arrays to calculate in, kept from one decision to the next.
+"""Scratch arrays for calculations, reused from one decision to the next.
 
-A column of a large cluster is large enough that getting its memory from the system and giving it
-back costs more than the calculation. Whoever borrows arrays here must be done with them before
-anybody else's turn: nothing else runs meanwhile, and nothing stays in them.
+Allocating and freeing a column of a large cluster costs more than the calculation in it. Invariant:
+a caller is done with its arrays before another caller borrows them, and no value survives in them.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from numpy.typing import NDArray
 
 
 class Scratch:
-    """So many arrays of floats, as long as they are asked for."""
+    """A fixed number of float arrays that grow to the requested length."""
 
     def __init__(self, count: int) -> None:
         self._arrays: NDArray[np.float64] = np.empty((count, 0))
 
     def floats(self, size: int) -> list[NDArray[np.float64]]:
-        """Of any values."""
+        """The arrays at length `size`, uninitialized."""
         count, length = self._arrays.shape
         if length < size:
             self._arrays = np.empty((count, max(size, 2 * length)))

@@ -1,7 +1,7 @@
 """Pods that Permit is holding: assumed, reserved, not yet bound.
 
 The binding cycle waits on a `WaitingPod`; plugins (and deletion, preemption, shutdown) end the
-wait by allowing or rejecting it. No event loop here: whoever waits registers `on_decided`.
+wait by allowing or rejecting it. No event loop here: the waiting caller registers `on_decided`.
 """
 
 from __future__ import annotations

@@ -150,11 +150,11 @@ class WhatIf:
         return [step for step in self.profile.filters if step.name not in cycle.skip_filter]
 
     def doubtful(self, cycle: Cycle) -> list[FilterStep]:
-        """Filters that may think otherwise once pods come or go."""
+        """Filters whose result may change when pods are added or removed."""
         return [step for step in self.running(cycle) if not step.is_about_nodes]
 
     def asks_in_columns(self, cycle: Cycle) -> bool:
-        """Whether all of those understand an Overlay, and none keeps notes of who comes or goes."""
+        """True if all `doubtful` filters support an Overlay and no plugin overrides `what_if`."""
         return all(step.plugin.overlays for step in self.doubtful(cycle)) and not any(
             type(plugin).what_if is not Plugin.what_if
             for plugin in self.profile.at("preFilter")

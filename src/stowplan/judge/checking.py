@@ -1,10 +1,10 @@
-"""What the API server would say to an object, by the embedded one's own code.
+"""Validate objects with the embedded API server's own code, in two degrees.
 
-Some of it an answer can do without. A value that is impossible (a quantity that is none, an unknown
-operator, a label that cannot be one) makes an object malformed: nobody could say what it means.
-That something is missing which no plugin reads, is there twice, or does not go with something else
-(a Service without ports, two equal taints, a pod-level request below the containers' sum) leaves
-the meaning clear: it is a complaint, and refused only where the caller is strict.
+- An impossible value (an invalid quantity, an unknown operator, an invalid label) makes an object
+  malformed, because its meaning is undefined.
+- A missing field that no plugin reads, a duplicate or a contradiction (a Service without ports, two
+  equal taints, a pod-level request below the containers' sum) leaves the meaning clear. It is a
+  complaint, and an error only where the caller is strict.
 """
 
 from __future__ import annotations

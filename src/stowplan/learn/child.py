@@ -36,7 +36,7 @@ _TIMES_SLOWER: Final = {"virtual": 1, "embedded": 4, "real": 10}
 _GRACE_S: Final = 15.0
 _MEMORY: Final = 4 << 30
 _TICK_S: Final = 0.25
-#: The interrupt comes again, for who catches all exceptions; after some, the process just ends.
+#: Code that catches every exception is interrupted again; after some tries the process exits.
 _PAUSE_TICKS: Final = 12
 _SWALLOWED_TICKS: Final = 2 * _PAUSE_TICKS
 _SHOWN_LINES: Final = 200

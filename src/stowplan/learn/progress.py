@@ -70,7 +70,7 @@ def _read(path: Path) -> dict[str, Passed]:
         raise ConfigError(f"cannot read it: {error.strerror}", where=str(path)) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(
-            "this is not the progress that was written here; delete the file to begin anew "
+            "this is not a progress file of stowplan learn; delete the file to start over "
             "(your lessons stay)",
             where=str(path),
         ) from None

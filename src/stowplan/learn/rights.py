@@ -1,8 +1,8 @@
-"""Who may do what, by the roles and bindings of a manifest: RBAC read, where no server enforces it.
+"""Permissions by the roles and bindings of a manifest: RBAC without a server that enforces it.
 
 For the check of lesson 4: the embedded API server serves no roles, and a learner without a control
-plane still wants to know whether theirs would do. Only what that lesson needs: rules with groups,
-resources and verbs, given to service accounts.
+plane needs to know whether theirs suffice. Supports only what that lesson needs: rules with groups,
+resources and verbs, granted to service accounts.
 """
 
 from __future__ import annotations

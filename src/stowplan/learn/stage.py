@@ -1,8 +1,8 @@
 """What the checks of the framework's lessons share: the learner's scheduler at work, and watched.
 
-A `Stage` starts it on a cluster, with a client in between that remembers each binding and fails
-when it is told to. Plugins that a check puts beside the learner's begin with `Planted`. Nothing
-here looks at the learner's text: pods are created, and what becomes of them is compared.
+A `Stage` starts it on a cluster, through a client that records each binding and fails on demand.
+The names of plugins that a check adds to the learner's begin with `Planted`. Checks never read the
+learner's source: they create pods and compare the results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Words by language: pages and messages are data files, `NAME.LANGUAGE.EXT`.
+"""Texts by language: pages and messages are data files, `NAME.LANGUAGE.EXT`.
 
-English is complete; another language may lack what nobody has translated yet, and is then English
-in these places. Whoever translates adds files, no code.
+English is complete, and the fallback for texts that another language lacks. A translation adds
+files, no code.
 """
 
 from __future__ import annotations

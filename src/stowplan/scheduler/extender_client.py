@@ -45,14 +45,15 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _MAX_NODE_SCORE = 100
-#: More than the nodes of any cluster; an answer that goes on is no answer.
+#: More than the nodes of any cluster; a longer answer is an error.
 _MAX_ANSWER = 512 * 1024 * 1024
 
 
 class ExtenderClient:
-    """`table` finds nodes by name, `whole` what is sent of them and of pods.
+    """Sends the cycle's requests and bindings to extenders.
 
-    Of what is asked only a binding changes anything, so only that passes the `guard`.
+    `table` finds nodes by name; `whole` has the complete objects to send. Only a binding changes
+    the cluster, so only bindings pass the `guard`.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class ExtenderClient:
             line.close()
 
     async def answer(self, request: Request) -> Answer:
-        """What the cycle is to be sent."""
+        """Perform a request of the cycle; failures become `Failed`."""
         if isinstance(request, PrioritizeRequest):
             asked = [self._prioritize(extender, request) for extender in request.extenders]
             return PrioritizeAnswer(await asyncio.gather(*asked))
@@ -160,7 +161,7 @@ class ExtenderClient:
         )
 
     async def bind(self, extender: ConfiguredExtender, pod: Pod, node: str) -> None:
-        """ExtenderError where the pod may not have been bound; it may, all the same."""
+        """Let the extender bind the pod. After an ExtenderError the pod may be bound or not."""
         metadata = pod.metadata
         result = await self._line(extender).ask(
             extender.settings.bind_verb,
@@ -202,7 +203,7 @@ class _Line:
         is_repeatable: bool = True,
         guard: WriteGuard | None = None,
     ) -> T:
-        """POST, and what the answer's body says; ExtenderError for everything else."""
+        """POST and decode the answer's body; ExtenderError for every failure."""
         url = f"{self.extender.name.rstrip('/')}/{verb}"
         timeout_s = float(self.extender.settings.http_timeout)
         if guard is not None:
@@ -251,7 +252,7 @@ class _Line:
         )
 
     def _why(self, problem: BaseException) -> str:
-        """Go's words for what happens most."""
+        """Go's texts for the most frequent failures."""
         if isinstance(problem, TimeoutError):
             return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         if isinstance(problem, NotConnected) and problem.__cause__ is not None:
@@ -265,7 +266,7 @@ class _Line:
 
 
 def _why_no_more(problem: BaseException) -> str:
-    """Go's words for an answer that has begun and does not end."""
+    """Go's texts for an answer that breaks off."""
     if isinstance(problem, TimeoutError):
         return (
             "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
@@ -276,7 +277,7 @@ def _why_no_more(problem: BaseException) -> str:
 
 
 def _text_of(problem: Exception) -> str:
-    """A defect of ours costs the attempt, as a failure of the extender does, never the process."""
+    """The text of a failure. A defect of ours fails the attempt, never the process."""
     if not isinstance(problem, ExtenderError):
         log.error("Asking an extender broke", exc_info=problem)
     return str(problem) or type(problem).__name__

@@ -26,12 +26,12 @@ from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
 
-#: Who rejected, where it was an extender.
+#: The plugin name in the diagnosis for rejections by extenders.
 EXTENDER = "Extender"
 
 
 class Extender(Protocol):
-    """A configured extender, as far as the cycle needs to know it."""
+    """The part of a configured extender that the cycle uses."""
 
     @property
     def name(self) -> str: ...
@@ -55,9 +55,9 @@ class FilterRequest:
 
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:
-    """Names that stay, in the extender's order, and why others do not.
+    """The names of feasible nodes, in the extender's order, and reasons against others.
 
-    A name that is in none of the three is out without a word.
+    A node in none of the three is rejected without a reason.
     """
 
     nodes: Sequence[str]
@@ -67,7 +67,7 @@ class FilterAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeRequest:
-    """All of these are asked at the same time."""
+    """A request to several extenders, sent concurrently."""
 
     extenders: Sequence[Extender]
     pod: Pod
@@ -76,9 +76,9 @@ class PrioritizeRequest:
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeAnswer:
-    """What each extender adds to nodes, on the scale of node scores times its weight.
+    """The score that each extender adds to nodes, on the scale of node scores times its weight.
 
-    None: it failed, and has no say.
+    None: the extender failed and adds nothing.
     """
 
     scores: Sequence[Mapping[str, int] | None]
@@ -86,7 +86,7 @@ class PrioritizeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PreemptRequest:
-    """Whom the pod would evict from which nodes."""
+    """The candidate nodes, with the victims on each."""
 
     extender: Extender
     pod: Pod
@@ -95,15 +95,14 @@ class PreemptRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreemptAnswer:
-    """The nodes that remain, with the UIDs of who would have to go and how many of them a budget
-    protects."""
+    """The remaining nodes, each with its victims' UIDs and the number of budget violations."""
 
     victims: Mapping[str, tuple[Sequence[str], int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """There is no answer; the text says why."""
+    """A request that failed; the text says why."""
 
     message: str
 
@@ -115,7 +114,7 @@ Answer: TypeAlias = FilterAnswer | PrioritizeAnswer | PreemptAnswer | Failed
 def ask_to_filter(
     extenders: Sequence[Extender], feasible: Rows, cycle: Cycle, diagnosis: Diagnosis
 ) -> Generator[Request, Answer, Rows]:
-    """The rows that are left. ExtenderError where one fails that is not ignorable."""
+    """The rows that remain. ExtenderError if an extender fails that is not ignorable."""
     for extender in extenders:
         if not extender.filters or not len(feasible):
             continue
@@ -142,7 +141,7 @@ def ask_to_filter(
         _note(answer.failed, unschedulable, cycle, diagnosis)
         _note(answer.unresolvable, unresolvable, cycle, diagnosis)
         for name in rows.keys() - kept.keys():
-            # Who says nothing of a node has not said that evicting somebody there would help.
+            # An extender that omits a node has not said that eviction would help there.
             diagnosis.overrides.setdefault(rows[name], diagnosis.absent.by(EXTENDER))
             diagnosis.unschedulable_plugins.add(EXTENDER)
         # DIVERGES: nodes are scored with the pods that are on them. Upstream takes a whole node

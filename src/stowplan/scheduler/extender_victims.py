@@ -1,4 +1,4 @@
-"""What extenders have to say to preemption: which nodes may be cleared, and of whom.
+"""Extenders' part in preemption: they narrow the candidate nodes and their victims.
 
 Part of the pure cycle; `making_room` calls it for plugins that ask (`framework.candidates`).
 """
@@ -29,9 +29,9 @@ log = get_logger(__name__)
 def ask_about_victims(
     extenders: Sequence[Extender], candidates: Candidates, cycle: Cycle
 ) -> Generator[Request, Answer, Candidates | Status]:
-    """Ask one extender after the other, each about what those before it have left.
+    """Ask the extenders in turn, each about the candidates that the previous ones left.
 
-    The status of an error where one fails that is not ignorable.
+    Returns an error status if an extender fails that is not ignorable.
     """
     for extender in extenders:
         if not extender.preempts or not candidates:

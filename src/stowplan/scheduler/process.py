@@ -1,11 +1,13 @@
-"""One running scheduler: informers, leader election, the loop, and an orderly end.
+"""One running scheduler: informers, leader election, the loop, and an orderly shutdown.
 
-Order of starting: the lease is asked for once; informers start; whoever leads waits at the
-*barrier* until its caches have seen everything that happened before it won; then the loop runs.
-A check of the caller's goes beside the lists, or before the lease: who may not bind must not lead.
-Order of ending (`stop` set): no new attempts, binds under way finish, conditions and events are
-written, the lease is given up. Losing the lease ends everything at once with LeadershipLost; what
-would change the cluster meanwhile is refused, at the moment when it would be sent.
+- Start: try the lease once; start the informers; as leader, wait at the *barrier* until the caches
+  have seen everything that happened before the lease was won; run the loop. The caller's check runs
+  beside the lists. With leader election it runs before the lease, because an instance that lacks
+  the right to bind must not lead.
+- Shutdown (`stop` set): no new attempts, binds under way finish, conditions and events are written,
+  the lease is released.
+- Losing the lease ends everything at once with LeadershipLost. Every write checks the lease at the
+  moment it would be sent.
 """
 
 from __future__ import annotations
@@ -69,17 +71,17 @@ class Election:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a scheduler sees and tells with; the default is all that our own role allows."""
+    """How the scheduler reads and reports with its permissions; the default needs our own role."""
 
-    #: A field selector of the only pods that matter, for who does not care what nodes hold.
+    #: A field selector that limits the pods, for schedulers that ignore the pods on nodes.
     pods: str = ""
-    #: How often to list where watching is refused; None: keep asking for a watch.
+    #: Interval between lists if watching is forbidden; None: keep retrying the watch.
     poll_s: float | None = None
     #: Events may be created, but not patched when they repeat.
     creates_events_only: bool = False
-    #: Where nobody would read them there are none.
+    #: False: write no events.
     writes_events: bool = True
-    #: Told of a right that is missing and done without: "watch nodes", "create events".
+    #: Called with each missing permission that has a fallback: "watch nodes", "create events".
     on_refused: Callable[[str], None] = lambda right: None
 
 
@@ -133,7 +135,7 @@ class SchedulerProcess:
         stillness = Stillness()
         whole = WholeObjects(engine.extenders, engine.serves)
         self.extenders: ExtenderClient | None = None
-        #: What changes the cluster waits while a decision waits for an extender.
+        #: Wraps handlers: their changes wait while a decision waits for an extender.
         change = _as_it_is
         if engine.extenders:
             self.extenders = ExtenderClient(
@@ -228,7 +230,7 @@ class SchedulerProcess:
         return informers
 
     def _watching(self, resource: Resource[Any]) -> InformerOptions:
-        """What an informer does where it may not watch."""
+        """The options of an informer that may lack the permission to watch."""
         right = f"watch {resource.plural}"
         return InformerOptions(
             poll_s=self._means.poll_s, on_watch_refused=lambda _: self._means.on_refused(right)
@@ -239,9 +241,9 @@ class SchedulerProcess:
     async def run(
         self, stop: asyncio.Event, *, check: Coroutine[Any, Any, None] | None = None
     ) -> None:
-        """Until `stop` is set (returns) or something makes going on impossible (raises).
+        """Run until `stop` is set; raise on an error that cannot be survived.
 
-        Nothing is bound before `check` is done; what it raises ends everything.
+        Nothing is bound before `check` is done; an exception of `check` ends the run.
         """
         checking = asyncio.create_task(_behind_the_lists(check), name="check")
         try:
@@ -286,7 +288,7 @@ class SchedulerProcess:
             task.cancel()
 
     async def _try_lead_at_once(self) -> float | None:
-        """When nobody else leads, lists that begin after this need no second look."""
+        """Try the lease once; the time of winning it, or None. Lists begun later are current."""
         if self.elector is None:
             return self._clock.monotonic()
         return self._clock.monotonic() if await self.elector.try_acquire() else None
@@ -326,10 +328,10 @@ class SchedulerProcess:
         await elector.hold()
 
     async def _barrier(self, won_at: float) -> None:
-        """No bind before the caches know all that happened before we won the lease.
+        """Wait until the caches have seen everything that happened before we won the lease.
 
-        Another leader may have bound pods that our watches have not delivered yet. A list begun
-        after winning is proof enough; so is a watch that passed a version read after winning.
+        The previous leader may have bound pods that our watches have not delivered yet. A list
+        begun after winning is current; so is a watch that has passed a version read after winning.
         """
         informers = self.informers.values()
         for informer in informers:
@@ -358,9 +360,9 @@ class SchedulerProcess:
     # Once
 
     async def run_once(self, timeout_s: float) -> bool:
-        """Look at the cluster once, try every pod that waits once, and see the binds through.
+        """List the cluster once, try every pending pod once, and wait for the binds.
 
-        Raises where the cluster cannot be read. False: some binds were not answered in time.
+        Raises if the cluster cannot be read. False: some binds did not finish in time.
         """
         background = [
             asyncio.create_task(self.recorder.run(), name="events"),
@@ -401,8 +403,8 @@ class SchedulerProcess:
             self._tell_leading(0)
             if is_complete:
                 await self.elector.release()
-            # Else it runs out: until then the binds that are left may arrive, and another leader
-            # would give their places away.
+            # Else the lease expires by itself: until then unfinished binds may still arrive, and
+            # another leader could take the room of their pods.
 
     def _hang_up(self) -> None:
         if self.extenders is not None:
@@ -411,13 +413,13 @@ class SchedulerProcess:
     # Health and metrics
 
     def _is_rushing(self) -> bool:
-        """More binds are under way than at moderate rates: the API server is the bottleneck."""
+        """True if so many binds are under way that the API server is the bottleneck."""
         waiting = sum(len(handle.waiting) for handle in self.engine.handles.values())
         unready = waiting + len(self.engine.pre_binding)
         return self.loop.binds_in_flight - unready > _FEW_BINDS
 
     def is_synced(self) -> bool:
-        """All informers have listed."""
+        """True if all informers have listed."""
         return all(informer.synced.is_set() for informer in self.informers.values())
 
     def is_alive(self) -> bool:

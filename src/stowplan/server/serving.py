@@ -38,7 +38,8 @@ from stowplan.server.memory import (
 
 log = get_logger(__name__)
 
-#: uvloop may tell of one signal twice where another came at the same moment; nobody is so quick.
+#: uvloop may report one signal twice if another arrives at the same moment. A signal within this
+#: time of the last one is such a repeat: no user presses Ctrl-C that fast.
 _ONE_SIGNAL_S = 0.1
 
 T = TypeVar("T")

@@ -286,7 +286,7 @@ async def test_a_deleted_lease_is_created_anew_by_the_next_who_tries(stage: Stag
     elector = stage.elector("one", VirtualClock())
     await elector.try_acquire()
     stage.leases.lease = None
-    with pytest.raises(LeadershipLost, match="nobody holds it now"):
+    with pytest.raises(LeadershipLost, match="no instance holds it now"):
         await elector.try_renew()
     assert not elector.is_leader, "another may have led in between"
     assert await stage.elector("two", VirtualClock()).try_acquire()
@@ -380,7 +380,7 @@ async def test_nothing_passes_the_guard_after_release(stage: Stage) -> None:
     elector = stage.elector("one", VirtualClock())
     await elector.acquire()
     await elector.release()
-    with pytest.raises(LeadershipLost, match="nobody holds it now"):
+    with pytest.raises(LeadershipLost, match="no instance holds it now"):
         elector.guard.check()
 
 

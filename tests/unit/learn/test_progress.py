@@ -42,7 +42,7 @@ def test_a_lesson_can_be_forgotten(tmp_path: Path) -> None:
 def test_a_file_that_is_not_ours_is_told_and_left_alone(tmp_path: Path, content: str) -> None:
     path = tmp_path / FILE_NAME
     path.write_text(content)
-    with pytest.raises(ConfigError, match=r"progress.json: .* delete the file to begin anew"):
+    with pytest.raises(ConfigError, match=r"progress.json: .* delete the file to start over"):
         LessonProgress(tmp_path)
     assert path.read_text() == content
 

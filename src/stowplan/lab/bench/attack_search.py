@@ -2,7 +2,7 @@
 
 Called by ``python -m stowplan.bench.attack --search SECONDS --seed N``. A pod is judged by its
 longest synchronous piece: as a pending pod, as a standing one, and by what plain pods pay beside
-it. Each step changes one or two sizes of one of the worst pods so far, or starts anew. The same
+it. Each step changes one or two sizes of one of the worst pods so far, or starts over. The same
 seed tries the same pods until times decide which of two is worse.
 """
 

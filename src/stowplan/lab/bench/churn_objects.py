@@ -21,7 +21,7 @@ HOST_KEY = "kubernetes.io/hostname"
 #: Pods that are late wait for a node with this label.
 SLOT_KEY = "soak.example.com/slot"
 SLOTS = 4
-#: Nodes that are always full, and who may go there.
+#: The label and taint of nodes that are always full; only some pods select and tolerate it.
 CROWD_KEY = "soak.example.com/crowded"
 GATE = "soak.example.com/not-yet"
 HIGH_PRIORITY = 1000

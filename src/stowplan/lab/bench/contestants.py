@@ -1,10 +1,12 @@
-"""Who takes part in the benchmark, and the command that starts each of them.
+"""The contestants of the benchmark, and the command that starts each of them.
 
-Read by `session` (which there are) and `run` (how to start one). What must stay true: all
-contestants use the same credentials, because the API server's rate limits and access checks depend
-on who asks; none holds a lease; kube-scheduler's own limit on requests is lifted; each has its own
-default profile, unless the workload brings a configuration, which then both get; and those in
-Python start as they do where they are installed, from compiled modules.
+Used by `session` (the list) and `run` (the commands). What must stay true:
+
+- all contestants use the same credentials, because the API server's rate limits and access checks
+  depend on the user;
+- none holds a lease, and kube-scheduler's own limit on requests is lifted;
+- each has its own default profile, unless the workload brings a configuration for all of them;
+- those in Python start from compiled modules, as an installed package does.
 """
 
 from __future__ import annotations
@@ -157,18 +159,18 @@ CONTESTANTS = (STOWPLAN, KUBE, RAW, RAW_EVENTS)
 
 @cache
 def compile_modules() -> None:
-    """Once, before any clock runs: an installed package has its bytecode, a fresh checkout not.
+    """Compile our modules once, before any clock runs, because a fresh checkout has no bytecode.
 
-    What cannot be written, in a folder of somebody else's, is compiled by each start, as always.
+    In a read-only folder each start compiles them, as usual.
     """
     for folder in stowplan.__path__:
         compileall.compile_dir(folder, quiet=2)
 
 
 def environment() -> dict[str, str]:
-    """Ours, but that Python may keep the bytecode of all it imports.
+    """Our environment variables, without the one that stops Python from storing bytecode.
 
-    Without, every start would compile anew; nobody runs a scheduler so.
+    With that one every start would compile all modules, as no deployed scheduler does.
     """
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 

@@ -217,7 +217,7 @@ def _about(options: argparse.Namespace) -> list[str]:
         f"{asked.nodes:,} {asked.mode}: {asked.body_bytes / 1e6:.2f} MB" for asked in sizes
     )
     kept = (
-        "sync workers end each connection after an answer, so that the client connects anew for "
+        "sync workers close each connection after an answer, so that the client reconnects for "
         "every request; --gunicorn-worker-class gthread keeps connections"
         if options.gunicorn_worker_class == "sync"
         else "gthread workers keep connections"

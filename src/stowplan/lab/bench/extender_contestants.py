@@ -1,7 +1,7 @@
-"""Who is measured by `extender`: our service, and Flask with gunicorn in a place of their own.
+"""Contestants of the `extender` benchmark: our service, and Flask with gunicorn.
 
-Flask and gunicorn are no dependencies of ours. They are pinned in requirements/bench-extender.txt
-and installed once, hashes checked, into the cache folder.
+Flask and gunicorn are not dependencies of ours. They are pinned in requirements/bench-extender.txt
+and installed once, with hashes checked, into an environment of their own in the cache folder.
 """
 
 from __future__ import annotations

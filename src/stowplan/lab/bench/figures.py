@@ -1,8 +1,8 @@
 """From runs to figures: medians, spreads, ratios, and whether a round is to be believed.
 
-`run` makes the `Run`s, `results` keeps them, and everything that is shown (table, page, report) is
+`run` makes the `Run`s, `results` stores them, and every figure shown (table, page, report) is
 computed here. Pure. What must stay true: a ratio is only ever taken between contestants of the same
-round of the same workload, and a round in which somebody beats `raw` counts for nothing.
+round of the same workload, and a round in which a contestant beats `raw` is discarded.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     last_event_s: float | None = None
     #: From a pod's bind to its event.
     event_lag_p99_s: float | None = None
-    #: How many cores other processes on the machine kept busy meanwhile: noise. Such with a nice
-    #: value above 0 give way and are left out.
+    #: How many cores other processes on the machine kept busy meanwhile: noise. Without processes
+    #: with a nice value above 0, which yield to the others.
     others_cores: float
-    #: How many these kept busy. None in results from before this was noted.
+    #: How many cores the nice processes kept busy. None in results of older versions.
     nice_cores: float | None = None
     #: CPU time of a piece of work that never changes, meanwhile: how fast the machine itself was.
     fixed_work_s: float | None = None

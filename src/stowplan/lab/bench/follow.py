@@ -1,7 +1,7 @@
 """A list and a watch with as little decoding as possible: `follow` yields names, and nothing more.
 
 Used by `observe` to see binds and events, and by `raw` to see new pods. What must stay true:
-nothing is missed when the API server cuts a watch off, which it does to all who read slowly.
+nothing is missed when the API server ends a watch, as it does with every slow reader.
 """
 
 from __future__ import annotations

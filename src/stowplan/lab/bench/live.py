@@ -67,9 +67,10 @@ class _Pods(msgspec.Struct):
 
 
 class LiveCluster:
-    """`check` is called while waiting, and raises if there is nothing to wait for any more.
+    """The cluster of a running benchmark, on which `play` runs a workload.
 
-    `contestant` is whom to blame if nothing happens.
+    `check` is called while waiting, and raises if there is nothing left to wait for. `contestant`
+    is the name for the error message when nothing happens.
     """
 
     def __init__(

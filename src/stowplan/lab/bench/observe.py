@@ -1,8 +1,8 @@
 """What the benchmark sees from outside: binds as they arrive, events, and CPU time used.
 
-Called by `run` and `live`. What must stay true: watching costs the API server the same whoever
-binds. So it asks for metadata only, an encoding that no contestant's own watch shares; and events
-are listed when all is over, for to watch them would cost whoever writes events, and nobody else.
+Called by `run` and `live`. What must stay true: the watch costs the API server the same with every
+contestant. So it asks for metadata only, an encoding that no contestant's own watch shares. Events
+are listed after the run: a watch of them would slow down only the contestants that write events.
 """
 
 from __future__ import annotations
@@ -156,12 +156,12 @@ def peak_rss_mib(pid: int) -> float:
 class MachineCpu(NamedTuple):
     """CPU seconds that everything on this machine has used since it was started."""
 
-    #: Processes with a nice value above 0 are left out, as they give way to the contestants; what
-    #: the kernel does for them is not told apart and counts. If this process is nice itself, then
-    #: so are the contestants, nobody gives way to them, and everything counts.
+    #: Without processes with a nice value above 0, because they yield to the contestants. Kernel
+    #: time on their behalf cannot be separated and counts. If this process is nice itself, so are
+    #: the contestants: no process yields to them, and everything counts.
     total: float
-    #: What was left out. It is no noise by its amount, but no silence either: who gives way still
-    #: costs a switch now and then, and what was in the processor's caches.
+    #: CPU seconds of those nice processes. They disturb less than others, but each context switch
+    #: takes time and evicts the contestants' data from the processor's caches.
     nice: float
 
 

@@ -1,8 +1,8 @@
 """How fast the machine itself is: the CPU time of a piece of work that never changes.
 
-`run` takes samples while it measures. On a machine that shares its processors with others, which it
-cannot see, the same work takes half as long again in some minutes: then figures of such a minute
-are lower, whoever was measured in it. What must stay true: a sample costs next to nothing.
+`run` takes samples while it measures. A virtual machine shares its processors with others that it
+cannot see, and in some minutes the same work takes half as long again. Figures of such a minute are
+lower for every contestant. What must stay true: a sample costs next to nothing.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class _Usage:
     servers: float
     #: By all that is neither ours nor nice nor the idle task.
     others: float
-    #: By processes that give way.
+    #: By processes with a nice value above 0.
     nice: float
 
 
@@ -276,8 +276,10 @@ class Trial:
         )
 
     async def _until_events_rest(self) -> None:
-        """Whoever writes events is to write those of the measured pods while the clock runs, and
-        none of pods that were there before. Where things go on all the time that does not last.
+        """Wait until the events of earlier pods are written, for a limited time.
+
+        So a contestant writes only the events of measured pods while the clock runs. A workload
+        with constant activity never gets there.
         """
         before: int | None = None
         deadline = time.monotonic() + _SETTLE_AT_MOST_S
@@ -290,7 +292,7 @@ class Trial:
             await asyncio.sleep(_SETTLE_POLL_S)
 
     async def _until_events_end(self, bound: Collection[str]) -> None:
-        """They are looked at only when there seem to be no more; until then they are counted."""
+        """Wait until the count of events no longer grows, then read them."""
         self._phase = "waiting for events"
         count, grew_at = -1, time.monotonic()
         while time.monotonic() - grew_at < _EVENTS_IDLE_S:

@@ -132,8 +132,8 @@ class Session:
         if outdated:
             about = outdated[0].about
             self.progress.say(
-                f"{setup.title}: measured anew, as what is stored is of another version or "
-                f"machine ({about.commit}, {about.when}); --keep-old would go on with it"
+                f"{setup.title}: measuring again, as the stored results are of another version or "
+                f"machine ({about.commit}, {about.when}); --keep-old would continue them"
             )
         for result in outdated:
             self.results.remove(result)

@@ -104,7 +104,7 @@ def describe(measured: Measured) -> str:
 
 def few_pods(measured: int) -> str:
     return (
-        f"{measured} measured pods are bound too soon to tell who is faster; "
+        f"{measured} measured pods are too few for a comparison; "
         f"take a workload with {FEW_PODS} or more"
     )
 

@@ -39,7 +39,7 @@ NODES = 1_000
 WAITING = 1_000
 #: Places that become free, one after the other.
 PLACES = 60
-#: Between them, so that the attempts of those who came too late are over.
+#: Between two of them, long enough for the attempts of the pods that lost the race.
 PAUSE_S = 0.5
 IDLE_NODES = 100
 IDLE_PODS = 10_000
@@ -107,7 +107,7 @@ class Scene:
         deadline = time.monotonic() + _PATIENCE_S
         while not is_so():
             if time.monotonic() > deadline:
-                raise ControlPlaneError(f"waited in vain for {what}:\n{process.tail()}")
+                raise ControlPlaneError(f"timed out waiting for {what}:\n{process.tail()}")
             process.check_running()
             self.observer.check()
             await asyncio.sleep(0.001)

@@ -33,7 +33,7 @@ class BinaryMissing(Exception):
 
 @dataclass(frozen=True)
 class LocatedBinary:
-    """A binary that is there, and who put it there."""
+    """An existing binary, and whether it comes from KUBEBUILDER_ASSETS."""
 
     path: Path
     from_assets: bool

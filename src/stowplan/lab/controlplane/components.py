@@ -15,14 +15,14 @@ from pathlib import Path
 HOST = "127.0.0.1"
 SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc"
 
-# Without kube-controller-manager nobody creates the service accounts that the first plugin asks
-# for, and nobody takes off the not-ready taint that the second puts on each new node.
+# Without kube-controller-manager, no service account exists for the first plugin to find, and the
+# not-ready taint that the second adds to each new node is never removed.
 ADMISSION_NEEDING_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition")
 
 # What Kubernetes' own scheduler_perf benchmark switches off.
 ADMISSION_OFF_IN_SCHEDULER_PERF = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 
-# Those left out need a cloud provider or a pod network to be told about.
+# The excluded controllers need a cloud provider or the configuration of a pod network.
 CONTROLLERS = "*,-nodeipam,-cloud-node-lifecycle,-node-route-controller"
 
 

@@ -1,8 +1,8 @@
 """Keys, tokens and kubeconfig files of a throw-away control plane.
 
-Called by `ControlPlane`. Everything here is made anew for each control plane and lives in its
-private directory; nothing of it is of use anywhere else. Standard library only, so the signing key
-is written by hand: see `service_account_key`.
+Called by `ControlPlane`. Each control plane gets its own credentials, in its private directory; no
+other server accepts them. Standard library only, so the signing key is encoded by hand: see
+`service_account_key`.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class ServerProcess:
         self, command: Sequence[str | Path], environment: Mapping[str, str] | None
     ) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal is for us, who then stop it in order.
+            # A session of its own: Ctrl-C reaches only this process, which then stops it in order.
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

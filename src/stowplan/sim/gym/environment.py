@@ -97,7 +97,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
 
     @property
     def simulation(self) -> Simulation:
-        """The cluster of this episode, for who wants to look deeper. Not to be changed."""
+        """The cluster of this episode, for inspection. Callers must not change it."""
         if self._simulation is None:
             raise gymnasium.error.ResetNeeded("call reset() first")
         return self._simulation

@@ -127,7 +127,7 @@ class _Shown(DerivedRows):
         self._write(self.requested, table.resources.held, table.pod_count, rows)
 
     def follow(self, table: NodeTable) -> bool:
-        """Take over what changed; False: make it anew."""
+        """Copy the changed rows; False if the arrays must be rebuilt."""
         rows = self.changed_rows(table)
         if rows is None:
             return False

@@ -1,8 +1,8 @@
-"""Who lives in the cluster of an episode: its nodes and pods, from the events of a trace.
+"""The nodes and pods of an episode's cluster, from the events of a trace.
 
-Whatever changes is told to the live scheduler's event handlers, as informers would tell it. Pods
-that lose their place (drained away, lost with their node, preempted) are `homeless` until whoever
-keeps the time lets them come again, under a new name and with their whole duration before them.
+Each change is passed to the live scheduler's event handlers, as an informer would. Pods that lose
+their node (drained, lost with their node, preempted) are `homeless` until the simulation calls
+`come_again`: each returns under a new name and runs for its whole duration.
 """
 
 from __future__ import annotations

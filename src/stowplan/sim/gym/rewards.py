@@ -48,8 +48,8 @@ def utilisation(step: Step) -> float:
 
 
 def fragmentation(step: Step) -> float:
-    """Minus the share of a node in use, 0 to 1, that is free of CPU but not of memory, or the
-    other way round: nobody can use it.
+    """Minus the mean share, 0 to 1, of a used node that is free in CPU but not in memory, or in
+    memory but not in CPU. No pod can use that share.
     """
     shares = _requested_shares(step.table, weighted=False)
     if not shares.size:

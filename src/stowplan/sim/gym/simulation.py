@@ -190,7 +190,7 @@ class Simulation:
         return True
 
     def _is_retry_due(self) -> bool:
-        """Whether a pod is to be tried again of which it is not known that it would be in vain."""
+        """True if a retry of a pod in backoff might succeed."""
         if not self.engine.queue.counts.backoff:
             return False
         pending = self.engine.queue.pending()
@@ -198,10 +198,11 @@ class Simulation:
         return any(queued.key not in self._vain for queued in backing_off)
 
     def _happen_next(self) -> bool:
-        """The next thing that is due by now, in the order of time; False: nothing is.
+        """Apply the next change that is due, in the order of time; False if there is none.
 
-        One at a time, as the scheduler is quicker than who leaves; but all that the trace has for
-        one moment happen together, as when it is played. Who ends makes room for who comes.
+        One change at a time, because the scheduler is faster than pods terminate. Events of the
+        trace at the same moment happen together, as in a played trace. At equal times a pod's end
+        comes before an arrival, so that the new pod finds the room.
         """
         now = self.clock.monotonic() + _MOMENT_S
         end = self._people.ends[0][0] if self._people.ends else now

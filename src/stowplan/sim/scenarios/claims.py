@@ -1,8 +1,8 @@
 """What can be claimed about pods and nodes: one small class each.
 
-A claim says in words what it claims and looks whether it is so. Made by `expectations`, which
-selects the pods. What must stay true: a claim is looked at with at least one pod unless it says
-`may_be_none`, and what it finds is worth reading for who expected something else.
+A claim describes itself in words and checks itself against the cluster. Made by `expectations`,
+which selects the pods. What must stay true: a claim is checked with at least one pod unless it sets
+`may_be_none`, and the text of a failed check explains what was found instead.
 """
 
 from __future__ import annotations
@@ -190,9 +190,9 @@ class Preempted:
         return f"{is_or_are(is_one)} preempted{f' by {self.by}' if self.by else ''}"
 
     def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
-        """The pods are gone: the view has only such victims as are meant."""
+        """Check the preemptors. The pods are gone; the view holds the selected victims only."""
         if not view.preempted:
-            return ClaimResult(False, "nobody asked it to leave")
+            return ClaimResult(False, "no pod preempted it")
         strangers = [
             f"{name_in(victim)} by {name_in(preemptor)}"
             for victim, preemptor in view.preempted.items()

@@ -1,8 +1,8 @@
 """The cluster as a scenario sees it: create, look, wait, break; the same on every target.
 
-One class over an `ApiClient`: what differs between targets is in their `Target`. Objects that name
-no namespace go to `cluster.namespace`. On somebody else's cluster everything the scenario makes is
-kept apart (namespaces and nodes with a prefix of their own) and removed at the end.
+One class over an `ApiClient`; the differences between targets are in their `Target`. Objects that
+name no namespace go to `cluster.namespace`. On an existing cluster the scenario's namespaces and
+nodes have a prefix of their own, and are removed at the end.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Cluster:
         self.recording = recording
         self.rng = Random(seed)
         self.namespace = place_of("", target.prefix)
-        #: Where things run that a scenario starts beside itself; set by who plays it.
+        #: The task group of a scenario's background tasks; set by its runner.
         self.group: asyncio.TaskGroup | None = None
         self._quiet = quiet
         self._companions: list[asyncio.Task[Any]] = []
@@ -111,7 +111,9 @@ class Cluster:
                 problem = not_yet
             if self.now() >= deadline:
                 why = f" ({problem})" if problem is not None else ""
-                raise StowplanError(f"waited {timeout_s:g} s in vain for: {what}{why}") from problem
+                raise StowplanError(
+                    f"timed out after {timeout_s:g} s waiting for: {what}{why}"
+                ) from problem
             await self.target.pass_time()
 
     # Objects

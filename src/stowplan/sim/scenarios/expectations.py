@@ -200,7 +200,7 @@ def read_expected(file: Path, written: object, what: str) -> Expected:
     known = next((fields for subject, fields in _SUBJECTS.items() if subject in names), None)
     if known is None:
         fields = Fields(file, written, what, names)
-        fields.fail("says nothing about whom: write `pod`, `pods`, `node` or `object`")
+        fields.fail("names no subject: write `pod`, `pods`, `node` or `object`")
     fields = Fields(file, written, what, known)
     subject: Subject
     if "object" in fields:

@@ -1,7 +1,7 @@
 """Read a file to play: a YAML scenario, a Python one, or workloads.
 
 `read_playables` is called by `stowplan simulate` and by tests; each `Playable` is ready for
-`run_scenario`. Everything that can be wrong with the file is told before anything is started.
+`run_scenario`. All errors in the file are reported before anything is started.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Live:
         if progress is None or not progress.pods:
             counts = self._counts
             bound, failed = counts[EntryKind.BOUND], counts[EntryKind.UNSCHEDULABLE]
-            return f"{clock}  {bound:,} bound, {failed:,} attempts in vain"
+            return f"{clock}  {bound:,} bound, {failed:,} failed attempts"
         share = min(progress.arrived / progress.pods, 1.0)
         bar = f"[{'#' * round(share * _BAR):<{_BAR}}] {share:4.0%}"
         come = f"{progress.arrived:,} of {progress.pods:,} pods"

@@ -1,8 +1,8 @@
 """Objects of a scenario: short forms of nodes and pods written out, whole manifests checked.
 
-Called by `document` for the cluster and for every `create`. An object is checked here by what the
-embedded API server would say to it, so that a slip of the pen is told with its line before anything
-is started. What must stay true: what comes out is what would be POSTed; no namespace is made up.
+Called by `document` for the cluster and for every `create`. Objects pass the embedded API server's
+validation here, so that a typo is reported with its line before anything is started. What must stay
+true: the result is what would be POSTed; no namespace is made up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Detect a quiet cluster: one in which nothing more happens without another write.
 
-That is: no pod is about to be tried or bound, nobody is leaving, and the stand-ins of kubelets and
-controllers have nothing due. Pods that no event has helped yet wait in peace, and running is no
-activity: a job that ends in an hour does not keep a cluster from being quiet now.
+That is: no pod is about to be tried or bound, no pod is terminating, and the simulated kubelets and
+controllers have nothing due. Unschedulable pods that no event has helped do not count as activity,
+nor do running pods: a cluster with a job that ends in an hour is quiet now.
 """
 
 from __future__ import annotations

@@ -107,10 +107,10 @@ class Recording:
         if new.spec.node_name and not old.spec.node_name:
             self._bound(new)
         if new.is_terminating and not old.is_terminating:
-            self.add(EntryKind.CHANGED, f"pod {new.key}", "is told to leave")
+            self.add(EntryKind.CHANGED, f"pod {new.key}", "is terminating")
 
     def pod_removed(self, pod: Pod) -> None:
-        """It is gone, or done: the scheduler does not care which."""
+        """Note a pod that was deleted or has finished; the scheduler treats both alike."""
         if not pod.metadata.namespace.startswith(self._prefix):
             return
         is_done = pod.is_finished or not (

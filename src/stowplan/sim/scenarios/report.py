@@ -58,7 +58,7 @@ def entry_text(entry: Entry) -> str:
 
 
 def tables(outcome: Outcome) -> list[Table]:
-    """Where each pod went; of many pods, how many each node holds, and who waits."""
+    """Tables of the pods and their nodes; for many pods, counts by node and the pending pods."""
     if not outcome.pods:
         return []
     if len(outcome.pods) <= FEW_PODS:

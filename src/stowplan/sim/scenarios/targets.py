@@ -161,10 +161,10 @@ async def real_target(
     )
     try:
         await asyncio.to_thread(plane.start)
-        # scheduler_perf's claims say that they are bound before their volumes exist: Lost, to
-        # whoever controls volumes.
+        # scheduler_perf's claims name a volume before it exists, and the volume controllers would
+        # mark such a claim Lost.
         if not as_scheduler_perf:
-            # Others would undo what a scenario does to nodes, or do what it means to do itself.
+            # Other controllers would undo a scenario's changes of nodes, or anticipate its steps.
             await asyncio.to_thread(
                 plane.start_controller_manager, _CLAIMS_AGAIN, controllers=_VOLUME_CONTROLLERS
             )

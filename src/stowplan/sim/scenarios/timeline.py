@@ -1,6 +1,6 @@
 """What happened in a scenario, as plain data: entries in order of time, and the outcome.
 
-Filled by `recording` and `cluster`, read by whoever reports. Times are seconds since the scenario
+Filled by `recording` and `cluster`, read by the reports. Times are seconds since the scenario
 began, in the cluster's own time.
 """
 

@@ -1,10 +1,10 @@
-"""Plays a trace on a scenario's cluster: objects, then events at their moments, to the very end.
+"""Play a trace on a scenario's cluster: objects first, then each event at its time, to the end.
 
-Whoever lost a pod in the recorded or imagined cluster had a controller that made another one; so
-pods that are preempted, drained away or lost with their node come again here, under a new name,
-with their whole duration before them. What must stay true: time is the cluster's alone; a pod
-costs a name and a reference while it lives, nothing afterwards; the same trace and seed give the
-same timeline on a virtual cluster.
+In the recorded or generated cluster a controller replaced each lost pod. So pods that are
+preempted, drained or lost with their node come back here, under a new name and with their whole
+duration. What must stay true: time is the cluster's alone; a pod costs a name and a reference while
+it lives, and nothing afterwards; on a virtual cluster the same trace and seed give the same
+timeline.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = get_logger(__name__)
 
 #: Events between two reports of progress.
 _STRIDE = 100
-#: Less than that is now: timers are not finer, and sums of floats are not exact.
+#: Shorter waits count as none: timers are not finer, and sums of floats are not exact.
 _MOMENT_S = 1e-6
-#: After the moment when the last pod should have ended, so long is waited in vain.
+#: How long to wait for pods that have not ended when the last one was due.
 _GRACE_S = 60.0
 #: kube-controller-manager leaves so many finished pods in place, its terminated-pod-gc-threshold.
 _FINISHED_KEPT = 12_500
@@ -181,7 +181,7 @@ class _Player:
                 await self._disrupt(event)
 
     async def _remove(self, event: Removal) -> None:
-        """An object goes with all that hangs on it: pods of a node, and who came for a lost pod."""
+        """Remove an object with its dependents: a node's pods, or the replacement of a lost pod."""
         cluster, name = self._cluster, event.name
         if event.kind == "Pod":
             namespace = cluster.place(event.namespace)

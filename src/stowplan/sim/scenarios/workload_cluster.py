@@ -26,7 +26,7 @@ from stowplan.workloads.model import Operation, Stage, Workload
 from stowplan.workloads.play import Chain, Measurement, Write, play
 
 _METHODS = {"create": "POST", "update": "PUT", "delete": "DELETE"}
-#: Where they take no time, so many come before whoever hears of them does something.
+#: Writes in a row, where a write takes no time, before their watchers get to run.
 _BURST = 50
 #: Writes under way at a time where they take time; scheduler_perf has 30.
 _WRITERS = 16

@@ -1,8 +1,8 @@
 """CSV traces: a row a pod (or several alike), and a row a node.
 
-Both are in our own plain layout or in that of somebody else (`layout`). What must stay true: a file
-is read once, row by row, before anything is played, so that its mistakes are known in time; what is
-kept of a pod is a name and a few numbers, however large the file.
+Both use our own plain layout or one of the known foreign ones (`layout`). What must stay true: a
+file is read once, row by row, before anything is played, so errors are reported before the start. A
+pod takes a name and a few numbers of memory, however large the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Failures and drains of a synthetic cluster's nodes, in the order of time.
 
-Each node is up, failed or drained, never two of them: a drain whose turn comes while its node is
-down is left out. Called by `generate`, which decides when to stop; whoever is down then comes back.
+A node is in exactly one state: up, failed or drained. A drain that falls due while its node is down
+is skipped. Called by `generate`, which decides when to stop; nodes that are down then come back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DisruptionSchedule:
         return happened
 
     def ending(self) -> list[Disruption]:
-        """Everyone who is down comes back when due; nothing else happens any more."""
+        """End the disruptions: nodes that are down come back when due, and no others go down."""
         back = sorted(self._down.values())
         self._down.clear()
         self._due.clear()

@@ -1,8 +1,8 @@
 """Synthetic traces: a description and a seed in, always the same trace out.
 
-Called by `load_trace` and by whoever builds a description in Python. What must stay true: the same
-description gives the same bytes on any machine, under any hash seed, and however often the trace
-is walked; pods are made one at a time.
+Called by `load_trace` and by users who build a description in Python. What must stay true: the
+same description gives the same bytes on any machine, under any hash seed, and on each iteration;
+pods are made one at a time.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _nothing() -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Trace:
-    """`make_objects` and `make_events` begin anew each time they are called."""
+    """A trace: its initial objects and its events. Each call of a maker starts over."""
 
     sources: tuple[str, ...]
     make_objects: Callable[[], Iterator[Json]] = _nothing

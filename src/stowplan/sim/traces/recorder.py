@@ -69,7 +69,7 @@ class _Facts:
 
 
 def read_recording(file: Path, *, skip_broken: bool = False, reschedule: bool = False) -> Trace:
-    """`reschedule`: pods that had a node when they were first seen are placed anew."""
+    """The trace of a recording. `reschedule`: drop the nodes of initially bound pods."""
     broken = BrokenRows(file, skip=skip_broken)
     facts = _Facts()
     for line in _lines(file, broken):

@@ -39,7 +39,7 @@ def is_export(document: object) -> bool:
 def read_export(
     document: Any, file: Path, *, skip_broken: bool = False, reschedule: bool = False
 ) -> Trace:
-    """Of the parsed document. `reschedule`: pods forget where they were and are placed anew."""
+    """The trace of a parsed export. `reschedule`: drop the pods' nodes and schedule them again."""
     if not isinstance(document, dict):
         raise ConfigError(
             "is not an export: expected a mapping with pods and nodes", where=str(file)

@@ -2,10 +2,10 @@
 
 Everything that waits by asyncio (sleeps, timeouts, `call_later`) runs unchanged, in the order and
 at the moments it would in real time, only at once. Tasks run in the order they became ready, in
-one thread, so the same input gives the same run. `at_rest` and `passed` are for who directs it.
+one thread, so the same input gives the same run. `at_rest` and `passed` are for the loop's driver.
 
-What must stay true: nobody on this loop waits for the world outside. Files and sockets are looked
-at, so that Ctrl-C and threads can wake the loop, but never waited for while a timer is due.
+What must stay true: no task on this loop waits for real I/O. Files and sockets are polled, so that
+Ctrl-C and threads can wake the loop, but the loop never blocks on them while a timer is due.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TimeLoop(asyncio.SelectorEventLoop):
             return True
         if timeout is None:
             if self._passing:
-                error = Deadlock("nothing is left to happen: everybody waits for somebody else")
+                error = Deadlock("every task waits for another one, and no timer is set")
                 self._wake(self._passing, error)
                 return True
             return False

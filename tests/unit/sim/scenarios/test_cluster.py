@@ -146,7 +146,7 @@ def test_a_status_is_written_where_the_server_does_not_take_it_with_the_object()
 
 def test_waiting_says_what_for_when_it_was_in_vain() -> None:
     async def scenario(cluster: Cluster) -> None:
-        with pytest.raises(StowplanError, match="waited 5 s in vain for: a miracle"):
+        with pytest.raises(StowplanError, match="timed out after 5 s waiting for: a miracle"):
             await cluster.wait_until("a miracle", lambda: False, timeout_s=5)
 
         async def is_late() -> bool:
@@ -162,7 +162,7 @@ def test_waiting_for_an_object_that_is_not_there_yet() -> None:
         async def is_there() -> bool:
             return bool(await cluster.get("Node", "n9"))
 
-        with pytest.raises(StowplanError, match=r"in vain for: a node \(.*n9.* not found"):
+        with pytest.raises(StowplanError, match=r"waiting for: a node \(.*n9.* not found"):
             await cluster.wait_until("a node", is_there, timeout_s=5)
 
         async def create_later() -> None:

@@ -145,7 +145,7 @@ def test_what_is_so(expect: Expect, text: str, words: str) -> None:
         ("{pod: web-0, gone: true}", "still there: on n1"),
         ("{pod: web-0, phase: Pending}", "Running"),
         ("{pod: web-0, nominated: n2}", "nowhere"),
-        ("{pod: web-0, preempted: true}", "nobody asked it to leave"),
+        ("{pod: web-0, preempted: true}", "no pod preempted it"),
         ("{pod: victim, preempted: queen}", "victim by king"),
         ("{pods: web-*, spread: zone}", "pending: 0/3 nodes are available"),
         ("{pods: [web-1, shop/web-0], spread: zone}", "a: 0, b: 2"),
@@ -186,7 +186,7 @@ def test_pods_that_name_no_namespace_are_the_scenario_s(expect: Expect) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{on: n1}", "says nothing about whom"),
+        ("{on: n1}", "names no subject"),
         ("5", "expected a mapping, got a whole number"),
         ("{pod: a}", "expects nothing: write one of on, notOn, pending"),
         ("{node: a}", "expects nothing: write one of holds, ready"),

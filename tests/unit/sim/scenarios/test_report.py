@@ -192,7 +192,7 @@ def test_a_terminal_gets_colours_and_a_line_that_moves(monkeypatch: pytest.Monke
     assert err.getvalue() == ""
     now = 1.0
     live(entry(EntryKind.BOUND, "pod a", "bound", 3725.0))
-    assert err.getvalue().endswith("\r\x1b[2K1:02:05  1 bound, 0 attempts in vain")
+    assert err.getvalue().endswith("\r\x1b[2K1:02:05  1 bound, 0 failed attempts")
     now = 2.0
     live.progress(TraceProgress(at=10.0, arrived=50, pods=100, finished=7, replaced=0))
     bar = "[############            ]  50%  1:02:05  50 of 100 pods, 7 finished"

@@ -112,7 +112,7 @@ def test_who_was_preempted_is_remembered(play: Play) -> None:
         "- expect: {pod: low, preempted: high, gone: true}\n"
         "- expect: {pod: high, preempted: true}\n"
     )
-    assert found(outcome) == [(True, "default/low; gone"), (False, "nobody asked it to leave")]
+    assert found(outcome) == [(True, "default/low; gone"), (False, "no pod preempted it")]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_at_rest_comes_after_everything_of_the_moment_and_before_time_passes() -
 
 def test_nothing_left_to_happen_is_an_error_for_who_waits_for_time() -> None:
     async def work(loop: TimeLoop) -> None:
-        with pytest.raises(Deadlock, match="nothing is left to happen"):
+        with pytest.raises(Deadlock, match="every task waits for another one"):
             await loop.passed()
 
     run_virtually(work)
