@@ -123,7 +123,7 @@ class TermsAbout(Derived[tuple[TermGroup, int, int]]):
             self.weights[key] = sums
 
     def follow(self, table: NodeTable, log: TermLog) -> int | None:
-        """Catch up with the pods; returns how many changes there were, None: build it again."""
+        """Apply changes of pods and return their number; None: rebuild."""
         labels = table.labels
         for key, version in self._versions.items():
             if labels.version(key) != version:
@@ -179,7 +179,7 @@ class TermFamily:
 
     @property
     def nbytes(self) -> int:
-        """What is kept besides the groups."""
+        """The memory used besides the groups."""
         return self._about.nbytes
 
     def about(self, pod: Pod, namespace_labels: Mapping[str, str] | None) -> TermsAbout:

@@ -3,8 +3,8 @@
 NodeVolumeLimits asks for the pod it decides on, `cluster.attached_volumes` for those that stand on
 nodes. A claim leads to its volume and so to a driver and the driver's handle; a claim that is not
 bound yet to the driver that will provide it. An in-tree volume counts as its CSI driver's on nodes
-that report drivers at all. Whatever was looked at is remembered by the reader, since the answer
-holds until one of those objects changes.
+that report drivers at all. The reader records the objects that it read, since the result is valid
+until one of them changes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Attached(NamedTuple):
 
 
 class AttachableReader:
-    """Finds what volumes stand for, and remembers what it looked at."""
+    """Resolves volumes to CSI drivers and handles, and records the objects that it read."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

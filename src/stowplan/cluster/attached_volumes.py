@@ -75,7 +75,7 @@ class Driver:
 
 @dataclass(slots=True)
 class _Row:
-    """What is remembered of a row, to take it back before counting again."""
+    """A row's counted volumes, to subtract before it is counted again."""
 
     name: str
     limits: dict[str, int]
@@ -134,7 +134,7 @@ class AttachedVolumes(Derived[int]):
     # What happened
 
     def _object_changed(self, plural: str, old: Cataloged | None, new: Cataloged | None) -> None:
-        """A claim, volume or class: count again where it was looked at."""
+        """Count the rows again that depend on a changed claim, volume or class."""
         thing = new or old
         assert thing is not None
         key = (plural, thing.metadata.namespace, thing.metadata.name)
@@ -161,7 +161,7 @@ class AttachedVolumes(Derived[int]):
     # Catching up
 
     def follow(self, table: NodeTable) -> None:
-        """Catch up with the table and the catalog; cheap when nothing happened."""
+        """Apply changes of the table and the catalog; cheap if there are none."""
         journals = (table.used_volumes.journal, table.node_journal)
         rows = self.changes(None, journals)
         if rows is None:

@@ -40,7 +40,7 @@ class Shelf(Generic[T]):
         self._objects: dict[str, dict[str, T]] = {}
         #: Grows with every change.
         self.version = 0
-        #: Told of every change, once it is made: what was there before and what is there now.
+        #: Called after every change with the old and the new object.
         self.listeners: list[Callable[[T | None, T | None], None]] = []
 
     def get(self, name: str, namespace: str = "") -> T | None:
@@ -67,7 +67,7 @@ class Shelf(Generic[T]):
         return old
 
     def remove(self, name: str, namespace: str = "") -> T | None:
-        """Returns what was there, if anything."""
+        """Remove an object and return it, if it was there."""
         objects = self._objects.get(namespace)
         old = objects.pop(name, None) if objects is not None else None
         if old is not None:

@@ -1,9 +1,9 @@
-"""The cache held against the API server: what each believes and the other does not.
+"""Compare the cache with the API server's objects, and its columns with its own pods.
 
 Called on demand (`selfcheck`, a signal) with fresh lists from the API, and by tests after every
-step. Only reads. Watches lag behind lists, so on a busy cluster a difference may be news that is
-on its way: what shows up twice in a row is real. Drift is not like that: the columns must equal
-the sums over the cache's own pods at all times.
+step. Only reads. Watches lag behind lists, so on a busy cluster a difference may be an update on
+its way: one that shows up twice in a row is real. Drift is real at once: the columns must equal the
+sums over the cache's own pods at all times.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Comparison:
         return not any(entries for _, entries in self._differences())
 
     def confirming(self, earlier: Comparison) -> Comparison:
-        """This one without what an earlier look did not show: that was news on its way."""
+        """The differences that `earlier` also has; the others were updates on their way."""
 
         def still(name: str) -> tuple[Any, ...]:
             known = set(getattr(earlier, name))
@@ -106,7 +106,7 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        """The result for a person, one difference a line."""
+        """The result as text, one difference a line."""
         counted = f"{self.node_count} nodes, {self.pod_count} pods"
         verdict = "agree" if self.agrees else "DIFFER"
         lines = [f"Cache and API server {verdict}: the cache has {counted}."]

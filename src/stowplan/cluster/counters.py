@@ -41,7 +41,7 @@ class PodCounter(RowCounts):
         self.start(*classes.count(key))
 
     def follow(self, classes: PodClasses) -> int | None:
-        """Catch up with the pods; returns how many changes there were, None if too many."""
+        """Apply changes of pods and return their number; None: too many, rebuild."""
         count = classes.log.count_since(self._followed)
         if not count:
             return count

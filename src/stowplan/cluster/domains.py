@@ -165,7 +165,7 @@ class Domains:
 
     @property
     def nbytes(self) -> int:
-        """What is kept."""
+        """The memory used."""
         return self._participants.nbytes + self._sums.nbytes + self._columns.nbytes
 
     def advance(self, ticks: int) -> None:

@@ -65,7 +65,7 @@ class ImageIndex:
         return len(self._images)
 
     def set(self, row: int, reported: Iterable[ContainerImage]) -> None:
-        """A row's node reports these images now, and no others."""
+        """Replace the images of a row's node."""
         sizes: dict[str, int] = {}
         for image in reported:
             for name in image.names or ():

@@ -1,4 +1,4 @@
-"""How much a pod asks for: kube-scheduler's PodRequests in exact integers.
+"""A pod's requests: kube-scheduler's PodRequests in exact integers.
 
 Amounts are summed in thousandths (the API server rounds every quantity to that) and leave here in
 canonical units: milli-CPU for `cpu`, whole units rounded up for everything else. Called once a

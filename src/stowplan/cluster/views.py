@@ -144,13 +144,13 @@ class Overlay:
         return {kind: number for number, kind in enumerate(self._examples)}, takes
 
     def put_back(self, pods: Mapping[int, PodInfo]) -> None:
-        """Removed pods, one a row, stay after all."""
+        """Undo the removal of pods, one a row."""
         self._shift(pods, 1)
         for row, info in pods.items():
             self.removed[row].remove(info)
 
     def take_away(self, pods: Mapping[int, PodInfo]) -> None:
-        """Some that were put back have to go again."""
+        """Remove pods again that were put back."""
         self._shift(pods, -1)
         for row, info in pods.items():
             self.removed[row].append(info)

@@ -25,7 +25,7 @@ _REMEMBERED: Final = 200
 
 
 class NewsKind(Enum):
-    """What sort of thing happened."""
+    """The kind of a happening."""
 
     PLACED = "placed"
     PENDING = "pending"
@@ -61,7 +61,7 @@ class Sighting:
 
     @property
     def stays_pending(self) -> str:
-        """Why it is expected to stay pending; "" if it is not."""
+        """The reason why the pod is expected to stay pending; "" if it is not."""
         return (self.pod.metadata.annotations or {}).get(STAYS_PENDING, "")
 
 

@@ -1,7 +1,7 @@
-"""The pretend cluster and its workloads: what there is, and what can be asked of the API server.
+"""The demo's cluster and workloads: nodes, pods and their manifests.
 
-Plain data made from a seed; nothing here talks to anybody. `story` decides when things happen,
-`show` makes them happen.
+Plain data made from a seed, without I/O. `story` decides when things happen, `show` makes them
+happen.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PodPlan:
         return f"{NAMESPACE}/{self.name}"
 
     def manifest(self, speed: float = 1.0) -> dict[str, Any]:
-        """What is sent to the API server; a job's run time shrinks as the demo speeds up."""
+        """The manifest to create; a job's run time shrinks as the demo speeds up."""
         requests = {"cpu": f"{self.milli_cpu}m", "memory": f"{self.memory_mi}Mi"}
         resources: dict[str, Any] = {"requests": requests}
         if self.gpus:

@@ -1,4 +1,4 @@
-"""How the demo is shown while it runs: a live table on a terminal, or a line a happening.
+"""How the demo is shown while it runs: a live table on a terminal, or one line per event.
 
 A display runs as a task of the show and is cancelled when it ends; it must leave the output in
 order then. Errors of the output (a closed pipe) end the show.
@@ -20,7 +20,7 @@ _REDRAW_S: Final = 0.25
 
 class Display(Protocol):
     async def run(self, chronicle: Chronicle, look: Callable[[], DemoView]) -> None:
-        """Until cancelled."""
+        """Draw until cancelled."""
 
 
 class LiveTable:

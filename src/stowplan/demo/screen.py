@@ -52,7 +52,7 @@ ASCII: Final = Glyphs(full="#", empty=".", more="~", dot="|")
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """What can be drawn on."""
+    """The size and abilities of the terminal."""
 
     width: int = 80
     height: int = 24
@@ -242,7 +242,7 @@ def _pending(view: DemoView, paper: Paper, room: int) -> list[Line]:
 
 
 def _same_reason(pods: Iterable[PodPanel]) -> Iterator[list[PodPanel]]:
-    """Pods that wait for the same reason, told together."""
+    """Pending pods grouped by reason."""
     groups: dict[tuple[str, str], list[PodPanel]] = {}
     for pod in pods:
         groups.setdefault((pod.why, pod.stays_pending), []).append(pod)

@@ -1,7 +1,7 @@
 """The demo's run: builds the cluster, starts a scheduler, plays the story, and ends in good order.
 
-All of it goes through HTTP, with one API client for the scheduler and another for the show: the
-API server could be anybody's. The caller owns the server, the signals and the output.
+All of it goes through HTTP, with one API client for the scheduler and another for the show, so any
+API server will do. The caller owns the server, the signals and the output.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Show:
         self._story_is_over = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> DemoResult:
-        """Until `stop` is set, or with `once` until every pod has its place or will have none."""
+        """Run until `stop` is set, or with `once` until every pod is placed or known not to fit."""
         try:
             async with self._client() as mine, self._client() as schedulers:
                 await self._build(mine, self._story.nodes)
@@ -189,7 +189,7 @@ class Show:
         self._chronicle.tell(NewsKind.OTHER, f"{verb} {step.node}")
 
     async def _clean_up(self, client: ApiClient) -> None:
-        """Finished jobs go away after a while, as a Job's TTL would have it."""
+        """Delete finished jobs after a while, as a Job's TTL does."""
         keep_s = _KEEP_JOBS_S / self._options.speed
         while True:
             await asyncio.sleep(_LOOK_S)
@@ -209,7 +209,7 @@ class Show:
     # Knowing when it is over
 
     async def _until_end(self, process: SchedulerProcess, stop: asyncio.Event) -> bool:
-        """True when the story came to its end, False when it was stopped."""
+        """Wait for the end of the story: True, or for `stop`: False."""
         over_since: float | None = None
         quiet_since: float | None = None
         while not stop.is_set():
@@ -243,7 +243,7 @@ class Show:
         return any(not sighting.reason for sighting in self._chronicle.waiting())
 
     def _is_quiet(self, process: SchedulerProcess) -> bool:
-        """Nothing is under way that could still find a place for a pod, or make one."""
+        """True if nothing is under way that could still place a pod or make room for one."""
         counts = self._engine.queue.counts
         if counts.active or counts.backoff or counts.in_flight or process.loop.binds_in_flight:
             return False
@@ -273,7 +273,7 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What went wrong first; the rest is its consequence."""
+    """The first error of a group; the others are its consequences."""
     problem: BaseException = several
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]

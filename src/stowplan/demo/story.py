@@ -47,7 +47,7 @@ Step: TypeAlias = CreatePod | DeletePod | OpenGate | Cordon
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """How one replica of an application looks."""
+    """An application and the spec of its replicas."""
 
     name: str
     milli_cpu: int
@@ -147,7 +147,7 @@ class Story:
         return [*leaving, *self._gated(now, wait_s=5.0)]
 
     def _rollout(self, now: float) -> list[Step]:
-        """Every replica of an application is replaced, new before old."""
+        """Replace every replica of an application, new before old."""
         app = self._rng.choice((WEB, API, CACHE, SEARCH, PAYMENTS, MAIL))
         old = self._retire(app, len(self._replicas[app.name]))
         steps: list[Step] = list(self._arrive(app, now, len(old)))
@@ -162,7 +162,7 @@ class Story:
         return steps
 
     def _maintenance(self, now: float) -> list[Step]:
-        """The next node is taken out of service, the last one comes back."""
+        """Cordon the next node and uncordon the last one."""
         if not self._cordoned:
             return []
         others = [node for node in self.nodes if not node.is_in_pool]
@@ -177,7 +177,7 @@ class Story:
     # What they are made of
 
     def _arrive(self, app: App, start: float, count: int) -> Iterator[CreatePod]:
-        """So many new pods, one shortly after the other."""
+        """Create several pods, one shortly after the other."""
         for place in range(count):
             jitter = self._rng.uniform(0.0, 0.15)
             yield CreatePod(start + 0.25 * place + jitter, self._pod(app))
@@ -205,6 +205,6 @@ class Story:
         )
 
     def _retire(self, app: App, count: int) -> list[str]:
-        """Names of the oldest replicas, which are no longer counted on."""
+        """Names of the oldest replicas, which the story then forgets."""
         replicas = self._replicas[app.name]
         return [replicas.popleft() for _ in range(min(count, len(replicas)))]

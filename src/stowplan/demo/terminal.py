@@ -22,7 +22,7 @@ _FALLBACK: Final = (80, 24)
 
 
 def is_drawable(out: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a live table makes sense there."""
+    """True if a live table can be drawn there."""
     return out.isatty() and environ.get("TERM", "") not in ("", "dumb")
 
 
@@ -38,7 +38,7 @@ class Terminal:
         self._paper: Paper | None = None
 
     def paper(self) -> Paper:
-        """As big as the terminal is now."""
+        """A drawing area of the terminal's present size."""
         try:
             columns, rows = os.get_terminal_size(self._out.fileno())
         except (OSError, ValueError):

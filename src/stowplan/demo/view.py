@@ -50,7 +50,7 @@ class NodePanel:
 
 @dataclass(frozen=True, slots=True)
 class PodPanel:
-    """A pod: where it is, or why it is nowhere."""
+    """A pod, and its node or the reason why it has none."""
 
     name: str
     node: str
@@ -191,5 +191,5 @@ def _by_number(name: str) -> tuple[str, int, str]:
 
 
 def _short(pod: Pod) -> str:
-    """Most pods are in the demo's namespace, and columns are narrow."""
+    """The pod's name, without the demo's namespace: columns are narrow."""
     return pod.metadata.name if pod.metadata.namespace == NAMESPACE else pod.key

@@ -24,10 +24,10 @@ _AS_SCORED = {CPU: CPU_ROW, MEMORY: MEMORY_ROW}
 
 
 class Amounts(DerivedRows):
-    """Of each resource in `names`, by row; `as_scored`: pods without requests count as scores count
-    them.
+    """The amounts of each resource in `names`, by row; `as_scored`: with defaults for pods without
+    requests.
 
-    Like any array of the table's it is good for one decision; then `follow` it.
+    Like every array of the table it is valid for one decision; then call `follow`.
     """
 
     def __init__(self, table: NodeTable, names: Sequence[str], *, as_scored: bool) -> None:
@@ -60,7 +60,7 @@ class Amounts(DerivedRows):
 
 
 def held_column(table: NodeTable, name: str, *, as_scored: bool) -> Int64Array:
-    """How much is held of a resource, by row; `as_scored` as above."""
+    """The requested amount of a resource, by row; `as_scored` as above."""
     index = _AS_SCORED.get(name) if as_scored else None
     if index is None:
         return table.resources.held(name)

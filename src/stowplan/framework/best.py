@@ -116,7 +116,7 @@ def _from_caches(
 
 
 def _sum_of(weighted: Weighted) -> Int64Array | None:
-    """None where there is nothing to add up."""
+    """The sum of some arrays; None if there are none."""
     if len(weighted) < 2:
         return weighted[0][1] if weighted else None
     return reduce(operator.add, (each for _, each in weighted))

@@ -113,7 +113,7 @@ class _Search:
     limit: int
 
     def from_caches(self) -> Feasible | None:
-        """None: the caches cannot answer."""
+        """Find the rows in the caches; None if these cannot answer."""
         cycle, columns = self.cycle, self.diagnosis.columns
         skipped = cycle.skip_filter
         steps = [step for step in self.profile.filters if step.name not in skipped]
@@ -144,7 +144,7 @@ class _Search:
         return Feasible(rows, searched, shape, key)
 
     def by_columns(self) -> Feasible:
-        """The verdicts of every filter are in the diagnosis afterwards."""
+        """Run the filters by columns; all their verdicts go into the diagnosis."""
         alive = self.candidates.copy()
         # Before the filters, as in kube-scheduler: a filter does not run on a row where nominated
         # pods leave no room, so it cannot fail there.

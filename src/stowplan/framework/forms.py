@@ -261,7 +261,7 @@ def call(method: Callable[..., Any], name: str, point: str, *args: object) -> An
 
 
 def as_status(answer: object, plugin: str, point: str) -> Status:
-    """What a plugin answered at any point but Filter and Score; None is success."""
+    """A plugin's answer as a Status, at any point but Filter and Score; None is success."""
     if answer is None:
         return SUCCESS
     if isinstance(answer, Status):
@@ -290,7 +290,7 @@ def _check_hash(signature: Hashable | None, plugin: Plugin, point: str) -> None:
 
 
 def _surroundings_of(plugin: Plugin) -> Callable[[Cycle], Hashable] | None:
-    """None for the many whose columns depend on nothing else."""
+    """The plugin's `surroundings`; None if it does not override them."""
     if type(plugin).surroundings is Plugin.surroundings:
         return None
     return plugin.surroundings

@@ -21,7 +21,7 @@ from stowplan.framework.waiting import WaitingPods
 
 
 class Wakeup(Protocol):
-    """What a binding point waits on."""
+    """An event that a binding point can wait for."""
 
     def ring(self) -> None:
         """End the current wait, or the next one if there is none."""

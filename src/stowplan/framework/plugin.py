@@ -150,7 +150,7 @@ class Plugin:
         return self.verdicts[verdict_id - 1]
 
     def what_if(self, cycle: Cycle, other: PodInfo, row: int, delta: int) -> None:
-        """Upstream's AddPod (+1) and RemovePod (-1): change notes for a pod that comes or goes."""
+        """Update notes for an added (+1) or removed (-1) pod: upstream's AddPod and RemovePod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Preempting:
         self._last[pod.uid] = None
 
     def only_left(self, pod: Pod, victim: Pod) -> None:
-        """All victims but this one are dealt with."""
+        """Note that all victims but this one are evicted."""
         self._last[pod.uid] = victim
 
     def end(self, pod: Pod) -> None:

@@ -41,11 +41,11 @@ class WaitingPod:
 
     @property
     def next_deadline(self) -> float:
-        """When the first of the plugins runs out of patience."""
+        """The earliest time at which a plugin's wait times out."""
         return min(self._deadlines.values())
 
     def allow(self, plugin: str) -> None:
-        """A plugin lets the pod go; it is bound once all have."""
+        """Allow the pod for one plugin; it is bound once all plugins have allowed it."""
         self._deadlines.pop(plugin, None)
         if not self._deadlines:
             self._decide(SUCCESS)

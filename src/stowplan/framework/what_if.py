@@ -1,10 +1,10 @@
 """Would the pod fit on a row if other pods came to it, or left it?
 
-The cycle asks so for nominated pods, preemption for victims. What must stay true: these are
-kube-scheduler's rules for filters with nominated pods: pods of no lower priority that are nominated
-to the row are there in a first round and not in a second, and both must pass; a plugin that
-skipped in PreFilter is neither asked nor told of pods that come or go. Many rows are asked about at
-once where the filters allow it (`asks_in_columns`), with the same answers as one by one.
+The cycle asks this for nominated pods, preemption for victims. What must stay true: these are
+kube-scheduler's rules for filters with nominated pods. Pods of no lower priority that are nominated
+to the row are there in a first round and not in a second, and both rounds must pass. A plugin that
+skipped in PreFilter is not called, neither for the row nor for pods that come or go. Many rows are
+evaluated at once if the filters allow it (`asks_in_columns`), with the same results as one by one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WhatIf:
         self.nominated = nominated
 
     def nominees(self, cycle: Cycle, row: int) -> list[PodInfo]:
-        """Pods nominated to a row that this one has to respect. Not to be written to."""
+        """Pods nominated to a row that this pod must respect. Read only."""
         found = self.all_nominees(cycle, (row,)).get(row)
         return [] if found is None else found.pods
 
@@ -52,7 +52,7 @@ class WhatIf:
         return {row: found[row].generation if row in found else NO_NOMINEES for row in rows}
 
     def all_nominees(self, cycle: Cycle, rows: Iterable[int]) -> dict[int, Nominees]:
-        """Pods nominated to some rows that this one has to respect; rows without are left out."""
+        """Pods nominated to some rows that this pod must respect; rows without any are absent."""
         if self.nominated is None:
             return {}
         pod, names = cycle.pod, cycle.table.names
@@ -88,8 +88,10 @@ class WhatIf:
                 call(plugin.what_if, plugin.name, point, cycle, other, row, delta)
 
     def objection(self, cycle: Cycle, row: int, removed: Sequence[PodInfo] = ()) -> Status | None:
-        """Why the pod does not fit once `removed` are gone, of which `cycle` was told; None: it
-        does."""
+        """Why the pod does not fit once `removed` are gone; None if it fits.
+
+        The caller has passed `removed` to `tell`.
+        """
         others = self.nominees(cycle, row)
         if others:
             objection = self._objection_beside(others, cycle, row, removed)

@@ -184,7 +184,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._refuse(refused.status, str(refused))
 
     def _take_whole(self, count: int) -> bool:
-        """Response what has come at once, if it is one request and no more: most are."""
+        """Answer the received bytes at once if they are exactly one request, as most are."""
         arrived = self._server.arrived
         end = arrived.find(END_OF_HEAD, 0, min(count, MAX_HEAD))
         if end < 0:

@@ -1,5 +1,6 @@
-"""Lines in, answers out: `Judge` for questions that bring their own cluster, `Stream` for many on
-one. Whatever a line holds, there is an answer to it, and to the next one.
+"""Answers to lines of JSON: `Judge` for questions with their own cluster, `Stream` for many on one.
+
+Every line gets an answer, whatever it holds, and so does the next one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configurations of lines: read once, kept by their text."""
+"""Configurations of lines, cached by their text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stowplan.scheduler.assembly import build_profiles
 
 @cache
 def default_registry() -> Registry:
-    """What ships with Stowplan and what is installed beside it."""
+    """The plugins that ship with Stowplan and those of installed distributions."""
     registry = in_tree_registry()
     registry.load_entry_points()
     return registry
@@ -36,7 +36,7 @@ class Configuration:
         )
 
     def serves(self, pod: Pod) -> bool:
-        """Whether a pod would be in this scheduler's queue; one that says nothing would."""
+        """True if a pod would be in this scheduler's queue; one without a schedulerName would."""
         return not pod.spec.scheduler_name or pod.spec.scheduler_name in self._patterns
 
     def profile_for(self, pod: Pod) -> Profile:
@@ -57,7 +57,7 @@ class Configuration:
 
 @lru_cache(maxsize=256)
 def read_config(text: bytes, registry: Registry) -> Configuration:
-    """A line's `config`; what it is need not be said."""
+    """Read a line's `config`; apiVersion and kind are optional."""
     raw = decode(text)
     if not isinstance(raw, dict):
         raise QuestionRefused(f"config: expected an object, got {json_type(text)}")

@@ -1,8 +1,8 @@
 """The cluster that objects build, ready to be asked about a pod.
 
-A pod with a node stands there, one that is finished takes no room, a pending one counts only if it
-is nominated to a node. Pods are known by namespace and name here, as in the API; the cache below
-knows them by UID. Nodes that are unknown but hold pods are kept as the live scheduler keeps them.
+A pod with a node occupies it; a finished pod takes no room; a pending pod counts only if it is
+nominated to a node. Here pods are identified by namespace and name, as in the API; the cache below
+identifies them by UID. Unknown nodes that hold pods are kept, as in the live scheduler.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class GivenCluster:
         return judge(self.cache.table, self.asked(thing), profile, nominated=nominated)
 
     def asked(self, thing: Thing) -> PodInfo:
-        """A pending pod as it is known here."""
+        """The pending pod, compiled under the UID that it has in this cluster."""
         pod: Pod = thing.struct
         known = self.things.get(thing.key)
         if known is not None and not thing.has_uid and not _stands(known.struct):

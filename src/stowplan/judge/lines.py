@@ -1,7 +1,7 @@
-"""A line of JSON taken apart into its members, each still as text.
+"""Split a line of JSON into its members, each still as text.
 
-Objects repeat from line to line, so they stay text until `objects` has looked whether it knows
-them already. What must stay true: whatever the text is, either parts or `QuestionRefused` come out.
+Objects repeat from line to line, so they stay text, which is the cache key of `objects`. What must
+stay true: for any text the result is either the members or `QuestionRefused`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_members(parts: Parts, known: Sequence[str]) -> None:
 
 
 def list_of(parts: Parts, name: str) -> list[msgspec.Raw]:
-    """A member that is a list; absent and null are none."""
+    """A member that is a list; empty if it is absent or null."""
     text = parts.get(name)
     if is_absent(text):
         return []
@@ -68,7 +68,7 @@ def decode(text: bytes) -> Any:
 
 
 def json_type(text: bytes) -> str:
-    """What a JSON text is, in words."""
+    """The JSON type of a text, in words."""
     match text.lstrip()[:1]:
         case b"{":
             return "an object"

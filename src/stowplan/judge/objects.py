@@ -77,7 +77,7 @@ class Thing:
         return describe(self.kind, self.namespace, self.name or self.prefix)
 
     def named(self, name: str) -> Thing:
-        """With a name that was made up for it."""
+        """A copy with a generated name."""
         struct = self.struct
         if struct is not None:
             metadata = msgspec.structs.replace(struct.metadata, name=name)
@@ -88,7 +88,7 @@ class Thing:
 
 
 def key_of(api_version: str, kind: str, namespace: str, name: str) -> Key:
-    """Versions of one group are the same object."""
+    """The key of an object, without the version: a group's versions are one object."""
     group, _, _ = api_version.rpartition("/")
     return (f"{group}/{kind}" if group else kind, namespace, name)
 
@@ -126,7 +126,7 @@ def with_uid(pod: Pod, uid: str) -> Pod:
 def read_objects(
     texts: list[msgspec.Raw], place: str, how: ReadOptions
 ) -> Iterator[tuple[str, Thing]]:
-    """Every object and where it stands; a List is taken apart."""
+    """Every object with its path in the line; a List yields its items."""
     for index, text in enumerate(texts):
         at = f"{place}[{index}]"
         try:
@@ -142,7 +142,7 @@ def read_objects(
 
 
 def read_pod(text: msgspec.Raw, place: str, how: ReadOptions) -> Thing:
-    """The pod that a question is about; it need not say that it is one."""
+    """The pod that a question is about; apiVersion and kind are optional."""
     try:
         thing = _read_at(place, bytes(text), PODS.api_version, PODS.kind, how)
     except _IsList:
@@ -257,7 +257,7 @@ class _Object:
         )
 
     def _read(self) -> tuple[Any, list[str]]:
-        """The struct, if plugins read the kind, and what the API server would mind."""
+        """The struct, if plugins read the kind, and the API server's complaints."""
         resource = self.resource
         complaints: list[str] = []
         if self.how.defaults or self.how.check:

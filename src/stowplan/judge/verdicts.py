@@ -19,7 +19,7 @@ _SUCCESS: Json = {"code": Code.SUCCESS.label}
 
 
 def verdicts(decision: Decision) -> Json:
-    """All of an answer but the id. Must be called before the table changes."""
+    """An answer without its id. Must be called before the table changes."""
     if decision.diagnosis is None:
         raise QuestionRefused(decision.message)
     table = decision.cycle.table

@@ -1,6 +1,6 @@
-"""Kinds in the groups that plugins read: a kind that is not one of them is a slip of the pen.
+"""The kinds in the groups that plugins read, to detect misspelt kinds.
 
-Other groups are anybody's (a custom resource may well be called Service), and are not looked at.
+Other groups are not checked: a custom resource may well be called Service.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GROUPS = {api_version.rpartition("/")[0] for api_version in _KINDS}
 
 
 def check_kind(api_version: str, kind: str) -> None:
-    """Refuses what looks like one of Kubernetes' own kinds and is none."""
+    """Refuse an unknown kind in a group of Kubernetes."""
     group, _, _ = api_version.rpartition("/")
     if group not in _GROUPS or kind in _KINDS.get(api_version, ()):
         return

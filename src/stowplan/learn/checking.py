@@ -1,4 +1,4 @@
-"""What the check of a lesson is written with: see the package for how.
+"""The functions and classes for the checks of lessons; the package's docstring explains them.
 
 A check plays scenarios with what the learner wrote, and raises a `Mistake` that says what is wrong.
 """
@@ -33,7 +33,7 @@ class Mistake(Exception):
 
 
 class Note:
-    """Something to know that is no mistake."""
+    """A remark about work that passed."""
 
     def __init__(self, key: str, /, **fields: object) -> None:
         self.key = key
@@ -103,14 +103,14 @@ class Running:
     error: Exception | None = None
 
     def must_go_on(self) -> None:
-        """A Mistake if it has ended, for a scheduler does not."""
+        """Raise a Mistake if the program has ended: a scheduler never ends."""
         if self.has_ended:
             key = "ended_itself" if self.error is None else "ended_by_error"
             raise Mistake(key, at=self.function, name=_name(self.function))
 
 
 def start(cluster: Cluster, function: Callable[..., Awaitable[Any]], *args: object) -> Running:
-    """Run it until the scenario ends; its error is reported and ends nothing else."""
+    """Run the learner's coroutine until the scenario ends; report its error and go on."""
     _must_take(function, args)
     running, faults = Running(function), FAULTS.get()
 
@@ -130,7 +130,7 @@ def start(cluster: Cluster, function: Callable[..., Awaitable[Any]], *args: obje
 def play(
     scenario: Callable[[Cluster], Awaitable[None]], on: str, options: Options | None = None
 ) -> Outcome:
-    """Play a scenario; what it raises comes out as it is."""
+    """Play a scenario; exceptions in it are raised unchanged."""
     raised: list[Exception] = []
 
     async def kept(cluster: Cluster) -> None:
@@ -149,7 +149,7 @@ def play(
 
 
 class Printed:
-    """What was printed, and goes on to where it was to go."""
+    """A stream that records text and passes it on."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -172,7 +172,7 @@ class Printed:
 
 @contextmanager
 def printed() -> Iterator[Printed]:
-    """The lines that are printed meanwhile."""
+    """Record the lines that are printed inside the block."""
     kept = Printed(sys.stdout)
     with redirect_stdout(kept):
         yield kept

@@ -45,7 +45,7 @@ _LINE_BYTES: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the child is to do, as it goes over the command line."""
+    """The child's task, passed on the command line."""
 
     lessons: str
     lesson: str
@@ -120,7 +120,7 @@ def _run(order: Order, texts: Texts, show: Callable[[str], None]) -> int:
 
 
 def _kill_in(seconds: int, child: subprocess.Popen[bytes], is_over: threading.Event) -> None:
-    """Counted in seconds that both have lived through: a machine may sleep in between."""
+    """Kill the child after some seconds of running time; time asleep does not count."""
     for _ in range(seconds):
         if is_over.wait(1.0):
             return

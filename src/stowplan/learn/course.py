@@ -78,7 +78,7 @@ class Course:
         self.lessons = tuple(_find(folder))
 
     def languages(self) -> set[str]:
-        """Those that any lesson's page is written in."""
+        """The languages in which any lesson has a page."""
         found = {ENGLISH}
         for lesson in self.lessons:
             found |= {path.name.split(".")[1] for path in lesson.folder.glob("lesson.*.md")}

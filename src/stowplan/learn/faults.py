@@ -39,7 +39,7 @@ class LearnerErrors:
         return list(self._told)
 
     def add(self, error: BaseException) -> None:
-        """An error that the learner's code is to blame for, wherever it came out."""
+        """Add an error of the learner's code, wherever it surfaced."""
         for leaf in _leaves(error):
             self._told.setdefault(self.describe(leaf))
 
@@ -113,7 +113,7 @@ class _Listener(logging.Handler):
 
 
 def shown(file: Path) -> str:
-    """A path as short as it can be said from here."""
+    """A path relative to the working directory, if it is inside."""
     try:
         return str(file.relative_to(Path.cwd()))
     except (ValueError, OSError):

@@ -24,7 +24,7 @@ _TIME_TO_STOP_S: Final = 3.0
 
 
 class Rehearsal:
-    """See the module."""
+    """The learner's random scheduler at work; the module's docstring explains it."""
 
     def __init__(self, work: Any, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -50,18 +50,18 @@ class Rehearsal:
         predicates: list[Callable[[Node, Pod], bool]],
         priorities: list[Callable[[Node, Pod], int]],
     ) -> None:
-        """From now on by these, and not by chance."""
+        """Use these predicates and priorities instead of the random ones."""
         for name, functions in (("predicates", predicates), ("priorities", priorities)):
             self.attribute(name, list)
             setattr(self.scheduler, name, functions)
 
     async def begin(self) -> None:
-        """Run it, and give it a moment."""
+        """Start the scheduler and give it a moment."""
         self.program = start(self.cluster, self.method("run"), self.stop)
         await self.cluster.sleep(2)
 
     async def create_pod(self, name: str, **fields: Any) -> None:
-        """A pod of ours, and a moment for it to be seen."""
+        """Create a pod, and wait a moment for the scheduler to see it."""
         await self.cluster.create_pod(name, schedulerName=SCHEDULER_NAME, **fields)
         await self.cluster.sleep(2)
 

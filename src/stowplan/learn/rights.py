@@ -28,7 +28,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     resources: list[str] = []
 
     def allows(self, right: Right, *, in_any_group: bool = False) -> bool:
-        """Whether it does; pods and nodes are in the group without a name."""
+        """True if the rule allows the right; pods and nodes are in the group without a name."""
 
         def has(allowed: list[str], wanted: str) -> bool:
             return wanted in allowed or _EVERYTHING in allowed
@@ -67,7 +67,7 @@ class Binding(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Right(NamedTuple):
-    """One thing to do; and by which kinds of binding the right to do it can be given."""
+    """A verb on a resource, and the kinds of binding that can grant it."""
 
     verb: str
     resource: str
@@ -75,7 +75,7 @@ class Right(NamedTuple):
 
 
 class Malformed(Exception):
-    """No API server would take it."""
+    """An object that no API server would accept."""
 
     def __init__(self, kind: str, name: str, why: object) -> None:
         super().__init__(f"{kind} {name}: {why}")
@@ -101,7 +101,7 @@ class Roles:
                 raise Malformed(kind, name, error) from None
 
     def given(self, kind: str, account: str, namespace: str) -> Iterator[Role]:
-        """Those that bindings of a kind give to a service account."""
+        """The roles that bindings of a kind grant to a service account."""
         for binding in self.bindings:
             if binding.kind != kind or not _names(binding, account, namespace):
                 continue
@@ -111,7 +111,7 @@ class Roles:
                     yield role
 
     def rules(self, right: Right, account: str, namespace: str) -> list[Rule]:
-        """All that could give that right."""
+        """All rules that could grant the right."""
         return [
             rule
             for kind in right.bindings

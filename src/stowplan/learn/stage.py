@@ -34,7 +34,7 @@ class Try:
 
 
 class WatchedClient:
-    """The cluster's client, with a memory for bindings; some of them fail on purpose."""
+    """A client that records bindings and fails some of them on purpose."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.tries: list[Try] = []
@@ -115,7 +115,7 @@ class Stage:
         return {pod: await self.cluster.node_of(pod) for pod in pods}
 
     def must_run(self) -> None:
-        """A scheduler goes on for ever."""
+        """Raise a Mistake if the scheduler has ended."""
         if self.program.has_ended:
             raise Mistake("stopped", at=self.method("run"))
 

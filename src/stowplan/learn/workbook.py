@@ -22,14 +22,14 @@ DIRECTORY_NAME: Final = "stowplan-lessons"
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What `start` found and made."""
+    """The learner's file, and whether `start` created it."""
 
     file: Path
     is_new: bool
 
 
 class Workbook:
-    """See the module."""
+    """The learner's directory; the module's docstring explains it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -51,7 +51,7 @@ class Workbook:
         return self.file(lesson).is_file()
 
     def start(self, lesson: Lesson) -> Started:
-        """Copy what is not there yet."""
+        """Copy the lesson's files that do not exist yet."""
         file = self.file(lesson)
         is_new = not file.exists()
         with _in_words(file.parent):
@@ -64,7 +64,7 @@ class Workbook:
         return Started(file, is_new)
 
     def reset(self, lesson: Lesson) -> Path | None:
-        """Put the exercise back; gives what the learner's file is called now."""
+        """Restore the exercise; return the new path of the learner's file, if there was one."""
         file = self.file(lesson)
         kept = None
         with _in_words(file):

@@ -1,1 +1,1 @@
-"""The process's own HTTP face: health and metrics."""
+"""The process's own HTTP endpoints: health and metrics."""

@@ -1,8 +1,8 @@
-"""What SIGUSR2 does, as in kube-scheduler: the cache is held against the API server, and told.
+"""On SIGUSR2, compare the cache with the API server and log the result, as kube-scheduler does.
 
-`serving` calls `start` when the signal comes. Only reads. What must stay true: a scheduler goes on
-while it is examined, so what is news on its way must not be called a difference; only what shows
-in every look is.
+`serving` calls `start` on the signal. Only reads. What must stay true: the scheduler goes on
+meanwhile, so an update still on its way must not be reported as a difference. Only a difference
+found in every comparison is reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIB = 1 << 20
 
 
 class CacheDebugger:
-    """Compares and tells, one request at a time."""
+    """Compares and logs, one comparison at a time."""
 
     def __init__(
         self, engine: Engine, client: ApiClient, namespace: str = "", *, pause_s: float = _PAUSE_S
@@ -44,7 +44,7 @@ class CacheDebugger:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Begin in the background; nothing new while that is under way, and nothing at the end."""
+        """Start a comparison in the background, unless one is under way or `stop` was called."""
         if not self._is_stopped and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name="debugger")
 
@@ -54,7 +54,7 @@ class CacheDebugger:
             self._task.cancel()
 
     async def compare(self) -> Comparison:
-        """Differences that stay."""
+        """The differences that every comparison shows."""
         found = await self._look()
         for _ in range(_LOOKS - 1):
             if found.agrees:

@@ -69,7 +69,7 @@ class Site:
         return Response(f"{status.value}: {status.phrase}".encode(), status.value, TEXT)
 
     def refused(self, status: int) -> None:
-        """Not counted."""
+        """Do not count refused requests."""
 
 
 class HealthServer:

@@ -1,4 +1,4 @@
-"""Why a port could not be had, said to the user; for every command that listens."""
+"""Error messages for a port that cannot be opened, for every command that listens."""
 
 from __future__ import annotations
 

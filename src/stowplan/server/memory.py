@@ -1,8 +1,8 @@
-"""How the process treats memory: what a scheduler does all day is not what the defaults are for.
+"""Settings of the C library's allocator and of Python's garbage collector for a scheduler.
 
-Called when a scheduler starts to serve. A decision makes and drops arrays of one number a node.
-glibc gives such memory back to the system each time, and the system hands it out again page by
-page, zeroed: at 5,000 nodes that was a quarter of all CPU time.
+Called when a scheduler starts to serve. A decision allocates and frees arrays of one number a node.
+By default glibc returns such memory to the system each time, and the system zeroes each page before
+it hands it out again: at 5,000 nodes that was a quarter of all CPU time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GC_THRESHOLD_AT_FIRST = 500_000
 
 
 def keep_freed_memory() -> bool:
-    """Keep what is freed for the next decision; False where the C library is another."""
+    """Keep freed memory for the next decision; False if the C library does not support it."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError) as problem:
@@ -36,11 +36,11 @@ def keep_freed_memory() -> bool:
 
 
 def grow_without_collecting() -> None:
-    """While the cluster is listed almost nothing is garbage."""
+    """Collect garbage rarely while the cluster is listed, when there is almost none."""
     gc.set_threshold(_GC_THRESHOLD_AT_FIRST)
 
 
 def spare_the_collector() -> None:
-    """What is there now stays for long: do not look through it at every collection."""
+    """Exclude the present objects from garbage collections, because they live long."""
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

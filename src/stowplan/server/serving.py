@@ -1,4 +1,4 @@
-"""A whole scheduler as a process: engine, API client, HTTP face and signals.
+"""A whole scheduler as a process: engine, API client, HTTP endpoints and signals.
 
 `stowplan run` and the library's `stowplan.run` both end here. Nothing below this knows of signals
 or ports; nothing above knows how a scheduler is put together.
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What a scheduler is to serve, and how."""
+    """Options of a running scheduler."""
 
     config: KubeSchedulerConfiguration
     #: None: the one that the configuration names, else where kubectl looks.
@@ -74,7 +74,7 @@ def run_until_signal(options: ServeOptions) -> None:
 
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where it is installed, else on asyncio's own."""
+    """Run a coroutine on uvloop if it is installed, else on asyncio's own loop."""
     try:
         import uvloop
     except ImportError:
@@ -83,7 +83,7 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def serve(options: ServeOptions) -> None:
-    """Run until a signal; errors go to the command line."""
+    """Run a scheduler until a signal; errors are raised to the command line."""
     config = options.config
     engine = build_engine(config, registry=options.registry, where=options.where)
     engine.verify_decisions(options.verify_decisions)
@@ -136,7 +136,7 @@ async def _settle(process: SchedulerProcess) -> None:
 
 
 async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine) -> None:
-    """Say in one go what the credentials lack, instead of failing request by request."""
+    """Report all missing permissions at once, instead of failing request by request."""
     election = options.config.leader_election
     lease = (election.resource_namespace, election.resource_name) if election.leader_elect else None
     missing = await missing_rights(
@@ -158,15 +158,17 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
 
 
 def _on_debug_signal(start: Callable[[], None]) -> None:
-    """Not by the loop, which on its way out leaves a signal to the system for a moment: one that
-    comes then, to any thread, would end the process. A handler of our own is replaced in one step.
+    """Call `start` on SIGUSR2, by a signal handler of our own.
+
+    The loop removes its handlers on its way out. For a moment the default applies, and a signal to
+    any thread would then end the process. This handler is replaced in one step.
     """
     loop = asyncio.get_running_loop()
     signal.signal(signal.SIGUSR2, lambda *_: loop.call_soon_threadsafe(start))
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal ends in good order, the second at once."""
+    """Stop in good order at the first signal, exit at once at the second."""
     loop = asyncio.get_running_loop()
     stopped_at = 0.0
 

@@ -1,6 +1,6 @@
 """Hostile pods against the engine, without sockets: ``python -m stowplan.bench.attack``.
 
-Measures what one expensive pod costs everybody else. The engine is the one that runs live
+Measures what one expensive pod costs all other pods. The engine is the one that runs live
 (`scheduler.assembly`); `bench.attack_trial` drives it in the order of the live loop. Each case runs
 in a forked process with a limit of time and memory, on a cluster that is built once. Time is CPU
 time of the thread, so that other load on the machine does not count.

@@ -76,7 +76,7 @@ def search(
 
 
 def fitted(sizes: Mapping[str, int]) -> dict[str, int]:
-    """The same in proportion, as large as the API server allows at most."""
+    """The sizes scaled down in proportion to what the API server allows."""
     made = dict(sizes)
     while True:
         manifest = sized_pod(made)

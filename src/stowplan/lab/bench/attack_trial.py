@@ -1,7 +1,7 @@
 """One hostile pod's life on an engine, measured piece by piece. `bench.attack` is the caller.
 
 The driver does what the live loop does: informer events, attempts until a pod is decided, the end
-of its binding, the informer's confirmation. Everything the loop runs without giving way is a
+of its binding, the informer's confirmation. Everything the loop runs without yielding is a
 *piece*. At the start of each piece of work for the hostile pod a plain pod is created in another
 namespace; it reaches the queue after that piece, as it would live, and attempts go on until it is
 decided. Its wait includes the whole piece, so it is the worst that any pod can meet.
@@ -131,7 +131,7 @@ class AttackTrial:
             self.plain_pod(began)
 
     def update(self, new: Pod) -> None:
-        """The hostile pod, which stands, becomes another version of itself."""
+        """Update the placed hostile pod to another version."""
         old, self._standing = self._standing, new
         assert old is not None
         began = time.thread_time()
@@ -208,7 +208,7 @@ class AttackTrial:
         self._standing = self._confirm(placement)
 
     def _confirm(self, placement: Placement) -> Pod:
-        """The end of a binding, and the informer's word of it."""
+        """Finish a binding, and deliver the informer's event for it."""
         self._engine.permitted(placement)
         self._engine.bound(placement)
         informed = as_informed(placement.pod)
@@ -223,7 +223,7 @@ class AttackTrial:
             self._note(name, time.thread_time() - began)
 
     def _note(self, name: str, took: float) -> None:
-        """A piece of work for the hostile pod ended."""
+        """Record the end of a piece of work for the hostile pod."""
         report = self._report
         report.pieces[name] = max(report.pieces.get(name, 0.0), took)
         report.wait_s = max(report.wait_s, took)

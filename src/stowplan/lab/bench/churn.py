@@ -1,4 +1,4 @@
-"""A cluster that never rests: pods come and go, nodes flap, victims leave.
+"""Constant load on a cluster: pods come and go, nodes flap, pods are preempted.
 
 Run by `soak` beside the scheduler under test; plays users, controllers and kubelets by plain
 requests, and watches what becomes of them. What must stay true: after `settle` nothing is left to
@@ -127,7 +127,7 @@ class ChurnLoad:
 
     @asynccontextmanager
     async def watching(self, config: ClusterConfig) -> AsyncIterator[None]:
-        """See what happens to pods; on leaving, everything of ours ends."""
+        """Watch the pods inside the block; stop all background tasks at its end."""
         async with session(config, JSON) as whole, session(config, METADATA_ONLY) as names:
             self._spawn(self._watch_pods(whole))
             self._spawn(self._watch_events(names))
@@ -157,7 +157,7 @@ class ChurnLoad:
         self._is_busy = False
 
     async def settle(self) -> None:
-        """Until every pod is bound, or nothing has been for long."""
+        """Wait until every pod is bound, or none has been bound for long."""
         progress, since = -1, time.monotonic()
         while self.waiting or self._flapping or self._has_high():
             self.check()
@@ -168,7 +168,7 @@ class ChurnLoad:
             await asyncio.sleep(0.1)
 
     def check(self) -> None:
-        """Raise what has gone wrong in the background."""
+        """Raise the error of a background task, if there is one."""
         self._sender.check()
         if self._failure is not None:
             raise ControlPlaneError(f"the churn has ended: {self._failure}") from self._failure
@@ -304,7 +304,7 @@ class ChurnLoad:
     # What nodes do
 
     async def _open_slots(self) -> None:
-        """One after the other, some node is what late pods have waited for."""
+        """Label one node after the other for the pods that wait for a slot."""
         slot = 0
         while True:
             self._slot_node = self._calm_node()

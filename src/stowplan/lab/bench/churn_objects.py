@@ -1,4 +1,4 @@
-"""The nodes and pods of a soak: many kinds, so that whatever may pile up has a reason to.
+"""The nodes and pods of a soak: many kinds, so that every cache and index is filled.
 
 Called by `churn`. Pure: same seed, same objects. What must stay true: every pod that is made here
 can be bound sooner or later on the nodes that are made here, so that one which is not is a fault.
@@ -80,7 +80,7 @@ class NodeLayout:
 
     @property
     def crowd_places(self) -> int:
-        """Each is worth a whole CPU."""
+        """Number of places on crowded nodes, one CPU each."""
         return self.crowded * NODE_CPUS
 
     def is_crowded(self, number: int) -> bool:
@@ -121,7 +121,7 @@ class PodMaker:
         self._made: Counter[PodKind] = Counter()
 
     def arrival(self) -> Json:
-        """The next of the usual mixture."""
+        """The next pod of the usual mixture."""
         (kind,) = self._rng.choices(list(SHARES), list(SHARES.values()))
         return self.make(kind)
 
@@ -145,7 +145,7 @@ class PodMaker:
         }
 
     def _special(self, kind: PodKind, number: int, group: str) -> tuple[Json, Json, Json]:
-        """Labels, fields of the spec, and requests."""
+        """The labels, spec fields and requests of a kind of pod."""
         labels = {"group": group}
         selector = {"matchLabels": labels}
         if kind is PodKind.SPREAD:
@@ -174,7 +174,7 @@ class PodMaker:
         return {}, {}, {}
 
     def _preference(self) -> Json:
-        """A node that would be nice, often one that is not there."""
+        """A preferred node, often one that does not exist."""
         wanted = [node_name(self._rng.randrange(self._layout.nodes * 2))]
         term = {"matchExpressions": [{"key": HOST_KEY, "operator": "In", "values": wanted}]}
         preferred = [{"weight": self._rng.randint(1, 100), "preference": term}]

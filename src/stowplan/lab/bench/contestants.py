@@ -41,7 +41,7 @@ _HINTS = "SchedulerQueueingHints"
 
 @dataclass(frozen=True)
 class Start:
-    """What a contestant may know when it is started."""
+    """The parameters of a contestant's start."""
 
     directory: Path
     kubeconfig: Path
@@ -79,7 +79,7 @@ class Contestant:
 
     @property
     def slug(self) -> str:
-        """For file names."""
+        """The name in a form for file names."""
         return self.key.replace("/", "-")
 
     def is_chosen_by(self, names: Sequence[str]) -> bool:

@@ -53,7 +53,7 @@ class Decisions(msgspec.Struct):
 
 
 def read_decisions(file: Path = FILE) -> Decisions | None:
-    """None if nothing was measured."""
+    """Read the stored results; None if nothing was measured."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Decisions)
     except FileNotFoundError:

@@ -126,7 +126,7 @@ class LoadedEngine:
         self.play(WARM_UP)
 
     def clear(self) -> None:
-        """Take the pods away that were placed: every round begins on the same cluster."""
+        """Remove the placed pods, so that every round begins on the same cluster."""
         for placed in self._placed:
             self._handlers.delete_pod(placed)
         self._placed.clear()

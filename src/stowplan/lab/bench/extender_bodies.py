@@ -1,4 +1,4 @@
-"""The questions that the extenders are asked, and what the answers have to be.
+"""The requests to the extenders, and checks of their answers.
 
 Bodies are written as Go writes them (compact, every field there), requests with the headers of
 kube-scheduler's client. A node is what a kubelet makes of a machine, without `managedFields`, which

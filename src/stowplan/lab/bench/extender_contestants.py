@@ -85,7 +85,7 @@ def flask_python() -> Path:
 
 
 def _install(place: Path) -> None:
-    """Elsewhere first, so that what is in its place is complete."""
+    """Install into a temporary folder, then rename: an environment in its place is complete."""
     place.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
     quiet = ["--quiet", "--disable-pip-version-check", "--require-hashes"]
@@ -111,7 +111,7 @@ def _install(place: Path) -> None:
 def started(
     contestant: ExtenderContestant, workers: int, directory: Path
 ) -> Iterator[tuple[int, int]]:
-    """Its port and process id, once it answers; CannotMeasure if it does not."""
+    """Start a contestant; yield its port and process id once it answers, or CannotMeasure."""
     port = free_port()
     log = directory / f"{contestant.name}.log"
     command = contestant.command(port, workers, directory)

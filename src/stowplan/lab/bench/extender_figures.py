@@ -92,7 +92,7 @@ class ExtenderMeasured:
         return statistics.median(map(figure, cells))
 
     def best_workers(self, contestant: str, question: tuple[Mode, int]) -> int:
-        """By the median rate."""
+        """The number of workers with the highest median rate."""
         choice = {cell.workers for cell in self.of(contestant, question)}
         return max(
             sorted(choice),
@@ -150,7 +150,7 @@ def summary(measured: ExtenderMeasured) -> str:
 
 
 def by_workers(measured: ExtenderMeasured) -> str:
-    """Every number of workers for itself."""
+    """A table with a row for each question and number of workers."""
     names = measured.contestants
     head = ["", "workers"]
     for name in names:
@@ -175,7 +175,7 @@ def by_workers(measured: ExtenderMeasured) -> str:
 
 
 def notes(measured: ExtenderMeasured) -> list[str]:
-    """What a reader must know of these figures, and nothing that these figures do not say."""
+    """Notes that a reader needs with these figures."""
     found = []
     for mode, nodes in measured.missed:
         ratio = measured.ratio((mode, nodes))

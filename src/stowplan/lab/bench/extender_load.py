@@ -52,7 +52,7 @@ class Effort:
 
 @dataclass(slots=True)
 class Load:
-    """What became of the requests of one measurement."""
+    """The results of the requests of one measurement."""
 
     latencies_s: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -154,7 +154,7 @@ async def _exchange(connection: ClientConnection, verb: Verb) -> None:
 
 
 def put_load(port: int, verbs: Sequence[Verb], connections: int, effort: Effort) -> Load:
-    """LoadError if it makes no sense to go on."""
+    """Run one measurement; LoadError if the extender cannot be measured."""
     # Each begins elsewhere, so that no two ask the same at a time where there is a choice.
     pairs = len(verbs) // 2
     starts = [2 * (number * pairs // connections) for number in range(connections)]

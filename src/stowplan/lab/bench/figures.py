@@ -80,7 +80,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
-        """None where no round has the figure."""
+        """The spread of a figure; None if no round has it."""
         known = [value for value in values if value is not None]
         return cls(statistics.median(known), min(known), max(known)) if known else None
 
@@ -131,7 +131,7 @@ class WorkloadRuns:
 
     @cached_property
     def runs(self) -> list[Run]:
-        """Those of valid rounds."""
+        """The runs of valid rounds."""
         return [run for run in self.all_runs if run.round not in self.invalid]
 
     @property

@@ -80,7 +80,7 @@ async def listed(
 async def follow(
     client: aiohttp.ClientSession, path: str, params: Mapping[str, str]
 ) -> AsyncGenerator[FollowedChange, None]:
-    """All there is, then what comes, for ever.
+    """Yield all existing objects, then every new one, without end.
 
     What is there is listed, not watched: a watch tells it in no order, so that one which is cut off
     meanwhile could not go on from the highest version it has seen without losing the rest.

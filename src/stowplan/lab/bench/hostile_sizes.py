@@ -279,7 +279,7 @@ def _terms(required: list[Json], preferred: list[Json]) -> Json:
 
 
 def _filled(fields: Json) -> Json:
-    """Without those that are empty."""
+    """The mapping without empty values."""
     return {name: value for name, value in fields.items() if value}
 
 

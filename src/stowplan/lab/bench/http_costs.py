@@ -94,7 +94,7 @@ def _client_costs(binds: int, rounds: int) -> dict[str, list[float]]:
 
 
 def _make_certificate(path: Path) -> None:
-    """A self-signed one, and its key in the same file."""
+    """Make a self-signed certificate, with its key in the same file."""
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
         "-subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout - -out -"

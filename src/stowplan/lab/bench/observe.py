@@ -54,7 +54,7 @@ class BindObserver:
         self._tasks: list[asyncio.Task[None]] = []
 
     def check(self) -> None:
-        """Raise if something was missed."""
+        """Raise if the watch has missed something."""
         for task in self._tasks:
             if task.done():
                 try:
@@ -90,14 +90,14 @@ class BindObserver:
                 self.note_event(change.object.metadata, time.monotonic())
 
     async def count_events(self) -> int:
-        """How many there are, of whatever kind, at next to no cost."""
+        """The number of events of any kind, at next to no cost."""
         there, about = await listed(
             self._client, _EVENTS_PATH, {"limit": "1"}, accept=METADATA_OF_ALL
         )
         return len(there) + about.remaining_item_count
 
     async def read_events(self) -> None:
-        """Note all that pods were told when they were bound.
+        """Read the events of binds and note when each arrived.
 
         The API server keeps when each came to the second; it counts as the end of that second.
         """
@@ -170,7 +170,7 @@ def machine_cpu() -> MachineCpu:
 
 
 def read_cpu(stat: str, *, leave_out_nice: bool) -> MachineCpu:
-    """By the first line of /proc/stat, whose columns are in proc(5)."""
+    """Parse the first line of /proc/stat; proc(5) has its columns."""
     columns = stat.split("\n", 1)[0].split()[1:9]  # what guests use is in user and nice already
     user, nice, system, _idle, _iowait, irq, softirq, steal = (
         int(ticks) / _TICKS_PER_S for ticks in columns

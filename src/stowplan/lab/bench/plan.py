@@ -51,7 +51,7 @@ def plan(
 
 
 def listed(file: str, pattern: str = "*") -> list[Workload]:
-    """Every workload that matches, also such as cannot be played."""
+    """Every workload that matches, including those that cannot be played."""
     if file in SETS:
         by_title = {item.setup.title: item.workload for item in plan(file, pattern)}
         return list(by_title.values())

@@ -66,7 +66,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """With what it was measured."""
+    """The versions and the machine of a measurement."""
 
     when: str
     command: tuple[str, ...]
@@ -107,14 +107,14 @@ class Results:
         return _read(path) if path.exists() else None
 
     def profile(self, setup: Setup) -> Path:
-        """Where a digest of Stowplan's profile is, if there is one."""
+        """The path of the digest of Stowplan's profile, which may not exist."""
         return self.folder / setup.folder / "profile.txt"
 
     def remove(self, result: RunResult) -> None:
         self.path(result.setup, result.run.round, result.run.contestant).unlink()
 
     def forget(self, setup: Setup, contestants: Iterable[str]) -> None:
-        """Throw away what there is of these contestants."""
+        """Delete the stored results of these contestants."""
         for contestant in contestants:
             slug = _slug(contestant)
             for path in (self.folder / setup.folder).glob(f"round-*.{slug}.json"):
@@ -189,7 +189,7 @@ def about(command: Sequence[str]) -> About:
 
 @cache
 def _source_digest() -> str:
-    """Of all that takes part in scheduling, as it is at the start."""
+    """A digest of all source files that take part in scheduling, as of the start."""
     root = Path(stowplan.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -202,7 +202,7 @@ def _source_digest() -> str:
 
 @cache
 def _commit() -> str:
-    """Of the checkout, with a plus where it has changes; "" for an installed package."""
+    """The checkout's commit, with a plus if it has changes; "" for an installed package."""
     root = Path(stowplan.__file__).parent
     answers = []
     for command in (["rev-parse", "--short=10", "HEAD"], ["status", "--porcelain", "--", "."]):

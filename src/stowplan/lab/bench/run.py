@@ -85,7 +85,7 @@ def can_wait_in_a_backlog(workload: Workload) -> bool:
 
 @dataclass(frozen=True)
 class _Usage:
-    """At some moment: the time, and CPU seconds used so far."""
+    """A moment, and the CPU seconds used up to it."""
 
     at: float
     contestant: float
@@ -119,7 +119,7 @@ class Trial:
         self._began: _Usage | None = None
 
     def measure(self) -> Run:
-        """On a control plane of its own.
+        """Measure the contestant on a control plane of its own.
 
         Raises BenchError or ControlPlaneError if something ends or hangs.
         """
@@ -347,7 +347,7 @@ class _Backlog(LiveCluster):
 
 
 def _probe_pod() -> dict[str, Any]:
-    """It wants nothing and minds no taint, so that it has a place whatever the workload made."""
+    """A pod without requests that tolerates every taint, so it fits on any node."""
     container = {"name": "pause", "image": "registry.k8s.io/pause:3.10.1"}
     return {
         "apiVersion": "v1",

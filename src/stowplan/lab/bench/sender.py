@@ -181,7 +181,7 @@ class Sender:
     # The connections call these.
 
     def proceed(self, connection: _Connection) -> None:
-        """A connection is free for whatever is next."""
+        """Give a free connection its next request."""
         while self._jobs:
             chain = self._jobs[0].next_chain()
             if chain is None:
@@ -215,7 +215,7 @@ class Sender:
         self.proceed(connection)
 
     def lost(self, problem: SendError) -> None:
-        """No answer will come: nothing is known any more."""
+        """Fail everything: an answer is lost, so the effect of its request is unknown."""
         self._failure = self._failure or problem
         for job in self._jobs:
             job.fail(problem)

@@ -68,7 +68,7 @@ class Session:
     failures: list[str] = field(default_factory=list)
 
     def announce(self, items: Sequence[Item]) -> None:
-        """What is going to happen, and whether this is a good time for it."""
+        """Print the plan, with a warning if the machine is busy."""
         runs = left = 0
         for item in items:
             for contestant in self._contestants(item.setup):
@@ -100,7 +100,7 @@ class Session:
         )
 
     def measure(self, item: Item) -> Measured:
-        """All rounds of a workload, as far as they are not there."""
+        """Measure the rounds of a workload that have no stored result."""
         setup, contestants = item.setup, self._contestants(item.setup)
         if setup.without_raw and len(contestants) < len(self.settings.contestants):
             self.progress.say(f"{setup.title}: not raw, as {setup.without_raw}")
@@ -116,7 +116,7 @@ class Session:
         return self.results.measured(setup)
 
     def _lacks_rounds(self, setup: Setup, contestants: Sequence[Contestant]) -> bool:
-        """Some did not count, and more could tell more."""
+        """True if fewer rounds than wanted are valid, in a workload where that is checked."""
         if setup.measured < FEW_PODS or RAW not in {one.label for one in contestants}:
             return False
         measured = self.results.measured(setup)

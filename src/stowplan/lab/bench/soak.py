@@ -167,7 +167,7 @@ class Soak:
         self._say(f"{len(churn.waiting)} pods wait")
 
     async def _ask_to_compare(self, process: ServerProcess) -> bool | None:
-        """By the signal that kube-scheduler knows, too; the answer is in the log."""
+        """Send SIGUSR2, as for kube-scheduler; the result is in the log."""
         seen = process.log.stat().st_size
         os.kill(process.pid, signal.SIGUSR2)
         deadline = time.monotonic() + _PATIENCE_S

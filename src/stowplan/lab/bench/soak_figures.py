@@ -53,12 +53,12 @@ class Trend:
 
     @property
     def growth(self) -> float:
-        """From the first to the last point."""
+        """The growth from the first to the last point."""
         return self.slope * self.span
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Trend:
-    """By least squares; needs two points that differ in x."""
+    """Fit a line by least squares; needs two points that differ in x."""
     count = len(points)
     mean_x = sum(x for x, _ in points) / count
     mean_y = sum(y for _, y in points) / count
@@ -123,7 +123,7 @@ class SoakOutcome:
 
 
 def document(outcome: SoakOutcome, about: Mapping[str, object]) -> str:
-    """All of it as JSON."""
+    """The outcome as JSON."""
     line = memory_line(outcome.samples, outcome.warm_up_s)
     verdict = {"faults": faults(outcome), "memory": None if line is None else asdict(line)}
     return json.dumps({**about, **verdict, **asdict(outcome)}, indent=1) + "\n"

@@ -70,7 +70,7 @@ def _node(number: int) -> dict[str, Any]:
 
 
 def _pod(name: str, **spec: Any) -> dict[str, Any]:
-    """One that needs a whole node."""
+    """A pod that needs a whole node."""
     amounts = {"cpu": "1", "memory": "500Mi"}
     container = {
         "name": "pause",
@@ -113,7 +113,7 @@ class Scene:
             await asyncio.sleep(0.001)
 
     async def until_refused(self, count: int, process: ServerProcess) -> None:
-        """Every pod was tried and told so, and nothing is left to do."""
+        """Wait until every pod has an event of its failed attempt and the scheduler is idle."""
         events = self.observer.events
         await self.until(f"{count} events", lambda: len(events) >= count, process)
         used = -1.0
@@ -134,7 +134,7 @@ def _has_grown(seen: dict[str, float], size: int) -> bool:
 
 
 async def free_places(scene: Scene) -> list[Row]:
-    """Nodes are full and pods wait; one after the other, a pod on some node is deleted."""
+    """Time binds on a full cluster: delete one pod after the other while others wait."""
     say(f"{NODES} full nodes, {WAITING} waiting pods")
     nodes = [_node(number) for number in range(NODES)]
     await scene.create(("/api/v1/nodes", each) for each in nodes)
@@ -170,7 +170,7 @@ async def free_places(scene: Scene) -> list[Row]:
 
 
 async def wait_idle(scene: Scene) -> list[Row]:
-    """Pods that no node will ever do for, and nothing happens."""
+    """Measure CPU time while pods wait that fit on no node, and nothing happens."""
     say(f"{IDLE_PODS} pods that fit nowhere")
     await scene.create(("/api/v1/nodes", _node(number)) for number in range(IDLE_NODES))
     selector = {"example.com/none": "such"}

@@ -202,7 +202,7 @@ class ControlPlane:
         return token
 
     def write_kubeconfig(self, name: str, token: str) -> Path:
-        """A kubeconfig file for someone else, such as a service account."""
+        """Write a kubeconfig file for another user, such as a service account."""
         authority = self.certificate_authority.read_bytes()
         text = credentials.kubeconfig(self.url, authority, name, token)
         return self._write_secret(f"{name}.kubeconfig", text)

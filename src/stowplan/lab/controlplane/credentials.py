@@ -21,7 +21,7 @@ _EC_KEY_CURVE = bytes.fromhex("a00a06082a8648ce3d030107")
 
 @dataclass(frozen=True)
 class TokenUser:
-    """Someone the API server knows by a bearer token."""
+    """A user of the API server with a bearer token."""
 
     name: str
     groups: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Feature gates of a workload, as far as a server of the pinned version still knows them.
 
 Upstream's workloads name gates that have since become fixed; naming one of those would keep the
-server from starting. So a server is asked which it knows, by its own help.
+server from starting. So the known gates are read from the server's own `--help`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def gates_in(help_text: str) -> frozenset[str]:
 
 @cache
 def known_gates(server: str) -> frozenset[str]:
-    """Of kube-scheduler or kube-apiserver."""
+    """The feature gates that kube-scheduler or kube-apiserver knows."""
     done = subprocess.run([find_binary(server), "--help"], capture_output=True, text=True)
     return gates_in(done.stdout + done.stderr)
 

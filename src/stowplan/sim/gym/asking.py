@@ -33,7 +33,7 @@ _INFEASIBLE = "the agent chose a node that the filters refuse"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A pod that has its turn, and the rows of the table that would take it."""
+    """A pod to place, and its feasible rows of the table."""
 
     info: PodInfo
     feasible: Rows
@@ -53,13 +53,13 @@ class _Agent:
 
 
 class AskingEngine(Engine):
-    """`ask`, then `answer` if a question came of it, and so on."""
+    """An engine driven by `ask`, then `answer` if there is a question, and so on."""
 
     _question: Question
     _attempt: Generator[Request, Answer, Placement | Failure | Deferral | None]
 
     def ask(self) -> Question | Failure | None:
-        """Try the next pod: the caller must choose, or it fits nowhere, or there is none."""
+        """Try the next pod: returns a question, a failure, or None if no pod is ready."""
         self._attempt = self.attempt_steps()
         try:
             next(self._attempt)
@@ -70,7 +70,7 @@ class AskingEngine(Engine):
         return self._question
 
     def answer(self, row: int | None) -> Placement | Failure:
-        """What becomes of the pod on that row, which must be a feasible one; None: on no row."""
+        """Place the pod on a feasible row, or reject it (None), and return the outcome."""
         names = self.cache.table.names
         answer = Failed(_INFEASIBLE) if row is None else FilterAnswer([names[row]])
         try:

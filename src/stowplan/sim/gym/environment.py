@@ -92,7 +92,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What the columns of `allocatable`, `requested` and `pod_requests` are."""
+        """The resources of the columns of `allocatable`, `requested` and `pod_requests`."""
         return self._observer.resources
 
     @property
@@ -104,7 +104,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
 
     @property
     def question(self) -> Question | None:
-        """The pod that has its turn, and its feasible rows; None once the episode has ended."""
+        """The pod to place and its feasible rows; None once the episode has ended."""
         return self._question
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:

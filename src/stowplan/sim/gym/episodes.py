@@ -1,4 +1,4 @@
-"""Where episodes come from: what a user may say a trace is, and one trace for every seed.
+"""The traces of episodes: the forms in which users give a trace, and one trace for every seed.
 
 What must stay true: the same seed gives the same trace. A `Trace`, and a file that is no generator,
 is the same whatever the seed.
@@ -23,7 +23,7 @@ Source: TypeAlias = Trace | Mapping[str, Any] | str | Path
 
 
 def episodes_of(source: Source) -> Callable[[int], Trace]:
-    """From a seed to a trace."""
+    """A function from a seed to a trace."""
     if isinstance(source, Trace):
         return lambda seed: source
     if isinstance(source, Mapping):

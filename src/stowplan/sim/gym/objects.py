@@ -34,7 +34,7 @@ _LOST = tuple(
 
 
 class PodReader:
-    """Reads pods; knows the priority classes that it was told of."""
+    """Reads pods, with the priority classes that were added."""
 
     def __init__(self) -> None:
         self._classes = {name: (value, _PREEMPTS) for name, (value, _) in SYSTEM_PRIORITIES.items()}
@@ -90,7 +90,7 @@ class PodReader:
 
 
 def read_object(kind: Kind, manifest: Json, struct: type[Any]) -> Any:
-    """A struct with the defaults of the API server; ConfigError says what is wrong with it."""
+    """The object as a struct, with the API server's defaults; ConfigError if it is invalid."""
     try:
         # The copy is for the defaults: manifests share their parts.
         stored, _ = conformed(kind, msgspec.json.decode(msgspec.json.encode(manifest)))
@@ -125,7 +125,7 @@ class KnownNode:
         return replace(self, is_lost=is_so)
 
     def now(self) -> Node:
-        """With the taints that a node controller would give it."""
+        """The node with the taints that a node controller would add."""
         node = self.described
         taints = [*(node.spec.taints or ()), *(_LOST if self.is_lost else ())]
         if self.is_cordoned:

@@ -65,7 +65,7 @@ class ObservationEncoder:
         )
 
     def observe(self, simulation: Simulation, question: Question | None) -> Observation:
-        """The cluster now, and the pod that is asked about; zeros where the episode has ended."""
+        """An observation of the cluster and the pod to place; zeros once the episode has ended."""
         table = simulation.table
         if self._shown is None or not self._shown.follow(table):
             self._shown = _Shown(table, self.max_nodes, self.resources, self._units)
@@ -150,7 +150,7 @@ class _Shown(DerivedRows):
 
 
 def _unit(name: str) -> float:
-    """From the table's units to those that are shown."""
+    """The factor from the table's unit to the observation's."""
     if name == CPU:
         return 1e-3
     is_bytes = name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-")

@@ -36,7 +36,7 @@ class Living:
 
     @property
     def first_key(self) -> str:
-        """What the trace calls it, also after it has come again."""
+        """The pod's key in the trace, also after it has come again."""
         return _key(self.manifest["metadata"])
 
 
@@ -196,7 +196,7 @@ class Population:
             heapq.heappush(self.ends, (end, self._made, living.pod.key, living.pod.uid))
 
     def finish(self, key: str, uid: str) -> None:
-        """A pod comes to its own end, unless it is gone already."""
+        """Finish a pod, unless it is gone already."""
         living = self.living.get(key)
         if living is not None and living.pod.uid == uid:
             self._take_away(key)
@@ -209,7 +209,7 @@ class Population:
             self.lose(sorted(info.pod.key for info in self._engine.cache.table.pods[row].values()))
 
     def lose(self, keys: list[str]) -> None:
-        """These pods go, and come again as others."""
+        """Remove pods from their node; they come again under new names."""
         for key in keys:
             living = self._take_away(key)
             if living is not None:

@@ -1,8 +1,8 @@
-"""Rewards: what a step was worth, told from the cluster after it.
+"""Rewards: the value of a step, computed from the cluster after it.
 
 A reward is any function from a `Step` to a number; those here are known by name. They are called
 when the next pod has its turn, so that time has passed, and pods have come and gone, since the
-action. What an infeasible action costs is the environment's own affair and comes on top.
+action. The environment adds the penalty for an infeasible action itself.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def wait_time(step: Step) -> float:
 
 
 def balance(step: Step) -> float:
-    """The default: all three, as they are."""
+    """The default: the sum of all three."""
     return utilisation(step) + fragmentation(step) + wait_time(step)
 
 

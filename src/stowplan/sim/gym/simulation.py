@@ -1,10 +1,10 @@
 """The cluster of one episode: a trace played on the scheduler's engine, in virtual time.
 
 There is no API server: what informers would deliver goes straight to the live scheduler's event
-handlers, and a placement is bound at once. As where traces are played on a whole cluster
-(`scenarios.trace_play`), pods that are preempted, drained away or lost with their node come again
-under a new name, with their whole duration before them. What must stay true: time moves only while
-no pod is ready to be tried, and the same trace and answers give the same episode.
+handlers, and a placement is bound at once. As in a trace played on a whole cluster
+(`scenarios.trace_play`), pods that are preempted, drained or lost with their node come again under
+a new name, with their whole duration. What must stay true: time moves only while no pod is ready to
+be tried, and the same trace and answers give the same episode.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Simulation:
 
     @property
     def lost(self) -> int:
-        """Pods so far that lost their place and came again."""
+        """Number of pods so far that lost their node and came again."""
         return self._people.lost
 
     @property
     def finished(self) -> int:
-        """Pods so far that came to their own end."""
+        """Number of pods so far that finished."""
         return self._people.finished
 
     def age_of(self, pod: Pod) -> float:
@@ -92,7 +92,7 @@ class Simulation:
     # The agent's turn
 
     def next_question(self) -> Question | None:
-        """Let things happen until a pod has its turn that fits somewhere; None: never again."""
+        """Advance until a pod can be placed; None if that never happens again."""
         while True:
             found = self.engine.ask()
             if isinstance(found, Question):
@@ -104,7 +104,7 @@ class Simulation:
                 return None
 
     def answer(self, row: int | None) -> bool:
-        """Bind the pod to a feasible row's node; None: to none. Whether it stands there now."""
+        """Bind the pod to a feasible row's node, or to none (None); True if it was bound."""
         self._vain.clear()
         outcome = self.engine.answer(row)
         if isinstance(outcome, Failure):
@@ -134,7 +134,7 @@ class Simulation:
         self._people.begin_to_run(living)
 
     def _failed(self, failure: Failure) -> None:
-        """Write down the nomination, and make room if that was decided."""
+        """Record the nomination, and evict the victims if there are any."""
         key = failure.pod.key
         living = self._people.living.get(key)
         if failure.is_pending and living is not None and failure.nominated_node is not None:
@@ -156,7 +156,7 @@ class Simulation:
         self._leaving += [(failure, victim) for victim in eviction.victims]
 
     def _leave(self, failure: Failure, victim: Pod) -> None:
-        """A victim goes; with the last one, the pod that it goes for has its turn again."""
+        """Remove a victim; after the last one the preemptor is tried again."""
         preempting = self.engine.handles[failure.profile].preempting
         is_last = not self._leaving or self._leaving[0][0] is not failure
         if is_last:
@@ -171,7 +171,7 @@ class Simulation:
     # Time
 
     def _let_time_pass(self) -> bool:
-        """To the next moment at which something happens; False: nothing can change any more."""
+        """Advance the clock to the next event; False if nothing can change any more."""
         moments = [] if self._coming is None else [self._coming.at]
         if self._people.waiting and self._people.ends:
             moments.append(self._people.ends[0][0])

@@ -23,7 +23,7 @@ Json: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a file something is written, and what it is in words."""
+    """A position in a file, and what is written there, in words."""
 
     file: Path
     line: int
@@ -115,7 +115,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class PlayWorkload:
-    """scheduler_perf's, one after the other."""
+    """Play workloads of scheduler_perf, one after the other."""
 
     workloads: tuple[Workload, ...]
 

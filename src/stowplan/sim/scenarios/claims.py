@@ -32,7 +32,7 @@ from stowplan.sim.scenarios.facts import (
 
 
 class PodCheck(Protocol):
-    """Something about the selected pods."""
+    """A claim about the selected pods."""
 
     def words(self, is_one: bool) -> str: ...
 
@@ -40,7 +40,7 @@ class PodCheck(Protocol):
 
 
 class NodeCheck(Protocol):
-    """Something about one node."""
+    """A claim about one node."""
 
     def words(self) -> str: ...
 
@@ -107,7 +107,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class IsBound:
-    """So many have a node; None: all of them."""
+    """So many of the pods have a node; None: all of them."""
 
     amount: Amount | None = None
 
@@ -181,7 +181,7 @@ class Nominated:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """They had to leave for a pod of higher priority."""
+    """The pods were preempted by a pod of higher priority."""
 
     by: str = ""
     may_be_none = True
@@ -203,7 +203,7 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True)
 class IsSpread:
-    """They are spread over the values of a node label, no two counts further apart than `skew`."""
+    """The pods are spread over a node label's values; counts differ by at most `skew`."""
 
     over: str
     skew: int

@@ -48,7 +48,7 @@ _BORN_WITH_STATUS = ("Node",)
 
 
 class Cluster:
-    """See the module."""
+    """A cluster under a scenario; the module's docstring explains it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Cluster:
         return self.recording.now()
 
     async def sleep(self, seconds: float) -> None:
-        """Let so much of the cluster's time pass."""
+        """Sleep in the cluster's time."""
         await asyncio.sleep(seconds)
 
     async def settle(self) -> None:
@@ -219,7 +219,7 @@ class Cluster:
     async def delete(
         self, kind: str, name: str, *, namespace: str = "", grace_period_s: int | None = None
     ) -> None:
-        """Have an object deleted; one that is gone already is no mistake."""
+        """Delete an object; one that is gone already is no error."""
         resource = self._resource(kind)
         place = self._place(resource, namespace)
         if resource is PODS:
@@ -230,7 +230,7 @@ class Cluster:
             return
 
     async def get(self, kind: str, name: str, *, namespace: str = "") -> Json:
-        """The object as the API server has it; NotFound if it has not."""
+        """Read an object from the API server; NotFound if it does not exist."""
         resource = self._resource(kind)
         path = resource.path(namespace=self._place(resource, namespace), name=name)
         found: Json = msgspec.json.decode(await self.client.request("GET", path))
@@ -252,7 +252,7 @@ class Cluster:
         return items
 
     async def node_of(self, pod: str, *, namespace: str = "") -> str:
-        """Where a pod is bound to; "" while it is not."""
+        """The node that a pod is bound to; "" if there is none."""
         node: str = (await self.get("Pod", pod, namespace=namespace))["spec"].get("nodeName", "")
         return node
 
@@ -280,7 +280,7 @@ class Cluster:
         await self._empty(node, grace_period_s=0)
 
     async def recover(self, node: str) -> None:
-        """A node that failed is back."""
+        """Bring a failed node back."""
         self.recording.add(EntryKind.FAULT, f"node {node}", "recovers")
         await self._set_ready(node, "True", "KubeletReady")
         known = await self.get("Node", node)
@@ -315,18 +315,18 @@ class Cluster:
     # Telling
 
     def say(self, text: str) -> None:
-        """A line on the timeline: `scenario: ...`."""
+        """Add a line to the timeline: `scenario: ...`."""
         self.recording.add(EntryKind.SAID, "", f"scenario: {text}")
 
     def expect(self, text: str, is_met: bool, *, found: str = "", where: str = "") -> None:
-        """Put on record whether something is as it should be, and go on."""
+        """Record whether an expectation is met, and go on."""
         self.recording.expectations.append(Expectation(text, is_met, found, where))
         self.recording.add(EntryKind.EXPECTATION, "", text, is_met=is_met, found=found)
 
     # Companions
 
     def start(self, work: Coroutine[Any, Any, Any], *, name: str = "") -> asyncio.Task[Any]:
-        """Run something beside the scenario until that ends; what it raises fails the scenario."""
+        """Run a coroutine until the scenario ends; an exception in it fails the scenario."""
         assert self.group is not None, "only a scenario that is being played has companions"
         task = self.group.create_task(work, name=name or None)
         self._companions.append(task)
@@ -399,7 +399,7 @@ class Cluster:
         return found
 
     def place(self, namespace: str) -> str:
-        """What a namespace that a scenario names is called in this cluster."""
+        """The name in this cluster of a namespace in the scenario."""
         return place_of(namespace, self.target.prefix)
 
     def _place(self, resource: Resource[Any], namespace: str) -> str:

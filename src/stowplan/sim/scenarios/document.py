@@ -296,7 +296,7 @@ def _are_texts(values: Sequence[object]) -> bool:
 
 
 def _changes(action: Action) -> bool:
-    """Whether it leaves something to wait for."""
+    """True if the step changes the cluster, so that a wait must follow."""
     return not isinstance(action, Say | WaitForQuiet | WaitUntil | Expect)
 
 

@@ -173,7 +173,7 @@ class Expected:
 
     @property
     def objects(self) -> tuple[ObjectPattern, ...]:
-        """What the view must hold beside pods and nodes."""
+        """The objects that the view must hold besides pods and nodes."""
         return (self.subject.target,) if isinstance(self.subject, OfObject) else ()
 
 

@@ -57,7 +57,7 @@ def phase_of(pod: Json) -> str:
 
 
 def message_of(pod: Json) -> str:
-    """What the scheduler, or a gate, has said of it."""
+    """The message of the scheduler, or of a scheduling gate, about a pod."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             reason, message = condition.get("reason", ""), condition.get("message", "")
@@ -134,7 +134,7 @@ def named(pods: Sequence[Json], told: Callable[[Json], str]) -> str:
 
 
 def worst(findings: Sequence[ClaimResult]) -> ClaimResult:
-    """All of them in one: what is wrong if anything is."""
+    """The combined result: all failures, or what was found if there is none."""
     wrong = [finding for finding in findings if not finding.is_met]
     told = dict.fromkeys(finding.found for finding in wrong or findings if finding.found)
     return ClaimResult(not wrong, "; ".join(told))

@@ -53,14 +53,14 @@ class Playable:
         return outcome
 
     def pictures(self, outcome: Outcome) -> list[Picture]:
-        """Those of the steps, and the end."""
+        """The pictures of the steps and of the end."""
         end = take_picture(outcome.cluster_s, "the end", outcome.nodes, outcome.pods)
         return [*self.album.pictures, end]
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What goes before what the file says."""
+    """Options that override the file's."""
 
     seed: int | None = None
     config_file: str | None = None

@@ -58,7 +58,7 @@ class Live:
             self._status.update(self._state)
 
     def progress(self, progress: TraceProgress) -> None:
-        """How far a trace has come."""
+        """Show how far a trace has come."""
         self._progress = progress
         if self._status is not None:
             self._status.update(self._state)

@@ -13,11 +13,11 @@ from stowplan.sim.scenarios.targets import Target
 
 
 class NeverQuiet(StowplanError):
-    """Something went on happening for too long."""
+    """The cluster did not become quiet in time."""
 
 
 class Quiet:
-    """Waits for it."""
+    """Waits for a quiet cluster."""
 
     def __init__(
         self, target: Target, process: SchedulerProcess | None, *, patience_s: float
@@ -27,7 +27,7 @@ class Quiet:
         self._patience_s = patience_s
 
     async def settle(self) -> None:
-        """Until it is quiet, and has been for as long as this cluster takes to be believed."""
+        """Wait until the cluster has been quiet for as long as its target requires."""
         target = self._target
         began = calm_since = target.clock.monotonic()
         seen: tuple[int, ...] = ()

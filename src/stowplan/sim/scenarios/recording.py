@@ -1,8 +1,8 @@
-"""Writes the timeline: hears of every change of pods and nodes, and of every decision.
+"""Record the timeline: every change of pods and nodes, and every decision.
 
-The scheduler's own informers tell it (`Witness` stands between them and the scheduler), so it sees
-what the scheduler sees, at the same moment, at no cost; where no scheduler runs, informers of the
-scenario do.
+Its source are the scheduler's own informers (`Witness` wraps the scheduler's handlers), so it sees
+what the scheduler sees, at the same moment, at no cost. Without a scheduler the scenario has
+informers of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Recording:
         keeps_entries: bool = True,
         prefix: str = "",
     ) -> None:
-        """With a `prefix` only what the scenario made is worth telling (see `own_names`)."""
+        """With a `prefix`, record only the scenario's own objects (see `own_names`)."""
         self.entries: list[Entry] = []
         self.expectations: list[Expectation] = []
         self.counts: Counter[str] = Counter()
@@ -40,7 +40,7 @@ class Recording:
         #: Pods that ever had a node, and those that were ever tried, by namespace/name.
         self.bound: set[str] = set()
         self.attempted: set[str] = set()
-        #: Told of each entry, too, while they want to be.
+        #: Further callbacks for each entry, for as long as they are registered.
         self.listeners: list[Callable[[Entry], None]] = []
         self._prefix = prefix
         self._on_entry = on_entry

@@ -1,4 +1,4 @@
-"""Plays a scenario on a target: opens it, starts a scheduler there, and tells what came of it.
+"""Play a scenario on a target: open the target, start a scheduler there, and return the outcome.
 
 Used by `stowplan simulate`, the lessons, the testing kit and tests. The scheduler runs in this
 process on every target, so that its decisions are seen as they are made.

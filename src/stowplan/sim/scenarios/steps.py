@@ -1,8 +1,8 @@
-"""Plays a YAML scenario's steps on a cluster, one after the other.
+"""Play a YAML scenario's steps on a cluster, one after the other.
 
-`Player` is what `run_scenario` is given. Every step is put on the timeline, done, and followed by a
-wait for quiet unless it says otherwise, so that the same steps give the same placements however
-quick the cluster is. What the API server refuses is a mistake of the file and told with its place.
+`run_scenario` runs a `Player`. Every step is added to the timeline, executed, and followed by a
+wait for quiet unless it says otherwise, so the same steps give the same placements on a fast and on
+a slow cluster. A request that the API server refuses is reported as an error in the file.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class EntryKind(StrEnum):
-    """What an entry tells."""
+    """The kind of an entry."""
 
     STEP = "step"
     SAID = "said"
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Something that should be so. `found` says what is so instead."""
+    """An expectation and its result; `found` is what was found instead."""
 
     text: str
     is_met: bool
@@ -53,7 +53,7 @@ class Expectation:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a scenario."""
+    """The outcome of a scenario."""
 
     name: str
     on: str

@@ -60,10 +60,10 @@ async def play_trace(
     replaces_lost: bool = True,
     keeps_finished: int = _FINISHED_KEPT,
 ) -> TraceProgress:
-    """Until every event has happened, and every pod with a duration has ended that found a place.
+    """Play until every event has happened and every bound pod with a duration has ended.
 
-    Pods that nothing makes room for are left waiting. Of those that have ended only the latest
-    `keeps_finished` stay in the cluster.
+    Pods that do not fit are left pending. Of the finished pods only the latest `keeps_finished`
+    stay in the cluster.
     """
     player = _Player(
         cluster, trace, on_progress, replaces_lost=replaces_lost, keeps_finished=keeps_finished
@@ -150,7 +150,7 @@ class _Player:
             await self._again(self._lost.pop(0))
 
     async def _last_pods(self) -> None:
-        """Wait until no running pod will end; give up where nothing ends them."""
+        """Wait until no running pod will end; give up if pods are long overdue."""
         while True:
             while self._running or self._lost:
                 # Others may have begun since, and will end later.
@@ -227,7 +227,7 @@ class _Player:
                 raise
 
     async def _collect(self) -> None:
-        """Have pods deleted that ended long ago, as the controller of real clusters does."""
+        """Delete the oldest finished pods, as the controller of real clusters does."""
         while len(self._ended) > self._keeps_finished:
             namespace, name = self._ended.popleft().split("/")
             try:
@@ -236,7 +236,7 @@ class _Player:
                 continue
 
     async def _linked(self, volume: Json) -> Json:
-        """With the UID of the claim it belongs to, which was given by this cluster."""
+        """The volume with the UID that its claim has in this cluster."""
         claim = volume["spec"].get("claimRef")
         if not claim or claim.get("uid"):
             return volume
@@ -250,7 +250,7 @@ class _Player:
         return {**volume, "spec": {**volume["spec"], "claimRef": linked}}
 
     async def _revise(self, manifest: Json) -> None:
-        """What is there becomes what the manifest says; an API server may refuse."""
+        """Update an object to its new manifest; the API server may refuse."""
         resource = find_resource(manifest["apiVersion"], manifest["kind"])
         assert resource is not None, "readers of traces leave out what is not known"
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
@@ -276,7 +276,7 @@ class _Player:
             log.info("No such node", extra=kv(node=event.node, event=event.kind))
 
     def _hear(self, entry: Entry) -> None:
-        """Of what became of our pods."""
+        """Handle a pod's event: bound, finished or lost."""
         if entry.kind not in (EntryKind.BOUND, EntryKind.FINISHED, EntryKind.DELETED):
             return
         key = entry.subject.removeprefix("pod ")

@@ -36,7 +36,7 @@ PATIENCE_S = 400.0
 
 
 class WorkloadCluster:
-    """Carries out what a workload asks for."""
+    """Runs a workload's operations on a scenario's cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -125,7 +125,7 @@ class WorkloadTimeline:
         self.cluster.recording.add(EntryKind.STEP, f"operation {number}", what)
 
     def operation_ended(self, number: int, operation: Operation) -> None:
-        """Nothing to tell."""
+        """Record nothing."""
 
     async def measuring_begins(self, measurement: Measurement) -> None:
         self._began[measurement.label] = self.cluster.now()
@@ -136,7 +136,7 @@ class WorkloadTimeline:
 
 
 def workload_options(workload: Workload, options: Options | None = None) -> Options:
-    """The options with which a target is as scheduler_perf's own cluster for this workload."""
+    """The options that make a target equal to scheduler_perf's own cluster."""
     options = options or Options()
     config = options.config
     if workload.scheduler_config is not None and config is None:
@@ -152,7 +152,7 @@ def workload_options(workload: Workload, options: Options | None = None) -> Opti
 
 
 def workload_scenario(workload: Workload) -> Callable[[Cluster], Awaitable[None]]:
-    """Plays the workload, then waits for nothing."""
+    """A scenario that plays the workload and does not wait afterwards."""
 
     async def scenario(cluster: Cluster) -> None:
         if cluster.target.is_shared:

@@ -25,7 +25,7 @@ def memory_bytes(raw: object) -> int:
 
 
 def pieces(raw: object) -> int:
-    """A whole number, also spelled 2.0."""
+    """Parse a whole number, also spelled 2.0."""
     nanos = _nanos(raw, "a whole number")
     if nanos % _NANOS:
         raise ValueError(f"`{raw}` is not a whole number")
@@ -33,7 +33,7 @@ def pieces(raw: object) -> int:
 
 
 def milliseconds(raw: object) -> int:
-    """Of seconds as a number, or of a duration such as 1m30s."""
+    """Parse seconds as a number, or a duration such as 1m30s."""
     if isinstance(raw, str) and raw[-1:] in ("s", "m", "h"):
         whole = seconds(raw) * 1000
     elif isinstance(raw, bool) or not isinstance(raw, str | int | float):
@@ -62,7 +62,7 @@ def memory_text(number: int) -> str:
 
 
 def seconds_text(run_s: float) -> str:
-    """Without a fraction where there is none; never with an exponent."""
+    """Seconds as text: without a fraction if it is zero, never with an exponent."""
     return f"{run_s:.3f}".rstrip("0").rstrip(".")
 
 

@@ -14,7 +14,7 @@ from stowplan.sim.traces.dice import Dice
 
 
 def moments(arrivals: Arrivals, dice: Dice) -> Iterator[int]:
-    """One for each arrival; several arrivals of a burst have the same."""
+    """The moment of each arrival; arrivals of one burst share a moment."""
     gap_ms = arrivals.over_ms / arrivals.count if arrivals.count else 0.0
     match arrivals.kind:
         case "poisson":
@@ -42,7 +42,7 @@ def _uniform(gap_ms: float) -> Iterator[int]:
 
 
 def _bursts(arrivals: Arrivals, dice: Dice) -> Iterator[int]:
-    """The first at once, then after exponential pauses."""
+    """Bursts: the first at once, then after exponential pauses."""
     now = 0.0
     while True:
         for _ in range(arrivals.size.draw(dice)):
@@ -51,7 +51,7 @@ def _bursts(arrivals: Arrivals, dice: Dice) -> Iterator[int]:
 
 
 def _diurnal(arrivals: Arrivals, gap_ms: float, dice: Dice) -> Iterator[int]:
-    """Poisson's, with a rate that swings about its mean: drawn at the peak's rate and thinned."""
+    """A Poisson process with a rate that swings about its mean, by thinning the peak's rate."""
     highest = 1.0 + arrivals.swing
     now = 0.0
     while True:

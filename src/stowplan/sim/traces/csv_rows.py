@@ -49,7 +49,7 @@ class CsvRow:
         return all(self._cell(column) in wanted for column, wanted in self._layout.where.items())
 
     def text(self, field: str) -> str:
-        """Of several columns, joined; empty where there is none."""
+        """The text of one or several columns, joined; empty if there is none."""
         source = self._layout.fields.get(field)
         return "" if source is None else self._joined(source)
 
@@ -67,7 +67,7 @@ class CsvRow:
         return self._amount(field, pieces, 1, default)
 
     def milliseconds(self, field: str) -> int | None:
-        """None where the row says nothing."""
+        """Milliseconds in a field; None if it is empty."""
         source = self._layout.fields.get(field)
         text = "" if source is None else self._joined(source)
         if source is None or not text:
@@ -88,7 +88,7 @@ class CsvRow:
         return time_ms
 
     def pairs(self, field: str) -> tuple[tuple[str, str], ...]:
-        """Of `key=value;key=value`, or of a layout that takes each from a column."""
+        """Pairs from `key=value;key=value`, or from a layout with a column for each."""
         by_key = self._layout.by_key.get(field)
         if by_key is not None:
             found = ((key, self._joined(source)) for key, source in by_key.items())
@@ -255,7 +255,7 @@ def _scaled(text: str, factor: float | None, units: int) -> int:
 
 
 def _moment(text: str) -> int:
-    """Milliseconds since the epoch; without a zone it is UTC."""
+    """Parse a time into milliseconds since the epoch; without a zone it is UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

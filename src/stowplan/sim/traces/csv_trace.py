@@ -41,7 +41,7 @@ _FOR_EVER = -1
 
 
 class _Shape(NamedTuple):
-    """What pods have in common that are alike to a scheduler."""
+    """The fields of a pod that matter to a scheduler, shared by equal pods."""
 
     cpu_milli: int
     memory_bytes: int
@@ -71,7 +71,7 @@ class _Pods:
         return len(self._names)
 
     def add(self, row: CsvRow) -> None:
-        """Raises BadRow."""
+        """Add the pods of a row; raises BadRow."""
         at_ms = row.milliseconds("arrival") or 0
         run_ms = row.milliseconds("duration")
         count = row.pieces("count", 1)
@@ -102,7 +102,7 @@ class _Pods:
         self.total += count
 
     def _name(self, row: CsvRow, within: str, count: int) -> str:
-        """As the row says, or with its line where that cannot be a name."""
+        """The row's name, or one made from its line number if that is no valid name."""
         given = row.text("name")
         if not is_name(given) or not row.has_column("name"):
             return f"{as_name(given) or 'pod'}-{row.line}"
@@ -120,7 +120,7 @@ class _Pods:
             self._at = array("q", (at_ms - earliest for at_ms in self._at))
 
     def settle(self, file: Path) -> None:
-        """No more will be added: names that are taken need not be known any longer."""
+        """Free the set of used names and check the first arrival; add no rows afterwards."""
         self._taken.clear()
         if self._at and min(self._at) > _YEAR_MS:
             years = min(self._at) / _YEAR_MS
@@ -251,7 +251,7 @@ def _class_name(value: int) -> str:
 
 
 def check_of(layout: Layout | None, of: str, file: Path) -> None:
-    """A layout of nodes is no use for pods."""
+    """Refuse a layout of nodes for pods, and the reverse."""
     if layout is not None and layout.of != of:
         raise ConfigError(
             f"layout {layout.name} is one of {layout.of}, not of {of}", where=str(file)

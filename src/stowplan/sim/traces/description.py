@@ -75,7 +75,7 @@ _CPU_STEP, _MEMORY_STEP = 10, 2**20
 
 @dataclass(frozen=True)
 class Failures:
-    """Of each node for itself, both times exponential."""
+    """Failures of each node, independent, with exponential times up and down."""
 
     between_ms: int
     repair_ms: int
@@ -83,7 +83,7 @@ class Failures:
 
 @dataclass(frozen=True)
 class Drains:
-    """Of one node of the pool after the other, as an upgrade does it."""
+    """Drains of the pool's nodes, one after the other, as in an upgrade."""
 
     every_ms: int
     lasts_ms: int
@@ -165,7 +165,7 @@ class Description:
 
 
 def read_description(value: object, file: Path) -> Description:
-    """Of the mapping under `generate:`."""
+    """Read the mapping under `generate:`."""
     top = Fields(file, value, "generate", KNOWN)
     assert isinstance(value, dict)
     if "preset" in top:
@@ -339,7 +339,7 @@ class _Reader:
         return tuple(sorted(made, key=lambda each: each.at))
 
     def scaled(self, description: Description) -> Description:
-        """With as many nodes and pods as asked for, shared out as they were."""
+        """The description scaled to a number of nodes and pods, in the same proportions."""
         pools, applications = description.pools, description.applications
         arrivals = description.arrivals
         if "nodeCount" in self._top:

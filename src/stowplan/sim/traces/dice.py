@@ -1,4 +1,4 @@
-"""Chance that is the same on every machine.
+"""Random numbers that are the same on every machine.
 
 Python promises the numbers of `Random.random()` for a seed and nothing else of that class, so
 all draws are built on it alone. Each purpose has dice of its own: a trace with other durations

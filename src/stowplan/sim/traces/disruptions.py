@@ -42,7 +42,7 @@ class DisruptionSchedule:
                 self._push(pool.drains.every_ms, "drain", pool, "")
 
     def until(self, at_ms: int) -> list[Disruption]:
-        """What happens up to and including this moment."""
+        """The disruptions up to and including this moment."""
         happened: list[Disruption] = []
         while self._due and self._due[0].at_ms <= at_ms:
             due = heapq.heappop(self._due)

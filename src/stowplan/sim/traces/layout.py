@@ -78,7 +78,7 @@ class Layout:
 
 
 def plain_layout(header: tuple[str, ...], of: str, file: Path) -> Layout:
-    """Of a file whose header names our own fields."""
+    """The layout of a file whose header names our own fields."""
     known = POD_FIELDS if of == "pods" else NODE_FIELDS
     for column in header:
         if column not in known:
@@ -94,7 +94,7 @@ def plain_layout(header: tuple[str, ...], of: str, file: Path) -> Layout:
 
 
 def layout_names() -> list[str]:
-    """Of the layouts that come with us."""
+    """The names of the built-in layouts."""
     folder = resources.files("stowplan.sim.traces") / "layouts"
     return sorted(
         entry.name.removesuffix(".yaml")
@@ -104,7 +104,7 @@ def layout_names() -> list[str]:
 
 
 def find_layout(name: str) -> Layout:
-    """One of ours by its name, else a file."""
+    """A built-in layout by its name, or one from a file."""
     if name in layout_names():
         with resources.as_file(resources.files("stowplan.sim.traces") / "layouts") as folder:
             return read_layout(read_yaml(folder / f"{name}.yaml"), Path(name))
@@ -117,7 +117,7 @@ def find_layout(name: str) -> Layout:
 
 
 def read_layout(value: object, file: Path) -> Layout:
-    """Of a layout's mapping."""
+    """Read a layout from its mapping."""
     top = Fields(file, value, "layout", TOP)
     of = top.text("of", "pods")
     if of not in ("pods", "nodes"):
@@ -212,12 +212,12 @@ _LONGEST_NAME, _LONGEST_LABEL = 200, 63
 
 
 def is_name(text: str) -> bool:
-    """Whether Kubernetes takes it for a name, with a number to follow."""
+    """True if the text plus a number is a valid Kubernetes name."""
     return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def as_name(text: str) -> str:
-    """Something like the text that can begin a name."""
+    """The text turned into a valid prefix of a name."""
     return _NOT_IN_NAMES.sub("-", text.lower()).strip("-")[:40].strip("-")
 
 
@@ -230,5 +230,5 @@ def is_label_key(text: str) -> bool:
 
 
 def as_label(text: str) -> str:
-    """Something like the text that can be a label's value."""
+    """The text turned into a valid label value."""
     return _NOT_IN_LABELS.sub("-", text)[:_LONGEST_LABEL].strip("-_.")

@@ -1,7 +1,7 @@
-"""One door for all kinds of traces: looks at a file and calls its reader.
+"""Load a trace of any format: detect the format and call its reader.
 
-Called by commands and scenarios. What must stay true: a file that is no trace says what was
-expected, and what in it was found instead.
+Called by commands and scenarios. What must stay true: the error for a file that is no trace
+says what was expected and what was found.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _load_nodes(file: Path, columns: str | None, seed: int | None, skip_broken: 
 
 
 def _read_json(file: Path) -> Any:
-    """Exports of large clusters are JSON; a YAML reader would take minutes for them."""
+    """Parse JSON by a JSON parser: a YAML parser takes minutes for a large export."""
     try:
         with opened(file) as text:
             return msgspec.json.decode(text.read().encode(errors="surrogateescape"))
@@ -110,7 +110,7 @@ def _read_json(file: Path) -> Any:
 
 
 def _kind(file: Path) -> str:
-    """The ending that tells the format; archives of traces hold CSV."""
+    """The file name's extension, which is the format; archives of traces hold CSV."""
     if file.name.endswith((".tar.gz", ".tgz", ".tar")):
         return ".csv"
     return Path(file.stem).suffix if file.suffix in _PACKED else file.suffix

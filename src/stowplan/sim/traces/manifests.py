@@ -22,7 +22,7 @@ STANDING_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "k
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say of something that YAML said: moments become texts again."""
+    """The value as plain JSON; YAML's timestamps become texts again."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -105,7 +105,7 @@ def priority_class(name: str, value: int, *, preempts: bool = True) -> Json:
 
 
 def taint(text: str) -> Json:
-    """Of kubectl's spelling: `key=value:Effect` or `key:Effect`."""
+    """Parse kubectl's form of a taint: `key=value:Effect` or `key:Effect`."""
     pair, _, effect = text.rpartition(":")
     key, _, value = pair.partition("=")
     if not key or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
@@ -114,7 +114,7 @@ def taint(text: str) -> Json:
 
 
 def toleration(text: str) -> Json:
-    """Of `key=value:Effect`, `key=value`, `key:Effect` or `key`; without a value any will do."""
+    """Parse `key=value:Effect`, `key=value`, `key:Effect` or `key`; no value: any value."""
     pair, _, effect = text.partition(":")
     key, equals, value = pair.partition("=")
     if not key or effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):

@@ -53,7 +53,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """An object is changed: it now is what the manifest says."""
+    """An object is replaced by a new manifest."""
 
     at: float
     manifest: Json
@@ -89,7 +89,7 @@ class ReadCounts:
         )
 
     def summary(self) -> str:
-        """One line for a person, with a line for each example."""
+        """A summary in one line, with a line for each example."""
         text = f"{self.read} rows used"
         if self.left_out:
             text += f", {self.left_out} left out"

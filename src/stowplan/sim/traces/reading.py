@@ -1,8 +1,8 @@
 """Files as traces come: plain, gzipped, or one file in a tar archive, read line by line.
 
 Used by the readers of CSV and JSONL. What must stay true: no file is ever held in memory whole;
-whatever is wrong with a file as a file is a ConfigError that names it; rows that are wrong are
-counted, and the first of them told with their lines.
+a file that cannot be read or unpacked is a ConfigError that names it; broken rows are counted, and
+the first of them are reported with their lines.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BrokenRows:
         self._examples: list[BrokenRow] = []
 
     def add(self, line: int, reason: str) -> None:
-        """Count one; where none may be skipped, the hundredth raises."""
+        """Count a broken row; if none may be skipped, the hundredth raises."""
         self.count += 1
         if len(self._examples) < _TOLD:
             where = f"{self._file}:{line}" if line else str(self._file)
@@ -45,7 +45,7 @@ class BrokenRows:
             self._fail(f"{self.count} broken rows so far, reading stopped there")
 
     def check(self, read: int) -> None:
-        """At the end of the file: broken rows that may not be skipped, or nothing but them."""
+        """Raise at the end of the file if broken rows must not be skipped, or are all there is."""
         if self.count and not self._skip:
             self._fail(f"{self.count} broken row{'s' if self.count > 1 else ''}")
         if self.count and not read:
@@ -103,7 +103,7 @@ def _unpacked(file: Path) -> Iterator[IO[bytes]]:
 
 
 def is_text(value: str) -> bool:
-    """Whether it was UTF-8 in the file."""
+    """True if the text was valid UTF-8 in the file."""
     if value.isascii():
         return True
     try:

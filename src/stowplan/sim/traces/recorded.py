@@ -37,7 +37,7 @@ class NotAnObject(ValueError):
 
 
 def as_new(recorded: object, *, api_version: str = "", kind: str = "", place: bool = True) -> Json:
-    """What one would POST to get such an object. Without `place` a pod's node is forgotten."""
+    """The manifest to POST for such an object; without `place`, without a pod's node."""
     if not isinstance(recorded, dict):
         raise NotAnObject("is not an object")
     kind = _text(recorded, "kind") or kind
@@ -66,7 +66,7 @@ def as_new(recorded: object, *, api_version: str = "", kind: str = "", place: bo
 
 
 def comes_by_itself(manifest: Json) -> bool:
-    """Whether every cluster has it anyway."""
+    """True if every cluster has the object by itself."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == "Namespace":
         return name in STANDING_NAMESPACES
@@ -112,7 +112,7 @@ def _new_pod_spec(spec: Json, *, place: bool) -> Json:
 
 
 def _new_node_status(status: Json) -> Json:
-    """Without the times of heartbeats, which change all the time and mean nothing here."""
+    """A node's status without its heartbeat times."""
     conditions = status.get("conditions")
     if not isinstance(conditions, list):
         return status

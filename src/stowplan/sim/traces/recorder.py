@@ -43,7 +43,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 @dataclass(slots=True)
 class _Life:
-    """Of a recorded pod, in seconds; None: not seen."""
+    """The times of a recorded pod, in seconds; None: not seen."""
 
     started: float | None = None
     finished: float | None = None
@@ -59,7 +59,7 @@ class _Line:
 
 @dataclass
 class _Facts:
-    """What the first walk has learned."""
+    """The results of the first pass over the file."""
 
     lives: dict[str, _Life] = field(default_factory=dict)
     lines: int = 0
@@ -90,7 +90,7 @@ def read_recording(file: Path, *, skip_broken: bool = False, reschedule: bool = 
 
 
 def _lines(file: Path, broken: BrokenRows) -> Iterator[_Line]:
-    """Those that are as they should be, with times from the first one on that never go back."""
+    """The valid lines, with times since the first one that never go back."""
     origin: float | None = None
     latest = 0.0
     with opened(file) as text:
@@ -156,19 +156,19 @@ def _learn(facts: _Facts, line: _Line) -> None:
 
 
 def _is_known(made: Json) -> bool:
-    """Custom resources are recorded, too, but mean nothing to us."""
+    """True if the kind is known; custom resources are recorded too, and skipped."""
     return find_resource(made["apiVersion"], made["kind"]) is not None
 
 
 def _identity(resource: Json) -> str:
-    """A pod's UID; Delete does not tell it, but needs none."""
+    """A pod's UID; a Delete has none and needs none."""
     metadata = resource["metadata"]
     name = f"{metadata.get('namespace', '')}/{metadata.get('name')}"
     return str(metadata.get("uid") or name)
 
 
 def _digest(made: Json) -> bytes:
-    """Tells whether an object has changed; most updates of nodes are heartbeats."""
+    """A digest to detect changed objects; most updates of nodes are heartbeats."""
     return hashlib.blake2b(msgspec.json.encode(made), digest_size=16).digest()
 
 

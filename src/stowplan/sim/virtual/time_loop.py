@@ -30,7 +30,7 @@ class Deadlock(StowplanError):
 
 
 class _Selector(selectors.BaseSelector):
-    """Asked to wait for files, it lets virtual time pass instead."""
+    """A selector that advances virtual time instead of waiting for files."""
 
     def __init__(self, wait: Callable[[float | None], bool]) -> None:
         self._real = selectors.DefaultSelector()
@@ -65,7 +65,7 @@ class _Selector(selectors.BaseSelector):
 
 
 class TimeLoop(asyncio.SelectorEventLoop):
-    """See the module."""
+    """The event loop of virtual time; the module's docstring explains it."""
 
     def __init__(self, clock: VirtualClock | None = None) -> None:
         self.clock = clock or VirtualClock()
@@ -79,11 +79,11 @@ class TimeLoop(asyncio.SelectorEventLoop):
         return self.clock.monotonic()
 
     async def at_rest(self) -> None:
-        """Until all that can happen at the present moment has happened."""
+        """Wait until no task can run at the present moment."""
         await self._wait_in(self._resting)
 
     async def passed(self) -> None:
-        """Until time has moved on to the next timer, whatever it was for, and all is at rest."""
+        """Wait until time has moved to the next timer, of whatever task, and all is at rest."""
         await self._wait_in(self._passing)
         await self.at_rest()
 
@@ -93,7 +93,7 @@ class TimeLoop(asyncio.SelectorEventLoop):
         await future
 
     def _let_time_pass(self, timeout: float | None) -> bool:
-        """Nothing is ready. True where something is now, be it only that time has moved."""
+        """Advance the clock while nothing is ready; True if the loop must look again."""
         if self._resting:
             self._wake(self._resting)
             return True
