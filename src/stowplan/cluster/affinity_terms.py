@@ -36,7 +36,7 @@ _File: TypeAlias = tuple[_Label, str | None]
 _ANY: Final[_Label] = ("", None)
 #: A group is filed under each of its namespaces and values only if there are few of both together.
 _FEW_FILES: Final = 64
-#: As many changes are logged; with more, what is cached is found again.
+#: How many changes are logged; after more, cached values are rebuilt.
 _MANY_CHANGES: Final = 256
 #: Groups with more namespaces, requirements or values than this are large.
 _LARGE: Final = 64
@@ -236,7 +236,7 @@ class TermFamily:
                 del self._groups[term, weight]
                 self._unfile(group)
                 if group.is_large:
-                    # The log must not keep it alive. Readers find out, and start over.
+                    # The log must not keep it alive. Readers notice, and rebuild.
                     self._log.keep_newest(0)
 
     def advance(self, ticks: int) -> None:

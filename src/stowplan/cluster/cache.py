@@ -159,7 +159,7 @@ class ClusterCache:
     def _update(self, placed: _Placed, pod: Pod) -> None:
         old = placed.info.pod
         if (placed.node, old.metadata.namespace) != (pod.spec.node_name, pod.metadata.namespace):
-            # A UID never moves; if a server says so all the same, nothing of the old pod stays.
+            # A UID never moves to another node. If a server says so anyway, drop the old pod.
             moved = compile_pod(pod)
             self._remove(pod.uid)
             self.place(moved, pod.spec.node_name, assumed=False)
@@ -173,7 +173,7 @@ class ClusterCache:
                 and old.spec == pod.spec
                 and _same_identity(old, pod)
             ):
-                # Its containers began to run, most likely: no row need be looked at again.
+                # Most likely its containers started: no row needs a refresh.
                 self.table.renew_pod(placed.row, placed.info, pod)
                 return
             placed.info = new

@@ -288,7 +288,7 @@ class PodClasses:
 
     def _drop_class(self, gone: PodClass) -> None:
         if len(gone.labels) > _MANY_LABELS:
-            # The logs must not keep them alive. Readers find out, and start over.
+            # The logs must not keep them alive. Readers notice, and rebuild.
             self.log.keep_newest(0)
             self.new_classes.keep_newest(0)
         index = gone.index

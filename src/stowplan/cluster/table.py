@@ -43,7 +43,7 @@ BoolArray = NDArray[np.bool_]
 
 #: Rows 0 and 1 of `allocatable` and `requested`, and of `non_zero`.
 CPU_ROW, MEMORY_ROW = 0, 1
-#: How many pod events pass between two looks for derived values that are no longer used.
+#: Pod events between two evictions of derived values that are no longer used.
 _EVICT_EVERY = 256
 
 
@@ -121,7 +121,7 @@ class NodeTable:
         self.journals = (self.node_journal, self.pod_journal, self.detail_journal)
         #: Rows where a pod that was there began to run, which matters to preemption alone.
         self.start_journal = Journal()
-        #: Most nodes are of the same kind as the one that came before.
+        #: The last node's offer, cached because most nodes are like the one before.
         self._last_offer = _Offer.of(None)
         self._tree = NodeTree()
         self._order: Rows | None = None

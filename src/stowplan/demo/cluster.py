@@ -130,7 +130,7 @@ def plan_nodes(rng: Random, count: int) -> tuple[NodePlan, ...]:
     shapes = list(_SHAPES)
     rng.shuffle(shapes)
     shape_of = {place: shapes[index % len(shapes)] for index, place in enumerate(others)}
-    # A handful of nodes can do without one of them.
+    # A tiny cluster needs all of its nodes.
     cordoned = rng.choice(others) if len(others) > len(_ZONES) else None
     with_gpu = rng.choice(pool) if pool else None
     nodes = []

@@ -35,7 +35,7 @@ from stowplan.scheduler.process import SchedulerProcess
 
 _PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _LOOK_S: Final = 0.1
-#: With no job running and nothing queued, what still waits after this long waits for nothing.
+#: With no job running and nothing queued, pods still pending after this long will not fit.
 _SETTLED_S: Final = 1.5
 #: After the story's last step, in any case.
 _PATIENCE_S: Final = 60.0

@@ -83,7 +83,7 @@ class Story:
         self.nodes: tuple[NodePlan, ...] = plan_nodes(self._rng, nodes)
         self._serial: Counter[str] = Counter()
         self._replicas: defaultdict[str, deque[str]] = defaultdict(deque)
-        #: Waves grow with the cluster, so that a big one is not bored.
+        #: Waves grow with the cluster, so that a big cluster is busy too.
         self._scale = max(1, round(nodes / 12))
         self._cordoned = next((node.name for node in self.nodes if node.is_cordoned), "")
         self.opening: tuple[Step, ...] = tuple(sorted(self._opening(), key=lambda step: step.at))

@@ -19,7 +19,7 @@ from stowplan.scheduler.engine import Engine
 #: For how long an arrival is news.
 NEWS_S: Final = 2.5
 _ARRIVALS: Final = 8
-#: Comes with every cordon, and says the same.
+#: The taint of every cordoned node; it would repeat the cordon.
 _CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 
 
@@ -88,7 +88,7 @@ def look(
     now = chronicle.elapsed
     settled = [sighting for sighting in chronicle.pods.values() if not sighting.is_waiting]
     waiting = chronicle.waiting()
-    # Decided, but the API server has not said so yet: these wait for nothing any more.
+    # Decided, but not yet confirmed by the API server: no longer pending.
     bound_soon = [s for s in waiting if engine.cache.node_of(s.pod.uid) is not None]
     placed = [_placed(sighting, now) for sighting in settled]
     placed += [_binding(engine, sighting, now) for sighting in bound_soon]

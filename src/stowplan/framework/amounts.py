@@ -43,7 +43,7 @@ class Amounts(DerivedRows):
         self.is_plain = bool(offered.min() > 0 and offered.max() < EXACT_IN_FLOAT)
         self.offered: Floats = offered.astype(np.float64)
         self.held: Floats = np.array([source() for source in self._sources], np.float64)
-        #: Less than 0 where more is held than there is.
+        #: Negative where more is held than offered.
         self.free: Floats = self.offered - self.held
 
     def follow(self, table: NodeTable) -> list[int] | None:

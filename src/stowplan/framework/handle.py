@@ -74,7 +74,7 @@ class Handle:
     activate: Callable[[Iterable[Pod]], None] = _ignore
     #: Run a function on the scheduler's loop after some seconds.
     call_later: Callable[[float, Callable[[], None]], Any] = _ignore
-    #: Something new for a binding point to wait on without keeping others from working.
+    #: A new wakeup, on which a binding point can wait without blocking others.
     wakeup: Callable[[], Wakeup] = _no_wakeup
     #: Write an Event: record(pod, type=, reason=, action=, note=).
     record: RecordEvent = _ignore

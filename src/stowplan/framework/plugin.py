@@ -108,7 +108,7 @@ class Plugin:
     looks_up: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Kinds that it patches at its binding points: the scheduler must be allowed to.
     patches: ClassVar[tuple[Resource[Any], ...]] = ()
-    #: Kinds of which objects are deleted because it says so.
+    #: Kinds of objects that are deleted by its decision.
     deletes: ClassVar[tuple[Resource[Any], ...]] = ()
     #: Whether `bind` may be called again with the same arguments. After an unclear answer it then
     #: is, until the answer is definite; otherwise the pod is looked up, which is less safe.

@@ -129,7 +129,7 @@ def build_profile(
         try:
             instances[plugin] = make_plugin(registry.get(plugin), raw, handle, path=path, file=file)
         except ConfigError as problem:
-            # The next plugin's mistakes are wanted as well.
+            # Go on, to report the next plugin's errors as well.
             problems += str(problem).split("\n")
     if problems:
         raise ConfigError("\n".join(problems))
@@ -172,7 +172,7 @@ def make_plugin(
     try:
         return plugin(args, handle)
     except ConfigError as problem:
-        # A plugin knows its own fields, not where in a file its arguments stand.
+        # A plugin knows its own fields, not the position of its arguments in a file.
         place = problem.where.replace(own_path, where, 1)
         # One that found several mistakes begins each line with its path instead.
         lines = problem.message.replace(own_path, where)

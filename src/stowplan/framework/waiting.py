@@ -25,7 +25,7 @@ class WaitingPod:
         self.pod = pod
         self.node = node
         self.started = started
-        #: Plugin name -> monotonic time at which its patience ends.
+        #: Plugin name -> monotonic time at which its wait times out.
         self._deadlines = dict(deadlines)
         self._status: Status | None = None
         self.on_decided: Callable[[], None] | None = None

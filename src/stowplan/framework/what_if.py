@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.framework.profile import Profile
     from stowplan.queue.nominator import Nominator
 
-#: Up to so many rows are quicker one by one.
+#: Up to so many rows, one by one is faster.
 _FEW_ROWS = 2
 _ADD, _REMOVE = "AddPod on PreFilter", "RemovePod on PreFilter"
 
@@ -105,7 +105,7 @@ class WhatIf:
         nominees = self.all_nominees(cycle, rows)
         found: dict[int, Status | None] | None = None
         if len(nominees) > _FEW_ROWS and self.asks_in_columns(cycle):
-            # On which row a filter breaks shows only one by one.
+            # Only one by one shows on which row a filter fails.
             with suppress(StowplanError):
                 found = self._objections_beside(nominees, cycle)
         if found is None:

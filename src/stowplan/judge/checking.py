@@ -19,7 +19,7 @@ from stowplan.judge.refusal import QuestionRefused, listed
 
 Json: TypeAlias = dict[str, Any]
 
-#: So many problems of one object are reported.
+#: How many problems of one object are reported.
 _MOST = 10
 #: Where the API server names a field that does not exist, and the one that it means.
 _SLIPS = (
@@ -55,7 +55,7 @@ def complete(kind: Kind, obj: Json) -> None:
         defaulting.on_create(kind, obj, 0.0)
 
 
-#: Fields that an API server wants to have and that no plugin reads.
+#: Required fields that no plugin reads.
 _NEVER_READ = (
     "csi",
     "image",
@@ -71,7 +71,7 @@ _NEVER_READ = (
 )
 #: What objects are to be made of, which no plugin reads either.
 _TEMPLATES = ("spec.template.", "volumeClaimTemplate.")
-#: What an API server says of amounts that do not go with others.
+#: The API server's texts for amounts that contradict others.
 _DISAGREEING = (
     "must be an integer",
     "must be equal to",

@@ -92,7 +92,7 @@ class GivenCluster:
         pod: Pod = thing.struct
         known = self.things.get(thing.key)
         if known is not None and not thing.has_uid and not _stands(known.struct):
-            # The same pod: it must not stand in its own way where it is nominated.
+            # The same pod: its own nomination must not take room from it.
             pod = with_uid(pod, known.struct.uid)
         return compile_pod(pod)
 
@@ -119,7 +119,7 @@ class GivenCluster:
         if _stands(pod):
             self.cache.add_pod(pod)
         elif not (pod.is_finished or pod.spec.node_name or pod.spec.scheduling_gates):
-            # A gated pod is in no queue yet, whatever it was promised.
+            # A gated pod is in no queue yet, even if it is nominated.
             self._nominated.add(pod)
 
     def _take_away(self, pod: Pod) -> None:

@@ -36,7 +36,7 @@ _SERVED: dict[tuple[str, str], Kind] = {
 }
 _API_VERSIONS = {kind: api_version for api_version, kind in _SERVED | _READ}
 _DECODERS = {resource.plural: msgspec.json.Decoder(resource.type) for resource in _RESOURCES}
-#: Objects by their text and the way of reading it: the same come in line after line.
+#: Objects by their text and read options: the same objects come in line after line.
 _cache: BytesLru[tuple[bytes, Hashable], Thing] = BytesLru(32 << 20)
 
 
@@ -47,7 +47,7 @@ class ReadOptions(NamedTuple):
     defaults: bool = False
     #: Refuse malformed ones.
     check: bool = True
-    #: Refuse whatever the API server would refuse.
+    #: Refuse everything that the API server would refuse.
     strict: bool = False
 
 
@@ -61,11 +61,11 @@ class Thing:
     name: str
     resource: Resource[Any] | None = None
     struct: Any = None
-    #: False: the UID is one of ours, because none was given.
+    #: False: the object came without a UID, and has a generated one.
     has_uid: bool = True
     #: Names as `generateName` begins them; only where there is no name.
     prefix: str = ""
-    #: What the API server would mind: fields that it drops, things for which it would refuse it.
+    #: The API server's complaints: fields that it drops, reasons to refuse the object.
     complaints: tuple[str, ...] = ()
     key: Key = field(init=False)
 

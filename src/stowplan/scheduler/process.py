@@ -47,13 +47,13 @@ log = get_logger(__name__)
 
 #: Finished pods free their node at once, so they are not even watched.
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-#: After winning, how long the watches may take to catch up before lists are asked for instead.
+#: After winning the lease, how long the watches may take to catch up before informers relist.
 _CATCH_UP_S = 0.25
 _DRAIN_S = 20.0
 _LAST_WORDS_S = 5.0
-#: More binds than this under way are a rush, in which events wait.
+#: With more binds than this under way, events wait.
 _FEW_BINDS = 8
-#: A lease that is held but ran out this long ago means that the process hangs.
+#: A lease that we hold and that expired this long ago means that the process hangs.
 _WATCHDOG_S = 20.0
 
 
@@ -116,7 +116,7 @@ class SchedulerProcess:
         self._clock: Clock = clock or SystemClock()
         self._means = means = means or Means()
         self.elector: LeaderElector | None = None
-        #: For everything that changes the cluster by our decisions.
+        #: The client for all writes that follow from our decisions.
         writer = client
         if election is not None:
             self.elector = LeaderElector(

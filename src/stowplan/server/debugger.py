@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: Looks at the API server before a difference is believed.
+#: Comparisons with the API server before a difference is reported.
 _LOOKS = 3
-#: Between them: watches are rarely further behind.
+#: Seconds between two comparisons: watches rarely lag further behind.
 _PAUSE_S = 1.0
 _MIB = 1 << 20
 

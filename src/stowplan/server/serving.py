@@ -56,7 +56,7 @@ class ServeOptions:
     #: "" means all namespaces.
     namespace: str = ""
     bind_address: str = "127.0.0.1"
-    #: Of health and metrics; 0 turns them off.
+    #: The port of health and metrics; 0 turns them off.
     port: int = 0
     #: The configuration's file, for messages.
     where: str = ""

@@ -90,7 +90,7 @@ def forked(measure: Callable[[Report], None], limit_s: float) -> Report:
     if child == 0:
         try:
             os.close(reading)
-            # Whatever a lack of memory breaks is said by the report.
+            # The report says what a lack of memory broke.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             text = json.dumps(asdict(_limited(measure, limit_s)))
             with os.fdopen(writing, "w") as answer:

@@ -39,7 +39,7 @@ _EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 _MERGE = "application/merge-patch+json"
 _AT_ONCE: Json = {"gracePeriodSeconds": 0}
 _TICK_S = 0.02
-#: Creations that are not answered; with more the server is too slow for the rate that was asked.
+#: Unanswered creations; with more the server is too slow for the requested rate.
 _MOST_IN_FLIGHT = 128
 _SLOT_S = 5.0
 _FLAP_EVERY_S = 2.0
@@ -196,7 +196,7 @@ class ChurnLoad:
             room = _MOST_IN_FLIGHT - self._in_flight
             for _ in range(min(due, room)):
                 self._arrive(make())
-            # What the server could not take in time is not made up for.
+            # Arrivals that the server did not take in time are dropped.
             came += due
             await asyncio.sleep(_TICK_S)
 

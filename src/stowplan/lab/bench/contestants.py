@@ -45,7 +45,7 @@ class Start:
 
     directory: Path
     kubeconfig: Path
-    #: How many pods there will be: raw, which keeps no watch it does not need, has to know.
+    #: How many pods there will be; raw needs it, because it does not watch its bound pods.
     pods: int = 0
     gates: Mapping[str, bool] = field(default_factory=dict)
     emulated_version: str | None = None
@@ -53,7 +53,7 @@ class Start:
     config: Path | None = None
     #: Where Stowplan writes its profile, if it is to be profiled.
     profile: Path | None = None
-    #: Of its own HTTP endpoints.
+    #: The port of its own HTTP endpoints.
     port: int = field(default_factory=free_port)
 
 
@@ -74,7 +74,7 @@ class Contestant:
     command: Callable[[Start], list[str]]
     is_ready: Callable[[ServerProcess, Start], bool]
     writes_events: bool = True
-    #: It thinks about where a pod goes; otherwise it only makes sense where every pod has a place.
+    #: It decides where a pod goes; otherwise it can only run workloads whose pods all fit.
     is_scheduler: bool = True
 
     @property

@@ -53,7 +53,7 @@ from stowplan.lab.bench.progress import BenchProgress
 SIZES: Final = (100, 1000, 5000)
 WORKERS: Final = (1, 2, 4)
 _WARM_UP: Final = Effort(0.3)
-#: In the shortest of times no less than this, within `_LONGEST_S`.
+#: At least so many answers, within `_LONGEST_S`.
 _FEWEST_REQUESTS: Final = 32
 _LONGEST_S: Final = 6.0
 _MODES: Final = {"names": Mode.NAMES, "nodes": Mode.NODES}

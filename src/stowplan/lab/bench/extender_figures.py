@@ -18,9 +18,9 @@ from stowplan.present.tables import format_figures
 
 OURS: Final = "stowplan"
 THEIRS: Final = "flask"
-#: How many times Flask's throughput ours is to be.
+#: The target: our throughput as a multiple of Flask's.
 TARGETS: Final = {Mode.NAMES: 5.0, Mode.NODES: 3.0}
-#: A client that is so busy may be what limits the rate.
+#: Above this share of a core the client may be what limits the rate.
 _BUSY_CLIENT_CORES: Final = 0.85
 
 
@@ -40,7 +40,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     #: Of all its processes.
     server_cpu_s: float
     client_cpu_s: float
-    #: What else kept the machine busy meanwhile.
+    #: Cores that other processes kept busy meanwhile.
     others_cores: float
     connections_made: int
 

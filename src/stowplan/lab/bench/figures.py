@@ -22,9 +22,9 @@ RAW: Final = "raw"
 RAW_EVENTS: Final = "raw + events"
 #: The order in which contestants are shown.
 ORDER: Final = (STOWPLAN, KUBE, RAW, RAW_EVENTS)
-#: What may run besides before a run counts as disturbed.
+#: Cores that others may keep busy before a run counts as disturbed.
 QUIET_CORES: Final = 0.3
-#: With fewer measured pods a run is over before there is a rate to speak of.
+#: With fewer measured pods a run is too short for a meaningful rate.
 FEW_PODS: Final = 500
 
 

@@ -26,7 +26,7 @@ _METHODS = {"create": "POST", "update": "PUT", "delete": "DELETE"}
 _TICK_S = 0.01
 #: Listing costs the API server something.
 _LIST_EVERY_S = 1.0
-#: Nothing came of any pod for so long: the contestant has failed.
+#: Without progress of any pod for so long, the contestant has failed.
 PATIENCE_S = 90.0
 
 

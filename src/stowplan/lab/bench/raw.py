@@ -21,7 +21,7 @@ from stowplan.api.resources import NODES
 from stowplan.lab.bench.follow import Metadata, follow, session
 from stowplan.lab.bench.sender import JSON, Sender, run_quickly
 
-#: Said in the log once it watches.
+#: The log line that says that the watch runs.
 READY = "ready to bind"
 
 
@@ -87,7 +87,7 @@ async def bind_everything(kubeconfig: str, *, pods: int, with_events: bool) -> N
                     nodes = [node.metadata.name for node in (await client.list_all(NODES)).items]
                 sender.submit(requests(pod, nodes[len(seen) % len(nodes)]))
                 seen.add(pod.uid)
-        # A scheduler has to watch what becomes of its pods, the limit does not.
+        # A scheduler has to watch its bound pods; raw, which is the limit, does not.
         await sender.drain()
         await asyncio.Event().wait()
 

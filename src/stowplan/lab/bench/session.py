@@ -25,9 +25,9 @@ from stowplan.lab.bench.run import Conditions, Trial
 from stowplan.lab.bench.targets import BACKLOG
 from stowplan.lab.controlplane.processes import ControlPlaneError
 
-#: A run that others disturbed is repeated so often at most.
+#: How often a disturbed run is repeated at most.
 NOISY_REPEATS = 3
-#: Rounds that do not count are made up for, until there were so many times those asked for.
+#: Discarded rounds are repeated, up to so many times the requested rounds in all.
 MOST_ROUNDS = 2
 BUSY_LOAD = 0.5
 
@@ -37,7 +37,7 @@ class SessionSettings:
     contestants: Sequence[Contestant]
     rounds: int
     about: About
-    #: Take results of an older scheduler or another machine for what they are.
+    #: Keep results of an older scheduler or another machine.
     keep_old: bool = False
     #: Repeat a run while other processes kept more cores than this busy.
     max_noise: float = float("inf")
@@ -64,7 +64,7 @@ class Session:
     results: Results
     settings: SessionSettings
     progress: BenchProgress
-    #: Runs that did not come to an end, as told to people.
+    #: Messages about runs that failed.
     failures: list[str] = field(default_factory=list)
 
     def announce(self, items: Sequence[Item]) -> None:

@@ -167,7 +167,7 @@ _MAKERS: dict[str, Callable[[int], Json]] = {
     "preferred affinity": lambda _: _affine("cosy", "podAffinity", ZONE, required=False),
     "too large": lambda _: _manifest(cpu="64"),
 }
-#: Kinds of which no pod finds a place.
+#: Kinds of pods that fit nowhere.
 HOPELESS = ("too large",)
 
 KINDS: dict[str, Callable[[], Iterator[Pod]]] = {

@@ -85,8 +85,8 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop everything that was started here, the latest first. Safe to call twice."""
-        # What is thrown away needs no good-byes, and kube-apiserver's take many seconds: it waits
-        # for its clients to end their watches.
+        # A throw-away server needs no graceful shutdown. kube-apiserver's takes many seconds: it
+        # waits for its clients to end their watches.
         grace = 0.0 if self._kept_directory is None else 5.0
         while self._processes:
             self._processes.pop().stop(grace)
@@ -234,8 +234,8 @@ class ControlPlane:
         url = f"https://{HOST}:{port}"
         command = components.kube_scheduler(config, port)
         process = self._run("kube-scheduler", [*command, *flags], url)
-        # Healthy is before it has listed anything; what is created then it may find in its lists,
-        # which are sorted by name, instead of hearing of it in turn.
+        # It is healthy before it has listed anything. Objects created then may come to it by its
+        # lists, sorted by name, instead of by watches, in the order of creation.
         return self._when_healthy(process, unverified_access(url), "/readyz")
 
     def start_kwok(self, config_text: str | None = None, *flags: str) -> ServerProcess:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# Every binary is built the same way; a change here must give a new cache key, and does.
+# Flags of every build; they are part of the cache key.
 BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
 BUILD_ENVIRONMENT = {"CGO_ENABLED": "0"}
 STRIP_LDFLAGS = "-s -w"

@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     parent, command = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
-        # The request survives exec. Elsewhere there is no such thing; stop() does the work there.
+        # The request survives exec. Other systems have no equivalent; there, stop() does the work.
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(f"the process that started {command[0]} is gone already")

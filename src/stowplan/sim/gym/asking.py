@@ -27,7 +27,7 @@ from stowplan.scheduler.extender_requests import (
 )
 
 #: What becomes of a pod whose node was not among the feasible ones: an error, so that it is tried
-#: again when its backoff is over, whatever else happens in the cluster.
+#: again when its backoff is over, without waiting for an event.
 _INFEASIBLE = "the agent chose a node that the filters refuse"
 
 

@@ -23,7 +23,7 @@ from stowplan.sim.traces.model import Json
 _SERVED: dict[tuple[str, str], Kind] = {
     (kind.api_version, kind.kind): kind for kind in KINDS if kind.stored
 }
-#: Specs that are kept for the next pod.
+#: Size of the cache of specs.
 _KEPT = 4_096
 _PREEMPTS = "PreemptLowerPriority"
 _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -39,7 +39,7 @@ class PodReader:
     def __init__(self) -> None:
         self._classes = {name: (value, _PREEMPTS) for name, (value, _) in SYSTEM_PRIORITIES.items()}
         self._default = ""
-        #: By the identity of spec and labels, both of which are held so that it stays theirs.
+        #: By the ids of spec and labels; both are held, so that their ids stay unique.
         self._specs: dict[tuple[int, int], tuple[Json, Json | None, PodSpec]] = {}
 
     def add_priority_class(self, manifest: Json) -> None:

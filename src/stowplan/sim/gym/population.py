@@ -53,17 +53,17 @@ class Population:
         self._max_nodes = max_nodes
         self._reader = PodReader()
         self._nodes: dict[str, KnownNode] = {}
-        #: Keys of pods that have come again, by what the trace calls them.
+        #: Keys of pods that have come again, by their key in the trace.
         self._renamed: dict[str, str] = {}
         self._made = 0
         self.handlers = EventHandlers(engine)
         self.living: dict[str, Living] = {}
         self.waiting: dict[str, None] = {}
-        #: Pods that are gone, and not yet there again.
+        #: Pods that lost their node and have not come again yet.
         self.homeless: deque[Living] = deque()
         #: When a pod ends, in which order, its key and UID.
         self.ends: list[tuple[float, int, str, str]] = []
-        #: Pods so far that lost their place, and that came to their own end.
+        #: Numbers of pods so far that lost their node, and that finished.
         self.lost = self.finished = 0
 
     def happen(self, event: Event) -> None:

@@ -23,14 +23,14 @@ from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, NodeTable
 class Step:
     """An action and what followed, up to the next question."""
 
-    #: The cluster as it is now; see stowplan.cluster.table. Not to be written to.
+    #: The cluster now; see stowplan.cluster.table. Read only.
     table: NodeTable
-    #: The pod that the action was about, and where it went; "" if it did not.
+    #: The pod of the action, and its node; "" if it was not bound.
     pod: Pod
     node: str
     #: Virtual time since the action.
     elapsed_s: float
-    #: Of all pods that waited for a node meanwhile, added up.
+    #: Waiting time since the action, summed over all pods that waited for a node.
     waited_s: float
     #: Pods that wait for a node now.
     waiting: int

@@ -30,7 +30,7 @@ from stowplan.sim.gym.population import Living, Population
 from stowplan.sim.traces.manifests import STANDING_NAMESPACES, namespace
 from stowplan.sim.traces.model import Event, Trace
 
-#: Less than that is now: sums of floats are not exact.
+#: Shorter waits count as none: sums of floats are not exact.
 _MOMENT_S = 1e-6
 
 
@@ -55,9 +55,9 @@ class Simulation:
             handle.preempting.lookup = self._people.lookup
         #: Victims of preemption, and the attempts that they must leave for.
         self._leaving: deque[tuple[Failure, Pod]] = deque()
-        #: Keys of pods that were found to fit nowhere since anything has changed.
+        #: Keys of pods that were found to fit nowhere since the last change.
         self._vain: set[str] = set()
-        #: Added up over all pods.
+        #: Waiting time, summed over all pods.
         self.waited_s = 0.0
         self.placed = 0
         for name in sorted(STANDING_NAMESPACES):

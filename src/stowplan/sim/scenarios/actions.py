@@ -126,7 +126,7 @@ class PlayTrace:
 
     what: str
     trace: Trace
-    #: The same made up from another seed.
+    #: The same trace generated from another seed.
     with_seed: Callable[[int], Trace]
 
 
@@ -164,6 +164,6 @@ class Scenario:
     name: str
     steps: tuple[ScenarioStep, ...]
     about: str
-    #: None: it does not mind.
+    #: None: no preference.
     seed: int | None
     scheduling: Scheduling

@@ -40,7 +40,7 @@ class Playable:
     scenario: Callable[[Cluster], Awaitable[None]]
     prepare: Callable[[Options], Options]
     about: str = ""
-    #: What the file wishes for.
+    #: The file's own options.
     seed: int | None = None
     #: Pictures of its steps, once it has been played.
     album: Album = field(default_factory=Album)

@@ -20,7 +20,7 @@ from stowplan.sim.scenarios.timeline import Entry, EntryKind
 if TYPE_CHECKING:
     from stowplan.sim.scenarios.trace_play import TraceProgress
 
-#: So many entries are printed; then only steps, faults, expectations and messages.
+#: After so many entries, print only steps, faults, expectations and messages.
 MOST_LINES: Final = 400
 _BAR: Final = 24
 _BOLD, _RED, _GREEN, _CYAN, _FAINT, _PLAIN = (

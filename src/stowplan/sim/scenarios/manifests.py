@@ -218,7 +218,7 @@ def _metadata(fields: Fields, index: int) -> Json:
         if each in fields:
             metadata[each] = fields.table(each, str)
     if "runFor" in fields:
-        # The pretend kubelet ends the pod then.
+        # The simulated kubelet ends the pod then.
         ends = {RUN_SECONDS: f"{fields.duration('runFor'):g}"}
         metadata["annotations"] = metadata.get("annotations", {}) | ends
     return metadata

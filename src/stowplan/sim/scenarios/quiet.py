@@ -58,7 +58,7 @@ class Quiet:
             )
             for number, what in (
                 (counts.active, "pods are about to be tried"),
-                # Without any node nothing comes of the next attempt, nor of the one after it.
+                # Without any node, retries cannot succeed.
                 (counts.backoff * has_nodes, "pods wait for their next attempt"),
                 (process.loop.binds_in_flight, "pods are being bound, or wait for Permit"),
                 (process.loop.evictions_in_flight, "preemptions are under way"),

@@ -33,7 +33,7 @@ class Recording:
         self.entries: list[Entry] = []
         self.expectations: list[Expectation] = []
         self.counts: Counter[str] = Counter()
-        #: Pods that the scenario deleted: they do not leave because they are done.
+        #: Pods that the scenario deleted, to distinguish them from finished ones.
         self.deleted_on_purpose: set[str] = set()
         #: Seconds since the scenario began, in the cluster's time.
         self.now = now

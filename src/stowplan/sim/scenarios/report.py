@@ -19,7 +19,7 @@ from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outco
 
 #: More pods than this are listed by node, not one by one.
 FEW_PODS: Final = 50
-#: So many waiting pods are listed even then.
+#: How many pending pods are listed even then.
 _MOST_WAITING: Final = 10
 _DECISIONS: Final = (
     EntryKind.DECIDED,

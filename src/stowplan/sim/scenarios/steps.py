@@ -116,7 +116,7 @@ class Player:
     async def _create(self, action: Create, cluster: Cluster, *, settle: bool) -> None:
         await cluster.create(*action.objects, *action.nodes)
         if settle and action.pods and (action.objects or action.nodes):
-            # News of nodes and of pods come on different ways: a pod must not be tried before the
+            # Nodes and pods come by different watches: a pod must not be tried before the
             # scheduler knows all of its cluster.
             await cluster.settle()
         await cluster.create(*action.pods)

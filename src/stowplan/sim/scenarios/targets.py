@@ -27,10 +27,10 @@ from stowplan.errors import ConfigError, StowplanError
 from stowplan.redaction import redact_url
 from stowplan.sim.virtual.time_loop import TimeLoop
 
-#: How long a real cluster must look calm before it is called so: others work there, unseen.
+#: How long a real cluster must be calm to count as quiet: other components work unseen.
 _REAL_CALM_S = 0.6
 _EMBEDDED_CALM_S = 0.05
-#: Of virtual time, where nothing happens in between.
+#: Seconds of virtual time, if nothing happens in between.
 _LOOK_EVERY_S = 1.0
 _NO_BOOKMARKS_S = 1e9
 #: Binds claims; and lets those go that are deleted, which the API server protects from that.
@@ -38,7 +38,7 @@ _VOLUME_CONTROLLERS = (
     "persistentvolume-binder-controller,persistentvolume-protection-controller,"
     "persistentvolumeclaim-protection-controller"
 )
-#: How often a claim is looked at again that found no volume; 15 s is upstream's default.
+#: Interval between retries of a claim that found no volume; upstream's default is 15 s.
 _CLAIMS_AGAIN = "--pvclaimbinder-sync-period=250ms"
 
 
@@ -68,7 +68,7 @@ class Target:
     rest: Callable[[], Awaitable[None]]
     #: Waits until something may have changed.
     pass_time: Callable[[], Awaitable[None]]
-    #: How long nothing may happen before it is quiet.
+    #: How long nothing must happen for the cluster to be quiet.
     calm_s: float
     is_virtual: bool = False
     #: On an existing cluster: what the scenario makes is kept apart, in namespaces and under names

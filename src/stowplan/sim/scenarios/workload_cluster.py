@@ -30,8 +30,8 @@ _METHODS = {"create": "POST", "update": "PUT", "delete": "DELETE"}
 _BURST = 50
 #: Writes under way at a time where they take time; scheduler_perf has 30.
 _WRITERS = 16
-#: Of the cluster's time, without any pod of those waited for getting further. Longer than pods
-#: stay unschedulable that no event helps.
+#: Seconds of the cluster's time without progress of the awaited pods before giving up. Longer than
+#: pods stay in the unschedulable queue without an event.
 PATIENCE_S = 400.0
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from stowplan.api.quantity import parse_quantity
 from stowplan.workloads.fields import seconds
 
-#: More than any machine or any patience has, and far from where floats and int64 end.
+#: More than any machine or run time has, and far below the limits of floats and int64.
 MOST = 2**50
 _NANOS = 10**9
 _SUFFIXES = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))

@@ -36,7 +36,7 @@ from stowplan.sim.traces.reading import BrokenRows
 _KEPT = 4_096
 _MOST_OF_A_KIND = 1_000_000
 _YEAR_MS = 365 * 24 * 3_600_000
-#: Stands for "until it is deleted" in an array of whole numbers.
+#: The duration of pods that run until they are deleted, in an array of whole numbers.
 _FOR_EVER = -1
 
 

@@ -39,7 +39,7 @@ class Distribution:
 
     def draw(self, dice: Dice) -> int:
         exact = min(max(self._draw(dice), self.least), self.most)
-        # The little is for floats that should be whole and are not quite.
+        # The small tolerance is for floats that should be whole and are not quite.
         return min(math.ceil(exact / self.step - 1e-9) * self.step, self.most)
 
 

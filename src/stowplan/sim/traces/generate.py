@@ -32,7 +32,7 @@ from stowplan.sim.traces.manifests import (
 from stowplan.sim.traces.model import Arrival, Event, Json, Trace
 
 _TOPOLOGIES = {"node": HOSTNAME, "zone": ZONE}
-#: Specs that are kept for the next pod of the same application and requests.
+#: Cached specs, for pods of the same application and requests.
 _KEPT = 4_096
 
 

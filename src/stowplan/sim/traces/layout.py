@@ -53,13 +53,13 @@ class ColumnSource:
 class Layout:
     name: str
     of: str = "pods"
-    #: Of a file without a header.
+    #: The column names of a file without a header.
     columns: tuple[str, ...] = ()
     delimiter: str = ","
     empty: frozenset[str] = frozenset({""})
     #: Rows are used where the column has one of these values.
     where: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    #: What is read in place of a column's value.
+    #: Replacements for a column's values.
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Times count from the earliest arrival, not from 0.
     from_first: bool = False

@@ -20,7 +20,7 @@ from stowplan.errors import ConfigError
 from stowplan.sim.traces.model import BrokenRow, ReadCounts
 
 _TOLD = 5
-#: Where nothing is skipped, reading goes on so far to tell how bad it is.
+#: If nothing may be skipped, read on up to so many broken rows, to report how many there are.
 _ENOUGH = 100
 _GO_ON = "to go on without them, say `skipBroken: true` (in Python skip_broken=True)"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")

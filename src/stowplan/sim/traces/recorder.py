@@ -35,7 +35,7 @@ from stowplan.workloads.kinds import find_resource
 
 #: Lines are written in order, but their times are taken a moment before.
 _TOLERATED_S = 60.0
-#: Their changes are the doing of the recorded scheduler, kubelets and volume controller.
+#: Changes of these are made by the recorded scheduler, kubelets and volume controller.
 _NOT_REVISED = ("Pod", "PersistentVolume", "PersistentVolumeClaim")
 _FINISHED = ("Succeeded", "Failed")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

@@ -20,7 +20,7 @@ from stowplan.errors import StowplanError
 
 T = TypeVar("T")
 
-#: Of real time, so that Ctrl-C is heard while nothing is scheduled.
+#: Seconds of real time between polls, so that Ctrl-C works while nothing is scheduled.
 _LOOK_OUTSIDE_S = 0.05
 _TURNS_BETWEEN_LOOKS = 32
 
@@ -39,7 +39,7 @@ class _Selector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._turn += 1
-        # A system call, which costs as much as what happens in most turns.
+        # A system call, which costs as much as most turns of the loop.
         looks = timeout is None or self._turn % _TURNS_BETWEEN_LOOKS == 0
         ready = self._real.select(0) if looks else []
         if ready or (timeout is not None and timeout <= 0) or self._wait(timeout):
@@ -103,7 +103,7 @@ class TimeLoop(asyncio.SelectorEventLoop):
                 self._wake(self._passing, error)
                 return True
             return False
-        # Timers are a matter of time(), so the clock is set to where the first one is due.
+        # Timers compare with time(), so the clock moves to the time of the first one.
         self.clock.advance(timeout)
         self._wake(self._passing)
         return True
