@@ -149,7 +149,7 @@ def judge_rights(documents: list[Json], account: str, namespace: str) -> None:
 
 
 def refuse(roles: Roles, right: Right, account: str, namespace: str) -> None:
-    """Nobody gave it the role, the rule is for another group, or there is none."""
+    """The role is not bound, its rule is for another group, or there is none."""
     told = {"account": account, "verb": right.verb, "resource": right.resource}
     usual = right.bindings[0]
     given = list(roles.given(usual, account, namespace))

@@ -20,7 +20,7 @@ class Scheduler:
         self.queue: asyncio.Queue[Pod] = asyncio.Queue()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until somebody sets `stop`."""
+        """Run until `stop` is set."""
         # TODO: log "Run is called", then wait until `stop` is set.
 
 

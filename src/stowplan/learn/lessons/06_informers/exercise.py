@@ -56,7 +56,7 @@ class Scheduler:
         pass
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until somebody sets `stop`."""
+        """Run until `stop` is set."""
         log.info("Run is called")
         # TODO: run both informers, as tasks, until `stop` is set; then cancel them.
         await stop.wait()

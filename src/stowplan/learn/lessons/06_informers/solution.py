@@ -55,7 +55,7 @@ class Scheduler:
             self.queue.put_nowait(pod)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until somebody sets `stop`."""
+        """Run until `stop` is set."""
         log.info("Run is called")
         async with asyncio.TaskGroup() as group:
             tasks = [

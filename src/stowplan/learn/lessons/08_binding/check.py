@@ -1,4 +1,4 @@
-"""Is the pod bound to the node that was chosen, and does one failure stop nobody?"""
+"""Is the pod bound to the node that was chosen, and does one failure leave the others alone?"""
 
 from typing import Any
 

@@ -53,7 +53,7 @@ async def judge_events(rehearsal: Rehearsal, events: list[dict[str, Any]]) -> No
     ours = [each for each in events if each["regarding"]["name"] == "nginx"]
     if not ours:
         recorder = rehearsal.attribute("recorder", EventRecorder)
-        if await recorder.drain(1.0):  # so nobody gave it anything to write
+        if await recorder.drain(1.0):  # so it got nothing to write
             raise Mistake("no_event", at=schedule_one, pod="nginx")
         raise Mistake("not_written", at=rehearsal.method("run"), pod="nginx")
     uid = (await rehearsal.pod("nginx")).uid

@@ -153,7 +153,7 @@ class MiniScheduler:
         return random.choice([name for name, score in scores.items() if score == best])
 
     def run_permits(self, pod: Pod, node: str) -> bool:
-        """Whether nobody refuses the pod; if somebody holds it, it is a waiting one from now on."""
+        """True if no plugin refuses the pod; one that a plugin holds waits from now on."""
         answers = {plugin.name: plugin.permit(pod, node) for plugin in self.permits}
         if any(status.is_rejected for status in answers.values()):
             return False
@@ -168,7 +168,7 @@ class MiniScheduler:
             await self.bind(pod, node)
 
     async def wait_on_permit(self, pod: Pod) -> bool:
-        """True once nobody holds the pod any more, False if its time was up before."""
+        """True once no plugin holds the pod any more, False if it timed out first."""
         waiting = self.waiting.get(pod.uid)
         if waiting is None:
             return True

@@ -113,7 +113,7 @@ async def must_be_refused_by(stage: Stage, pod: str, plugin: str, otherwise: str
         raise Mistake("not_remembered", at=add_failed, pod=pod)
     refused_by = needed(queued, "refused_by")
     if refused_by != {plugin}:
-        found = ", ".join(sorted(refused_by)) or "nobody"
+        found = ", ".join(sorted(refused_by)) or "no plugin"
         at = pop if otherwise == "old_refusal" else add_failed
         raise Mistake(otherwise, at=at, pod=pod, wanted=plugin, found=found)
 

@@ -1,4 +1,4 @@
-"""Do news bring back those whom they may help, and nobody else?"""
+"""Do events wake the pods that they may help, and no others?"""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from stowplan.scenarios import Cluster
 CORDONED = tuple(f"node{number}" for number in range(9))
 NEW = "node10"
 ANOTHER = "node20"
-#: NodeNumber holds nobody who goes there.
+#: NodeNumber holds no pod that goes there.
 FIRST = "node0"
 
 
@@ -109,7 +109,7 @@ async def other_news(stage: Stage, counter: PlantedCounter) -> None:
     cluster, picky = stage.cluster, PlantedPicky()
     stage.plugins("filters").append(picky)
     needed(stage.queue, "events")[picky.name] = picky.events
-    # With all nodes open nobody else refuses it.
+    # With all nodes open no other plugin refuses it.
     for name in (*CORDONED, NEW):
         await cluster.uncordon(name)
     await cluster.sleep(1)

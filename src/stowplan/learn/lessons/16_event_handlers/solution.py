@@ -233,7 +233,7 @@ class MiniScheduler:
         return random.choice([name for name, score in scores.items() if score == best])
 
     def run_permits(self, queued: Queued, node: str) -> bool:
-        """Whether nobody refuses the pod; if somebody holds it, it is a waiting one from now on."""
+        """True if no plugin refuses the pod; one that a plugin holds waits from now on."""
         answers = {plugin.name: plugin.permit(queued.pod, node) for plugin in self.permits}
         queued.refused_by |= {name for name, status in answers.items() if status.is_rejected}
         if queued.refused_by:
@@ -249,7 +249,7 @@ class MiniScheduler:
             self.queue.add_failed(queued)
 
     async def wait_on_permit(self, queued: Queued) -> bool:
-        """True once nobody holds the pod any more, False if its time was up before."""
+        """True once no plugin holds the pod any more, False if it timed out first."""
         pod = queued.pod
         waiting = self.waiting.get(pod.uid)
         if waiting is None:
