@@ -203,7 +203,7 @@ def test_progress_that_cannot_be_read(learn: Learner) -> None:
     (learn.files / "progress.json").write_text("{")
     ran = learn()
     assert ran.code == 2
-    assert "progress.json: this is not the progress that was written here" in ran.err
+    assert "progress.json: this is not a progress file of stowplan learn" in ran.err
 
 
 def test_all_passed(learn: Learner) -> None:
