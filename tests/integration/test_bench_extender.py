@@ -65,7 +65,7 @@ def test_beside_flask_with_sync_workers() -> None:
     assert [each["ratio"]["median"] > 0 for each in document["ratios"]] == [True, True]
     for cell in cells[2:]:
         assert cell["connections_made"] == cell["requests"]
-    assert any("sync workers end each connection" in note for note in document["notes"])
+    assert any("sync workers close each connection" in note for note in document["notes"])
 
 
 @pytest.mark.usefixtures("flask")
