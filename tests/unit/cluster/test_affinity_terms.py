@@ -194,7 +194,7 @@ def test_a_pod_that_changes_in_place() -> None:
         pod("p", uid="p", node="n0", labels={"x": "y"}, affinity=hating(term(app("web"))))
     )
     assert list(family) == [group]
-    assert group.position == position, "only the labels changed: nobody is told"
+    assert group.position == position, "a change of labels alone is not logged"
     cache.update_pod(pod("p", uid="p", node="n0", affinity=hating(term(app("db")))))
     assert counts(cache, family, pod(labels={"app": "db"})) == [{"n0": 1}]
     cache.update_pod(pod("p", uid="p", node="n0"))
