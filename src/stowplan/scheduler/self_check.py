@@ -180,7 +180,7 @@ class SelfCheck:
                 turn=turn,
                 differences=[str(each) for each in found],
                 nodes=[str(each) for each in by_node[:_SHOWN]],
-                moreNodes=max(0, len(by_node) - _SHOWN),
+                moreDifferences=max(0, len(by_node) - _SHOWN),
             ),
         )
 
