@@ -4,8 +4,10 @@ Events trail binds by seconds while the API server is busy (`api.event_throttle`
 that is killed takes the newest of them with it. The next one, when it begins to lead, writes them.
 It needs no right to read events: their names follow from the pod's UID, so creating one that exists
 is refused, also as a dry run. Invariant: events are written in the order of binds, and missed ones
-before new ones. Then those that are missing are the newest, and a binary search finds the first,
-however many predecessors were killed one after the other.
+before new ones, except that several are written at a time and that the API server tells the time of
+a bind in whole seconds. So the newest are written again without asking, as many as may be out of
+order, and a binary search finds how far those before them are missing, however many predecessors
+were killed one after the other.
 
 DIVERGES: kube-scheduler writes an event at once and never makes up for one that it lost.
 """
@@ -13,9 +15,11 @@ DIVERGES: kube-scheduler writes an event at once and never makes up for one that
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from stowplan.api.event_throttle import AT_MOST
 from stowplan.api.objects import Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.clock import parse_rfc3339, rfc3339
@@ -28,10 +32,9 @@ log = get_logger(__name__)
 #: How far to go back from the last bind. Older events are lost for good, which keeps the work small
 #: where the predecessor was another program, whose events have other names.
 _AT_MOST_S: Final = 300.0
-#: Binds are answered, and events written, several at a time: by so much the order may be wrong.
+#: By so much the order of events may differ from that of binds: answers overtake each other, and
+#: binds of one second have no order.
 _DISORDER_S: Final = 3.0
-#: If so many of the newest events exist none is missing.
-_PROBES: Final = 8
 _TIMEOUT_S: Final = 5.0
 
 
@@ -49,17 +52,19 @@ async def write_missed_events(
     bound = last_bound(pods, serves=serves)
     if not bound:
         return
+    newest = _with_disorder(bound, len(bound) - 1)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            first = await _first_missing(bound, recorder)
-    except (StowplanError, TimeoutError) as problem:
+            missing = await _first_missing(bound[:newest], recorder)
+    except TimeoutError as problem:
+        log.log(V2, "Cannot find out how many events were missed", extra=kv(err=problem))
+        missing = newest
+    except StowplanError as problem:
         log.log(V2, "Cannot look for missed events", extra=kv(err=problem))
         return
-    if first is None:
-        return
-    missed = [one for one in bound if one.at >= bound[first].at - _DISORDER_S]
-    log.info("Writing events that a predecessor may have missed", extra=kv(pods=len(missed)))
-    for at, pod in missed:
+    first = _with_disorder(bound, missing) if missing < newest else newest
+    log.log(V2, "Writing events that may have been missed", extra=kv(pods=len(bound) - first))
+    for at, pod in bound[first:]:
         recorder.event(pod, **scheduled(pod, pod.spec.node_name), occurred_at=at)
 
 
@@ -80,20 +85,24 @@ def last_bound(pods: Iterable[Pod], *, serves: Callable[[Pod], bool]) -> list[Bo
     return sorted(last, key=lambda one: (one.at, one.pod.uid))
 
 
-async def _first_missing(bound: list[Bound], recorder: EventRecorder) -> int | None:
-    async def is_written(one: Bound) -> bool:
-        return await recorder.exists(one.pod, **scheduled(one.pod, one.pod.spec.node_name))
-
-    if all(await asyncio.gather(*map(is_written, bound[-_PROBES:]))):
-        return None
-    low, high = 0, len(bound) - 1
+async def _first_missing(bound: list[Bound], recorder: EventRecorder) -> int:
+    """Return where the missing ones begin; the number of all if there are none."""
+    low, high = 0, len(bound)
     while low < high:
-        middle = (low + high) // 2
-        if await is_written(bound[middle]):
+        # The last one first: as a rule nothing is missing here.
+        middle = high - 1 if high == len(bound) else (low + high) // 2
+        pod = bound[middle].pod
+        if await recorder.exists(pod, **scheduled(pod, pod.spec.node_name)):
             low = middle + 1
         else:
             high = middle
     return low
+
+
+def _with_disorder(bound: list[Bound], index: int) -> int:
+    """Return the first whose event may be missing if that of `index` is."""
+    before = max(index - AT_MOST, 0)
+    return bisect_left(bound, bound[before].at - _DISORDER_S, key=lambda one: one.at)
 
 
 def _moment(text: str | None) -> float:
