@@ -144,6 +144,7 @@ class NodeTable:
         """
         if self._order is None:
             self._order = np.array([self.row_of[n] for n in self._tree.order()], dtype=np.intp)
+            self._order.flags.writeable = False  # plugins get it
         return self._order
 
     @property
@@ -151,6 +152,7 @@ class NodeTable:
         """Rows that hold a node, by slot."""
         if self._live is None:
             self._live = np.flatnonzero(self.valid)
+            self._live.flags.writeable = False
         return self._live
 
     @property

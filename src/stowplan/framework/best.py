@@ -20,7 +20,7 @@ from stowplan.cluster.table import Int64Array
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.feasible import Feasible
-from stowplan.framework.forms import ScoreStep, as_status, describe
+from stowplan.framework.forms import ScoreStep, as_status, describe, row_set
 from stowplan.framework.ranking import Weighted, normalized, ranking_of
 from stowplan.framework.score_sheet import BuildSheet, ScoreSheet
 from stowplan.framework.selection import chosen_place
@@ -155,6 +155,5 @@ def _raw_scores(step: ScoreStep, profile: Profile, cycle: Cycle, rows: Rows) -> 
         return profile.columns.scores(step, cycle)[rows]
     table = cycle.table
     raw = np.zeros(table.capacity, np.int64)
-    # All rows in the order of slots are faster than the same rows in search order.
-    step.fill(cycle, table.used_slots if len(rows) == len(table.names) else rows, raw)
+    step.fill(cycle, row_set(table, rows), raw)
     return raw.take(rows)

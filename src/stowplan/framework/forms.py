@@ -10,12 +10,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from stowplan.cluster.journal import Rows
-from stowplan.cluster.table import Int32Array, Int64Array
+from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.cycle import Cycle
@@ -23,12 +23,26 @@ from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
 from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
 from stowplan.framework.status import SUCCESS, Status, unschedulable
 
-#: Rows of the table: an index array, or a slice when all of them are meant.
+#: Rows of the table: an index array, or a slice when all of them are meant. Plugins get the array,
+#: unless they declare `takes_slices`.
 RowSet: TypeAlias = "Rows | slice"
 #: Up to so many rows, a per-node plugin beats a dozen numpy calls.
 FEW_ROWS = 4
 _JOURNAL_COUNT = {Reads.NODE: 1, Reads.POD_SPECS: 2, Reads.PODS: 3, Reads.ANYTHING: 0}
 _RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
+_Method = TypeVar("_Method", bound=Callable[..., None])
+_TAKES_SLICES = "_stowplan_takes_slices"
+
+
+def takes_slices(method: _Method) -> _Method:
+    """Declare that a `filter_columns` or `score_columns` also takes a slice as `rows`.
+
+    A slice saves numpy the copy of every column that an index array costs. It stands for all slots
+    of the table, so it can include slots without a node; what is written there is not read. The
+    declaration holds for this method, not for one that overrides it.
+    """
+    setattr(method, _TAKES_SLICES, True)
+    return method
 
 
 class FilterStep:
@@ -37,7 +51,7 @@ class FilterStep:
     def __init__(self, plugin: Plugin, failure: str = "") -> None:
         self.plugin = plugin
         self.name = plugin.name
-        self._columns: Callable[..., None] | None = getattr(plugin, "filter_columns", None)
+        self._columns = _column_form(plugin, "filter_columns")
         self._row = _row_form(plugin, "filter")
         self.reads = plugin.reads
         if failure:
@@ -145,7 +159,7 @@ class ScoreStep:
         self.plugin = plugin
         self.name = plugin.name
         self.weight = weight
-        self._columns: Callable[..., None] | None = getattr(plugin, "score_columns", None)
+        self._columns = _column_form(plugin, "score_columns")
         self._row = _row_form(plugin, "score")
         self.reads = plugin.score_reads or plugin.reads
         if failure:
@@ -308,6 +322,28 @@ def _filter_status(answer: object, plugin: str) -> Status:
     raise PluginError(
         plugin, "Filter", f"answered {answer!r}; expected True, False, a reason or a Status"
     )
+
+
+def row_set(table: NodeTable, rows: Rows) -> RowSet:
+    """The rows for `fill`: all of them are faster as a slice than in search order."""
+    return table.used_slots if len(rows) == len(table.names) else rows
+
+
+def _column_form(plugin: Plugin, method: str) -> Callable[..., None] | None:
+    """The column method as a call of (cycle, rows, out, ...) with any RowSet."""
+    function: Callable[..., None] | None = getattr(plugin, method, None)
+    if function is None or getattr(function, _TAKES_SLICES, False):
+        return function
+    columns = function
+
+    def on_nodes(cycle: Cycle, rows: RowSet, *rest: Any) -> None:
+        """Rows of nodes only: what a plugin looks up of a ghost row does not exist."""
+        table = cycle.table
+        nodes = table.live_rows if isinstance(rows, slice) else rows[table.valid[rows]]
+        if len(nodes):
+            columns(cycle, nodes, *rest)
+
+    return on_nodes
 
 
 def _row_form(plugin: Plugin, method: str) -> _RowAnswer | None:

@@ -5,10 +5,13 @@ is read off its methods. Two forms exist for Filter and Score, and a plugin may 
 
   per node    filter(pod, node) and score(pod, node), optionally with the cycle as third argument:
               all that a ten-line plugin needs
-  columns     filter_columns(...) and score_columns(...): the whole table in, an array out
+  columns     filter_columns(cycle, rows, out, overlay) and score_columns(cycle, rows, out): write
+              out[rows] for many nodes at once
 
 A plugin that has both must give the same answer in both; the per-node form then serves what-if
-questions and explanations. The points, in the order in which they run:
+questions and explanations. `rows` is the same everywhere: a read-only array (numpy.intp) of rows
+of nodes in `cycle.table`, each once, at least one, in any order. `out` has an element for every
+slot of the table; a plugin writes those at `rows` and no others. The points, in running order:
 
   pre_enqueue(pod) -> Status | None
   less(a, b) or sort_key(queued) -> tuple          QueueSort: exactly one plugin has it

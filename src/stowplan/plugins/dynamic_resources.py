@@ -16,7 +16,7 @@ from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import DynamicResourcesArgs
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.queue.events import EventHint
@@ -49,6 +49,7 @@ class DynamicResources(Plugin):
         cycle.write(self.name, True)
         return _UNSUPPORTED if _has_claims(cycle.pod) else SKIP
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
@@ -61,6 +62,7 @@ class DynamicResources(Plugin):
     def post_filter(self, cycle: Cycle, diagnosis: object) -> Status:
         return _NOTHING_TO_FREE if self.name in cycle.notes else _NEVER_ASKED
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         out[rows] = 0
 

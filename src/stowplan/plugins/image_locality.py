@@ -21,7 +21,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.integers import MAX_NODE_SCORE, percent_of
 from stowplan.framework.plugin import Plugin, Reads
 
@@ -48,6 +48,7 @@ class ImageLocality(Plugin):
             return None
         return (table.images.version, len(table))
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table = cycle.table
         held = Counter(_held_images(cycle.pod, table))

@@ -36,7 +36,7 @@ from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import NodeAffinityArgs
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.integers import default_normalize
 from stowplan.framework.plugin import Plugin, PreFilterResult, Reads
@@ -97,6 +97,7 @@ class NodeAffinity(Plugin):
             return None
         return PreFilterResult(names) if names else _CONFLICT
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
@@ -122,6 +123,7 @@ class NodeAffinity(Plugin):
         errors = _preferences(cycle.pod).errors
         return error(join_errors(errors)) if errors else None
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table = cycle.table
         out[rows] = 0

@@ -15,7 +15,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
@@ -44,6 +44,7 @@ class NodeDeclaredFeatures(Plugin):
     def pre_filter(self, cycle: Cycle) -> Status | None:
         return None if _required(cycle.pod) else SKIP
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:

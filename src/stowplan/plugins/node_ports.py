@@ -17,7 +17,7 @@ from stowplan.cluster.ports import any_clash, host_ports
 from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unschedulable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
@@ -40,6 +40,7 @@ class NodePorts(Plugin):
     def pre_filter(self, cycle: Cycle) -> Status | None:
         return None if cycle.info.host_ports else SKIP
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:

@@ -19,7 +19,7 @@ from stowplan.cluster.views import NodeView
 from stowplan.config.plugin_args import CPU_AND_MEMORY, NodeResourcesBalancedAllocationArgs
 from stowplan.framework.amounts import Amounts, Floats
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.integers import add_saturating
 from stowplan.framework.plugin import Plugin, Reads
@@ -57,6 +57,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         wanted = dict(info.held)
         return any(wanted.get(r.name) for r in self._resources)
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         if not self._asks_for_any(cycle.info):
             out[rows] = 0
@@ -73,10 +74,11 @@ class NodeResourcesBalancedAllocation(Plugin):
         out[rows] = 50 + (50 + after - before) // 2
 
     def _score_plain(
-        self, kept: _Shares, wanted: Sequence[int], rows: RowSet, out: Int64Array
+        self, kept: _Shares, wanted: Sequence[int], rows: slice, out: Int64Array
     ) -> None:
         """`score` for every row at once, in the same order of operations."""
-        balance, other = fractions = self._scratch.floats(len(out[rows]))
+        target = out[rows]
+        balance, other = fractions = self._scratch.floats(len(target))
         for place, fraction in enumerate(fractions):
             np.add(kept.held[place][rows], float(wanted[place]), out=fraction)
             fraction /= kept.offered[place][rows]
@@ -89,7 +91,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         np.trunc(balance, out=balance)
         balance += kept.rest[rows]
         balance *= 0.5
-        out[rows] = balance
+        np.copyto(target, balance, casting="unsafe")
 
     def _shares(self, table: NodeTable, names: list[str]) -> _Shares:
         kept = self._kept

@@ -10,7 +10,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
@@ -28,6 +28,7 @@ class NodeUnschedulable(Plugin):
     def sign(self, info: PodInfo) -> Hashable:
         return _tolerated(info.pod)
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:

@@ -34,7 +34,7 @@ from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
@@ -80,6 +80,7 @@ class NodeVolumeLimits(Plugin):
     def pre_filter(self, cycle: Cycle) -> Status | None:
         return None if _may_attach(cycle.info) else SKIP
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:

@@ -16,7 +16,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.integers import default_normalize
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
@@ -41,6 +41,7 @@ class TaintToleration(Plugin):
     def sign(self, info: PodInfo) -> Hashable:
         return info.pod.spec.tolerations or ()
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
@@ -56,6 +57,7 @@ class TaintToleration(Plugin):
     def pre_score(self, cycle: Cycle, rows: object) -> None:
         """Upstream never skips here: a pod on untainted nodes scores 100 everywhere."""
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table, tolerations = cycle.table, _tolerations(cycle)
         by_class = np.array(

@@ -25,7 +25,7 @@ from stowplan.cluster.used_volumes import Disk, any_clash, disks_of
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
@@ -98,6 +98,7 @@ class VolumeRestrictions(Plugin):
         use: Use = cycle.read(Use)
         use.conflicts += delta * sum(name in use.lone_claims for name in named_claims(other.pod))
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:

@@ -28,7 +28,7 @@ from stowplan.cluster.pod_volumes import class_of_claim, named_claims, names_cla
 from stowplan.cluster.table import BoolArray, Int32Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status, unresolvable
@@ -76,6 +76,7 @@ class VolumeZone(Plugin):
             return found
         return None if found else SKIP
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:

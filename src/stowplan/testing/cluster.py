@@ -42,6 +42,7 @@ from stowplan.config.types import KubeSchedulerConfiguration, PluginConfig
 from stowplan.errors import ApiError, NotFound, StowplanError
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
+from stowplan.framework.status import Code
 from stowplan.plugins.registry import IN_TREE
 from stowplan.queue.hints import complete_hints
 from stowplan.scheduler.assembly import build_engine
@@ -221,6 +222,8 @@ class MemoryCluster:
     def decide(self, pod: Pod | str, **fields: Any) -> Verdict:
         """Where a pod would go now, and why not elsewhere. Nothing is created or bound.
 
+        The verdict is an error (`is_error`, `message`) if a plugin fails on any node, even on one
+        that the scheduler would not have asked about.
         A name is that of a pod that waits, or of a new one, for which `fields` are as in `add_pod`.
         """
         self.settle()
@@ -228,14 +231,23 @@ class MemoryCluster:
         profile = self.engine.profiles.get(asked.spec.scheduler_name)
         if profile is None:
             profile = next(iter(self.engine.profiles.values()))
-        table, info = self.engine.cache.table, compile_pod(asked)
-        nominator = self.engine.queue.nominator
+        engine, info = self.engine, compile_pod(asked)
+        table, nominator = engine.cache.table, engine.queue.nominator
         nominated = nominator if len(nominator) else None
-        decision = decide(table, info, profile, cursor=self.engine.cursor, nominated=nominated)
+        rng = engine.handles[profile.name].rng
+        state = rng.getstate()
+        decision = decide(
+            table, info, profile, cursor=engine.cursor, turn=engine.turn, nominated=nominated
+        )
         judged = decision
         if decision.node is not None:
+            # The same question about every node: chance must answer it as it did before.
+            rng.setstate(state)
             judged = judge(table, info, profile, nominated=nominated)
-        return make_verdict(decision, judged, profile)
+        # Judging all nodes asks more than deciding, so it can fail alone: a single feasible node is
+        # not scored, and a search that found enough nodes ends early.
+        is_broken = judged.status.code is Code.ERROR
+        return make_verdict(judged if is_broken else decision, judged, profile)
 
     def _asked(self, pod: Pod | str, fields: Mapping[str, Any]) -> Pod:
         if isinstance(pod, Pod):

@@ -11,7 +11,7 @@ from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.errors import PluginError
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep
+from stowplan.framework.forms import FilterStep, ScoreStep, takes_slices
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.testing import node, pod
 
@@ -35,10 +35,12 @@ class Watched(Plugin):
             raise ValueError("broken")
         self.asked.append(None if isinstance(rows, slice) else rows.tolist())
 
+    @takes_slices
     def filter_columns(self, cycle: Cycle, rows: Any, out: Any, overlay: Any) -> None:
         self._note(rows)
         out[rows] = cycle.table.pod_count[rows]
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: Any, out: Any) -> None:
         self._note(rows)
         out[rows] = cycle.table.allocatable[0][rows] // 1000

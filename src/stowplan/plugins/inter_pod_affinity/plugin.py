@@ -23,7 +23,7 @@ from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import InterPodAffinityArgs
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import NOT_KEPT, Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable
@@ -87,6 +87,7 @@ class InterPodAffinity(Plugin):
         notes = cycle.get(FilterNotes)
         return NOT_KEPT if notes is None else filtering.surroundings(cycle.table, notes)
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
@@ -120,6 +121,7 @@ class InterPodAffinity(Plugin):
         cycle.write(ScoreNotes, notes)
         return None
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         scoring.score_rows(cycle.table, cycle.read(ScoreNotes), rows, out)
 

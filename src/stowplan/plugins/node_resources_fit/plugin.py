@@ -30,7 +30,7 @@ from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import NodeResourcesFitArgs
 from stowplan.framework.amounts import Amounts, held_column
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.integers import add_saturating
 from stowplan.framework.plugin import Need, Plugin, Reads
@@ -89,6 +89,7 @@ class NodeResourcesFit(Plugin):
     def pre_filter(self, cycle: Cycle) -> None:
         """Upstream computes the pod's request here; ours is compiled with the pod."""
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
@@ -199,6 +200,7 @@ class NodeResourcesFit(Plugin):
     def pre_score(self, cycle: Cycle, rows: object) -> None:
         """Never skips."""
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table, strategy = cycle.table, self._strategy
         amounts = dict(cycle.info.score_request)

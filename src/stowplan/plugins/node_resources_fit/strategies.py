@@ -55,7 +55,7 @@ class WeightedAverage:
         raise NotImplementedError
 
     def score_amounts(
-        self, amounts: Amounts, wanted: Sequence[int], rows: RowSet, out: Int64Array
+        self, amounts: Amounts, wanted: Sequence[int], rows: slice, out: Int64Array
     ) -> None:
         """The score of every row, for amounts that are plain, straight into `out`."""
         target = out[rows]
@@ -76,7 +76,7 @@ class WeightedAverage:
         else:
             # Weights are small enough that no quotient is rounded up to the next integer.
             total /= weights
-        out[rows] = total
+        np.copyto(target, total, casting="unsafe")
 
     def score_columns(
         self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]

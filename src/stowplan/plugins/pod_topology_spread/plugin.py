@@ -25,7 +25,7 @@ from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import PodTopologySpreadArgs
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import NOT_KEPT, Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
@@ -121,6 +121,7 @@ class PodTopologySpread(Plugin):
             hard: HardSpread = cycle.read(HardSpread)
             hard.what_if(cycle.table, other.pod, row, delta)
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
@@ -151,6 +152,7 @@ class PodTopologySpread(Plugin):
         cycle.write(SoftSpread, SoftSpread(pod, cycle.table, constraints, landscape))
         return None
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         soft: SoftSpread = cycle.read(SoftSpread)
         soft.fill(rows, out)

@@ -18,7 +18,7 @@ from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.fields import FieldError, invalid, raise_errors
 from stowplan.config.plugin_args import PluginArgs
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin, PreFilterResult
 from stowplan.framework.status import Status, unresolvable
@@ -82,6 +82,7 @@ class StaticPlacement(Plugin):
             cycle.write(self.name, frozenset(older))
         return PreFilterResult(frozenset(table.names[row] for row in rows))
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:

@@ -24,7 +24,7 @@ from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import VolumeBindingArgs
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import RowSet
+from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Need, Plugin
 from stowplan.framework.status import SKIP, Status, error, unresolvable
@@ -96,6 +96,7 @@ class VolumeBinding(Plugin):
             return sorted_claims
         return Search(sorted_claims, self._believed, self._provisioning, self._migrated, catalog)
 
+    @takes_slices
     def filter_columns(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
     ) -> None:
@@ -119,6 +120,7 @@ class VolumeBinding(Plugin):
     def pre_score(self, cycle: Cycle, rows: object) -> Status:
         return SKIP
 
+    @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         out[rows] = 0
 

@@ -18,7 +18,7 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep, as_status, call, describe
+from stowplan.framework.forms import FilterStep, ScoreStep, as_status, call, describe, row_set
 from stowplan.framework.plugin import Plugin, PreFilterResult, points_of
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Status
@@ -132,7 +132,7 @@ class Asker:
     def _filter(self, step: FilterStep, cycle: Cycle, rows: Rows, answers: PluginAnswers) -> Rows:
         table = self.cluster.table
         verdicts = np.zeros(table.capacity, np.int32)
-        step.fill(cycle, rows, verdicts)
+        step.fill(cycle, row_set(table, rows), verdicts)
         for row in rows.tolist():
             verdict = int(verdicts[row])
             told = status_text(step.status(cycle, verdict)) if verdict else ""
@@ -143,9 +143,10 @@ class Asker:
     def _score(self, cycle: Cycle, rows: Rows, answers: PluginAnswers) -> None:
         if not len(rows) or not self.pre_score(cycle, rows, answers):
             return
+        table = self.cluster.table
         for step in self.scores:
-            raw = np.zeros(self.cluster.table.capacity, np.int64)
-            step.fill(cycle, rows, raw)
+            raw = np.zeros(table.capacity, np.int64)
+            step.fill(cycle, row_set(table, rows), raw)
             answers.score = self.by_node(rows, raw[rows])
             answers.normalized = self.by_node(rows, step.finish(cycle, raw[rows]))
 

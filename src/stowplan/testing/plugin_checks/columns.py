@@ -16,7 +16,7 @@ from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep
+from stowplan.framework.forms import FilterStep, ScoreStep, row_set
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words, status_text
 from stowplan.testing.plugin_checks.cases import Case
@@ -75,11 +75,11 @@ def check_dtypes(subject: Subject) -> None:
 def _check_verdicts(subject: Subject, step: FilterStep, cycle: Cycle, rows: Rows, pod: Pod) -> Rows:
     if not hasattr(subject.plugin, "filter_columns"):
         verdicts = np.zeros(cycle.table.capacity, np.int32)
-        step.fill(cycle, rows, verdicts)
+        step.fill(cycle, row_set(cycle.table, rows), verdicts)
         fitting: Rows = rows[verdicts[rows] == 0]
         return fitting
     out = _watched(cycle.table.capacity, np.int32)
-    step.fill(cycle, rows, out)
+    step.fill(cycle, row_set(cycle.table, rows), out)
     what = f"{subject.name}.filter_columns, of {in_words(pod)},"
     _check_written(what, "verdict ids", out, rows, cycle)
     for verdict in np.unique(np.asarray(out)[rows]).tolist():
@@ -118,7 +118,7 @@ def _check_scores(subject: Subject, step: ScoreStep, cycle: Cycle, rows: Rows, p
     name = subject.name
     if hasattr(subject.plugin, "score_columns"):
         out = _watched(cycle.table.capacity, np.int64)
-        step.fill(cycle, rows, out)
+        step.fill(cycle, row_set(cycle.table, rows), out)
         _check_written(f"{name}.score_columns, of {in_words(pod)},", "scores", out, rows, cycle)
         raw: NDArray[np.int64] = np.array(np.asarray(out)[rows])
     else:
@@ -185,7 +185,7 @@ def _compare_forms(
     if scores and asker.pre_score(cycle, rows, PluginAnswers()):
         score = asker.scores[0]
         out = np.zeros(cycle.table.capacity, np.int64)
-        score.fill(cycle, rows, out)
+        score.fill(cycle, row_set(cycle.table, rows), out)
         for row in rows.tolist():
             alone = score.score_of_row(cycle, row)
             if alone != out[row]:
@@ -213,7 +213,8 @@ def _compare_filter(
     overlay: Overlay | None,
 ) -> None:
     out = np.zeros(cycle.table.capacity, np.int32)
-    step.fill(cycle, rows, out, overlay)
+    # The scheduler names the rows of what-if questions one by one.
+    step.fill(cycle, rows if overlay else row_set(cycle.table, rows), out, overlay)
     for row in rows.tolist():
         verdict = int(out[row])
         column = step.status(cycle, verdict) if verdict else SUCCESS

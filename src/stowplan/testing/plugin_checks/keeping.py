@@ -120,14 +120,14 @@ def _check_kept(subject: Subject, asker: Asker, columns: ColumnCache, pod: Pod) 
         for step in asker.filters:
             if step.is_cached:
                 fresh = np.zeros(cycle.table.capacity, np.int32)
-                step.fill(cycle, slice(None), fresh)
+                step.fill(cycle, cycle.table.used_slots, fresh)
                 kept: Any = columns.verdicts(step, cycle)
                 _same(subject, asker, "filter_columns", step.reads, live, kept, fresh, pod)
     if asker.pre_score(cycle, rows, PluginAnswers()):
         for score in asker.scores:
             if score.is_cached:
                 fresh = np.zeros(cycle.table.capacity, np.int64)
-                score.fill(cycle, slice(None), fresh)
+                score.fill(cycle, cycle.table.used_slots, fresh)
                 kept = columns.scores(score, cycle)
                 _same(subject, asker, "score_columns", score.reads, live, kept, fresh, pod)
 
