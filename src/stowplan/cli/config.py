@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from stowplan.cli.groups import CommandGroup
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.config.advice import advice
 from stowplan.config.load import default_config, load_config, parse_config, read_text
@@ -18,7 +19,7 @@ from stowplan.redaction import redact
 from stowplan.scheduler.assembly import plugin_errors
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check, print or migrate a scheduler configuration."""
 

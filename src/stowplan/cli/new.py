@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from stowplan import __version__
+from stowplan.cli.groups import CommandGroup
 from stowplan.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_ ][A-Za-z0-9]+)*")
@@ -86,7 +87,7 @@ def _check_is_free(names: NameSpellings, where: str) -> None:
         )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def new() -> None:
     """Create a package for your own plugin."""
 
