@@ -1,4 +1,4 @@
-"""`stowplan decide`: answer one placement question per input line."""
+"""`stowplan decide`: answer placement questions in JSON or YAML, one line per answer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -15,12 +16,13 @@ import msgspec
 
 from stowplan.errors import ConfigError
 from stowplan.judge import Judge, Stream
+from stowplan.judge.documents import Document, documents
 from stowplan.present.status_line import StatusLine
 
 EXIT_SOME_FAILED: Final = 1
-_BOM: Final = b"\xef\xbb\xbf"
 #: Print at most this many different warnings; more would hide the answers.
 _MOST_WARNINGS: Final = 20
+_FIX: Final = "Fix: write a question in JSON or YAML, see docs/decide.md"
 _PROGRESS_AFTER_S: Final = 1.0
 #: Each question creates a whole cluster of garbage; collecting it less often is faster.
 _GC_THRESHOLDS: Final = (20_000, 50, 100)
@@ -31,7 +33,8 @@ _GC_THRESHOLDS: Final = (20_000, 50, 100)
 @click.option(
     "--stream",
     is_flag=True,
-    help="Keep one cluster across lines: a line can apply and delete objects, and ask about a pod.",
+    help="Keep one cluster across questions: each can apply and delete objects, and ask about a"
+    " pod.",
 )
 @click.option(
     "--defaults",
@@ -47,9 +50,9 @@ _GC_THRESHOLDS: Final = (20_000, 50, 100)
 def decide(file: str, stream: bool, defaults: bool, strict: bool) -> int:
     """Show which nodes fit a pod, and why the others do not.
 
-    Reads one JSON object per line from FILE (default: standard input) and prints one JSON object
-    per line: the verdict for each node, the weighted scores of the nodes that fit, and the best
-    nodes.
+    Reads questions from FILE (default: standard input): JSON, one question per line or indented,
+    or YAML documents. Prints one JSON object per question, each in a line: the verdict for each
+    node, the weighted scores of the nodes that fit, and the best nodes.
 
     \b
       $ cat questions
@@ -58,16 +61,16 @@ def decide(file: str, stream: bool, defaults: bool, strict: bool) -> int:
       {"id":7,"nodes":{"a":{"code":"Success"},"b":{"code":"Unschedulable","plugin":...}},
        "scores":{"a":{"NodeResourcesFit":90,...}},"totals":{"a":390},"best":["a"]}
 
-    For a line that cannot be answered it prints {"id", "error"} and goes on; the exit code is
+    For a question that cannot be answered it prints {"id", "error"} and goes on; the exit code is
     then 1. docs/decide.md describes the format.
     """
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     answering = (Stream if stream else Judge)(defaults=defaults, strict=strict, warn=_Warnings())
     if file == "-":
-        return _answer_all(answering, sys.stdin.buffer)
+        return _answer_all(answering, sys.stdin.buffer, "<stdin>")
     with _open(file) as source:
-        return _answer_all(answering, source)
+        return _answer_all(answering, source, file)
 
 
 def _open(file: str) -> BinaryIO:
@@ -77,26 +80,46 @@ def _open(file: str) -> BinaryIO:
         raise ConfigError(f"cannot be read: {error.strerror}", where=file) from None
 
 
-def _answer_all(answering: Judge | Stream, source: BinaryIO) -> int:
-    """Answer every line, and return the exit code."""
+def _answer_all(answering: Judge | Stream, source: BinaryIO, where: str) -> int:
+    """Answer every question, and return the exit code."""
     out = sys.stdout.buffer
     # A program that writes questions one at a time waits for each answer.
     at_once = source is sys.stdin.buffer or sys.stdout.isatty()
     progress = _Progress(source)
-    failed = False
-    for number, text in enumerate(source, start=1):
-        if number == 1:
-            text = text.removeprefix(_BOM)
-        if not text.strip():
-            continue
-        said = answering.answer_text(text, number)
-        failed = failed or "error" in said
-        out.write(msgspec.json.encode(said) + b"\n")
-        if at_once:
-            out.flush()
-        progress.passed(number, len(text))
-    progress.end()
+    count, failed = 0, False
+    try:
+        for each in documents(_lines(source, where)):
+            count += 1
+            if count == 1:
+                _check_is_text(each, where)
+            said = answering.answer_text(each.text, each.number, is_yaml=each.is_yaml)
+            failed = failed or "error" in said
+            out.write(msgspec.json.encode(said) + b"\n")
+            if at_once:
+                out.flush()
+            progress.passed(each.number, len(each.text))
+    finally:
+        progress.end()
+    if not count and source is not sys.stdin.buffer:
+        raise ConfigError(f"has no question. {_FIX}", where=where)
     return EXIT_SOME_FAILED if failed else 0
+
+
+def _lines(source: BinaryIO, where: str) -> Iterator[bytes]:
+    try:
+        yield from source
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=where) from None
+
+
+def _check_is_text(first: Document, where: str) -> None:
+    """Refuse a binary file as a whole; it would get an error for each of its lines."""
+    try:
+        is_text = b"\0" not in first.text and bool(first.text.decode())
+    except UnicodeDecodeError:
+        is_text = first.text.lstrip().startswith(b"{")  # then the error names line and column
+    if not is_text:
+        raise ConfigError(f"is not text. {_FIX}", where=where)
 
 
 class _Warnings:

@@ -15,6 +15,7 @@ from stowplan.framework.forms import describe as describe_problem
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.judge.configuration import Configuration, default_registry, read_config
+from stowplan.judge.documents import yaml_as_json
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.lines import (
     Parts,
@@ -76,13 +77,16 @@ class _Answering:
         said = self.answer_text(text)
         return {**said, "id": line.get("id", said["id"])}
 
-    def answer_text(self, text: bytes, number: int | None = None) -> Json:
-        """The answer to a line of JSON; one without an id gets its number, by default the next.
-        The id is still the line's own text, as `msgspec.json.encode` takes it.
+    def answer_text(self, text: bytes, number: int | None = None, *, is_yaml: bool = False) -> Json:
+        """The answer to a question in JSON or YAML. One without an id gets its line number, by
+        default the next. The id is still the question's own text, as `msgspec.json.encode` takes
+        it.
         """
         self._count = self._count + 1 if number is None else number
         said: Json = {"id": self._count}
         try:
+            if is_yaml:
+                text = yaml_as_json(text, self._count)
             parts = take_apart(text, self._count)
             said["id"] = parts.pop("id", self._count)
             return said | self._respond(parts)

@@ -1,4 +1,4 @@
-"""Split a line of JSON into its members, each still as text.
+"""Split a question in JSON into its members, each still as text.
 
 Objects repeat from line to line, so they stay text, which is the cache key of `objects`. What must
 stay true: for any text the result is either the members or `QuestionRefused`.
@@ -23,7 +23,7 @@ _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def take_apart(text: bytes, number: int) -> Parts:
-    """The members of line `number`."""
+    """The members of the question that begins in line `number`."""
     try:
         if not text.isascii():
             text.decode()  # members that stay text are not looked into
@@ -31,11 +31,16 @@ def take_apart(text: bytes, number: int) -> Parts:
     except msgspec.ValidationError:
         raise QuestionRefused(f"line {number}: expected an object, got {json_type(text)}") from None
     except _UNREADABLE as problem:
-        raise QuestionRefused(f"line {number}, {_where(text, problem)}") from None
+        raise QuestionRefused(_where(text, number, problem)) from None
 
 
 def check_members(parts: Parts, known: Sequence[str]) -> None:
     for name in parts:
+        if name in ("apiVersion", "kind"):
+            raise QuestionRefused(
+                f"{name}: this is an object of the cluster, not a question. Fix: write it as "
+                f'{{"{known[2]}": [...], "pod": {{...}}}}, see docs/decide.md'
+            )
         if name not in known:
             hint = did_you_mean(name, known) or f" (known here: {', '.join(known)})"
             raise QuestionRefused(f"{name}: unknown key{hint}")
@@ -83,14 +88,15 @@ def json_type(text: bytes) -> str:
     return "a number"
 
 
-def _where(text: bytes, problem: Exception) -> str:
-    """Python's own parser knows the column; it is asked only about lines that are wrong."""
+def _where(text: bytes, number: int, problem: Exception) -> str:
+    """Python's own parser knows the place; it is asked only about questions that are wrong."""
     try:
         json.loads(text.rstrip().decode())
     except json.JSONDecodeError as error:
-        return f"column {error.colno}: {error.msg}"
+        return f"line {number + error.lineno - 1}, column {error.colno}: {error.msg}"
     except UnicodeDecodeError as error:
-        return f"column {len(text[: error.start].decode()) + 1}: is not UTF-8 text"
+        *above, line = text[: error.start].decode().split("\n")
+        return f"line {number + len(above)}, column {len(line) + 1}: is not UTF-8 text"
     except RecursionError:
-        return "column 1: is nested too deeply"
-    return f"column 1: {problem}"
+        return f"line {number}, column 1: is nested too deeply"
+    return f"line {number}, column 1: {problem}"

@@ -6,12 +6,14 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import yaml
 
 from stowplan.cli.main import main
 from stowplan.testing import as_manifest
@@ -322,8 +324,9 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
 class _Program:
     """The command as a process of its own, asked through pipes."""
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, code: int = 0) -> None:
         self._flags = flags
+        self._code = code
 
     def __enter__(self) -> _Program:
         self._process = subprocess.Popen(
@@ -336,11 +339,14 @@ class _Program:
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=30)
-        assert self._process.returncode == 0
+        assert self._process.returncode == self._code
 
     def ask(self, line: Json) -> None:
+        self.send(json.dumps(line))
+
+    def send(self, line: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(line).encode() + b"\n")
+        self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
 
     def answer(self) -> Json:
@@ -383,3 +389,102 @@ def test_a_pipe_shows_no_progress(decide: Decide, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr("sys.stdin", stdin)
         assert decide.run().code == 0
     assert terminal.getvalue() == ""
+
+
+# YAML, indented JSON, and files that are neither
+
+
+AS_YAML = yaml.safe_dump({"id": "first", **QUESTION})
+
+
+def in_file(decide: Decide, folder: Path, text: str | bytes) -> Ran:
+    file = folder / "questions"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return decide.run(str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        (AS_YAML, ["first"]),
+        (f"# a comment\n---\n{AS_YAML}", ["first"]),
+        (f"{AS_YAML}---\n{AS_YAML}...\n# the end\n---\n", ["first", "first"]),
+        (json.dumps({"id": 1, **QUESTION}, indent=2), [1]),
+        (json.dumps({"id": 1, **QUESTION}, indent=2) + "\n" + json.dumps(QUESTION), [1, 61]),
+        (json.dumps(QUESTION) + "\n" + json.dumps(QUESTION, indent="\t"), [1, 2]),
+        (f"{json.dumps(QUESTION)}\n---\n{AS_YAML}{json.dumps(QUESTION)}\n", [1, "first", 63]),
+    ],
+)
+def test_questions_in_yaml_and_in_indented_json(
+    decide: Decide, tmp_path: Path, text: str, ids: list[object]
+) -> None:
+    (expected,) = decide(QUESTION).answers
+    ran = in_file(decide, tmp_path, text)
+    assert (ran.code, ran.err) == (0, "")
+    assert [answer.pop("id") for answer in ran.answers][:1] == ids[:1]
+    assert len(ran.answers) == len(ids)
+    assert all(answer["totals"] == expected["totals"] for answer in ran.answers)
+
+
+def test_a_timestamp_in_yaml_is_text(decide: Decide, tmp_path: Path) -> None:
+    dated = re.sub(r"( +)name: a\n", r"\g<0>\1creationTimestamp: 2026-01-02T03:04:05Z\n", AS_YAML)
+    assert dated != AS_YAML
+    assert in_file(decide, tmp_path, dated).code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{\n  "id": 1,\n  "pod": {},\n}', "line 4, column 1: "),
+        ('{\n  "id": "\\u00e4", "pod": nul\n}', "line 2, column "),
+        (b'{\n  "id": "\xff"\n}', "line 2, column 10: is not UTF-8 text"),
+        ("id: 1\npod:\n  - a\n b: c\n", "line 4, column 2: "),
+        ("id: 1\npod: {a: [}\n", "line 2, column 11: "),
+        ("id: 1\n? [a, b]\n: c\n", "line 2, column 3: "),
+        ("kind: Node\napiVersion: v1\n", "this is an object of the cluster, not a question. Fix: "),
+        (json.dumps(NODES[0], indent=2), "this is an object of the cluster, not a question. Fix: "),
+    ],
+)
+def test_the_place_of_a_mistake(
+    decide: Decide, tmp_path: Path, text: str | bytes, error: str
+) -> None:
+    assert error in in_file(decide, tmp_path, text).error
+
+
+@pytest.mark.parametrize("broken", ['{"id": 1', '{"id": "x', "pod:\n  - a\n b: c", "junk", "["])
+def test_a_broken_question_does_not_spoil_the_next(
+    decide: Decide, tmp_path: Path, broken: str
+) -> None:
+    ran = in_file(decide, tmp_path, f"{broken}\n{json.dumps({'id': 'next', **QUESTION})}\n")
+    assert ["error" in answer for answer in ran.answers] == [True, False]
+
+
+def test_a_broken_line_is_answered_before_the_next_question() -> None:
+    with _Program(code=1) as running:
+        for text in ("junk", '{"id": "x', '{"a": 1}}'):
+            running.send(text)
+            assert "error" in running.answer()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"", "has no question. Fix: write a question in JSON or YAML, see docs/decide.md"),
+        (b"\n\n# nothing\n", "has no question. Fix: "),
+        (b"\x1f\x8b\x08\x00\x00", "is not text. Fix: "),
+        (b"\x89PNG\xff\xfe\n\n", "is not text. Fix: "),
+    ],
+)
+def test_a_file_without_questions(decide: Decide, tmp_path: Path, text: bytes, error: str) -> None:
+    ran = in_file(decide, tmp_path, text)
+    assert (ran.code, ran.lines, ran.err.count("\n")) == (2, [], 1)
+    assert error in ran.err
+
+
+def test_a_file_that_cannot_be_read(decide: Decide, tmp_path: Path) -> None:
+    ran = decide.run(str(tmp_path))
+    assert (ran.code, ran.err) == (2, f"Error: {tmp_path}: cannot be read: Is a directory\n")
+
+
+def test_an_empty_pipe_is_no_mistake(decide: Decide) -> None:
+    assert decide().code == 0
