@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 import click
 
 from stowplan import __version__
+from stowplan.cli.groups import CommandGroup
 from stowplan.errors import StowplanError
+from stowplan.present.pipes import EXIT_PIPE_CLOSED, drop_output, is_stdout_closed, watch_stdout
 
 ENV_PREFIX: Final = "STOWPLAN"
 #: Ours, and the prefix of the static scheduler's own variables.
 _OUR_PREFIXES: Final = (f"{ENV_PREFIX}_", "SCHED_")
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT
-EXIT_PIPE_CLOSED: Final = 141  # 128 + SIGPIPE
 
 
 class LazyCommand(NamedTuple):
@@ -75,11 +76,11 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
 class PipeClosed(Exception):
     """The reader of our output closed the pipe.
 
-    Click handles an OSError itself, so this exception is not one.
+    Click handles OSErrors and interrupts itself, so this exception is neither.
     """
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group that imports a command's module when the command is called."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **kwargs: Any) -> None:
@@ -107,6 +108,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise PipeClosed from error
+        except KeyboardInterrupt as error:
+            if is_stdout_closed():
+                raise PipeClosed from error
+            raise
 
 
 def _read_flags_from_environment(command: click.Command) -> None:
@@ -144,15 +149,15 @@ def main(
 
     `command` replaces the whole command group, for programs that are one command.
     """
+    watch_stdout()
     code = _run(command or cli, prog_name, list(sys.argv[1:] if argv is None else argv))
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, KeyboardInterrupt):
         code = EXIT_PIPE_CLOSED
     if code == EXIT_PIPE_CLOSED:
-        # Python flushes again at exit and would report the broken pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
+        drop_output()
+    sys.exit(EXIT_PIPE_CLOSED if is_stdout_closed() else code)
 
 
 def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:

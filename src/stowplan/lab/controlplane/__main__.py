@@ -30,11 +30,13 @@ from stowplan.lab.controlplane.processes import ControlPlaneError
 from stowplan.lab.controlplane.progress import BuildProgress
 from stowplan.lab.controlplane.targets import TARGET_BY_NAME, TARGETS, BuildTarget, pinned_version
 from stowplan.lab.controlplane.toolchain import ToolchainError
+from stowplan.present.pipes import EXIT_PIPE_CLOSED, is_stdout_closed, watch_stdout
 from stowplan.present.status_line import format_elapsed
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    watch_stdout()
     commands = {
         "build": _build,
         "path": _path,
@@ -43,7 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
         "clean": _clean,
     }
     try:
-        return commands[options.command](options)
+        code = commands[options.command](options)
+        sys.stdout.flush()
+        return code
     except (BinaryMissing, BuildError, ControlPlaneError, ToolchainError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -52,6 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        if is_stdout_closed():
+            return EXIT_PIPE_CLOSED
         print("interrupted", file=sys.stderr)
         return 130
 
