@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from stowplan import SUCCESS, Node, Pod, Status, unschedulable
 from stowplan.learn.checking import Mistake, play
 from stowplan.learn.stage import Stage, needed
@@ -27,6 +29,7 @@ def check(work: Any, on: str) -> None:
         await stage.create_nodes(*CORDONED, unschedulable=True)
         await stage.create_nodes(OPEN)
         await only_open_nodes_are_taken(stage)
+        await a_pod_need_not_have_tolerations(stage)
         await tolerations_count(stage)
         await all_plugins_count(stage)
 
@@ -57,6 +60,18 @@ async def say_why_cordoned(stage: Stage, pod: str, node: str) -> None:
         raise Mistake("on_cordoned_filter", at=their_filter(stage), pod=pod, node=node)
     told = {"pod": pod, "node": node, "reason": status.message}
     raise Mistake("on_cordoned_run", at=stage.method("run_filters"), **told)
+
+
+async def a_pod_need_not_have_tolerations(stage: Stage) -> None:
+    """The API server adds tolerations to new pods, but need not; all nodes are cordoned."""
+    pod = await stage.pod(PODS[0])
+    bare = replace(pod, spec=replace(pod.spec, tolerations=None))
+    try:
+        status = their_filter(stage)(bare, await stage.node(OPEN))
+    except (TypeError, AttributeError) as problem:
+        raise Mistake("no_tolerations", at=their_filter(stage), why=problem) from None
+    if must_be_status(stage, status, OPEN).is_success:
+        raise Mistake("no_tolerations_accepted", at=their_filter(stage), node=OPEN)
 
 
 async def tolerations_count(stage: Stage) -> None:
@@ -101,6 +116,10 @@ def their_filter(stage: Stage) -> Any:
 async def answer(stage: Stage, pod: str, node: str) -> Status:
     """What the learner's plugin says about one pod and one node."""
     status = their_filter(stage)(await stage.pod(pod), await stage.node(node))
+    return must_be_status(stage, status, node)
+
+
+def must_be_status(stage: Stage, status: Any, node: str) -> Status:
     if not isinstance(status, Status):
         raise Mistake("not_a_status", at=their_filter(stage), answer=status, node=node)
     return status
