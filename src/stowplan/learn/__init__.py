@@ -15,9 +15,10 @@ a folder `lessons/NN_name/`, numbered in the order of learning:
     check.py            def check(work: Any, on: str) -> Iterable[Note] | None
     given/              optional: files that are copied beside the exercise as they are
 
-`xx` in place of `en` is another language; what lacks a translation is shown in English. Words of
-the frame, and messages that every check may use, are in `texts/frame.en.yaml`. Each lesson has at
-least three plausible wrong answers in `tests/integration/lessons_wrong`.
+`xx` in place of `en` is another language, which is offered once every page, hint and message of
+all lessons is translated. Words of the frame, and messages that every check may use, are in
+`texts/frame.en.yaml`. Each lesson has at least three plausible wrong answers in
+`tests/integration/lessons_wrong`.
 
 A check is given the learner's module (of a .py) or its list of documents (of a .yaml) and the name
 of the target, plays scenarios with them, and says what is wrong with what happened. It runs code

@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from stowplan.errors import ConfigError
-from stowplan.learn.texts import ENGLISH, page_of
+from stowplan.learn.texts import ENGLISH, is_complete, page_of
 
 LESSONS: Final = Path(__file__).parent / "lessons"
 TRACKS: Final = ("workshop", "tutorial", "framework")
@@ -78,11 +78,14 @@ class Course:
         self.lessons = tuple(_find(folder))
 
     def languages(self) -> set[str]:
-        """The languages in which any lesson has a page."""
-        found = {ENGLISH}
-        for lesson in self.lessons:
-            found |= {path.name.split(".")[1] for path in lesson.folder.glob("lesson.*.md")}
-        return found
+        """The languages into which every page, hint and message is translated."""
+        begun = {
+            path.name.split(".")[1]
+            for lesson in self.lessons
+            for path in lesson.folder.glob("lesson.*.md")
+        }
+        folders = [each.folder for each in self.lessons]
+        return {ENGLISH} | {each for each in begun if is_complete(each, folders)}
 
     def find(self, asked: str) -> Lesson:
         """The lesson of that number, name, folder's name or track/step."""

@@ -1,7 +1,7 @@
 """Texts by language: pages and messages are data files, `NAME.LANGUAGE.EXT`.
 
-English is complete, and the fallback for texts that another language lacks. A translation adds
-files, no code.
+A translation adds files, no code. It is offered once it has every text that English has, so that
+no learner meets a mixture of two languages.
 """
 
 from __future__ import annotations
@@ -27,16 +27,29 @@ class Texts:
         self.language = language
         folders = [_FOLDER] if folder is None else [_FOLDER, folder]
         self._texts: dict[str, str] = {}
-        for each in (ENGLISH, language):
-            for place in folders:
-                name = "frame" if place == _FOLDER else "messages"
-                self._texts.update(_read(place / f"{name}.{each}.yaml"))
+        for place in folders:
+            self._texts.update(_messages(place, language))
 
     def __call__(self, key: str, /, **fields: object) -> str:
         try:
             return self._texts[key].format_map(fields)
         except KeyError as error:
             raise KeyError(f"message {key!r} is not there, or wants the field {error}") from None
+
+
+def is_complete(language: str, lessons: Iterable[Path]) -> bool:
+    """True if a language has every page, hint and message of the lessons and of the frame."""
+    lessons = list(lessons)
+    pages = [folder / f"{name}.{language}.md" for folder in lessons for name in ("lesson", "hint")]
+    return all(path.is_file() for path in pages) and all(
+        _messages(folder, language).keys() >= _messages(folder, ENGLISH).keys()
+        for folder in (_FOLDER, *lessons)
+    )
+
+
+def _messages(folder: Path, language: str) -> Mapping[str, str]:
+    name = "frame" if folder == _FOLDER else "messages"
+    return _read(folder / f"{name}.{language}.yaml")
 
 
 @cache
@@ -48,11 +61,7 @@ def _read(path: Path) -> Mapping[str, str]:
 
 
 def page_of(folder: Path, name: str, language: str) -> str:
-    """`name.LANGUAGE.md` of a folder, or the English one."""
-    path = folder / f"{name}.{language}.md"
-    if not path.is_file():
-        path = folder / f"{name}.{ENGLISH}.md"
-    return path.read_text(encoding="utf-8")
+    return (folder / f"{name}.{language}.md").read_text(encoding="utf-8")
 
 
 def chosen_language(asked: str | None, available: Iterable[str], environ: Mapping[str, str]) -> str:
@@ -61,7 +70,8 @@ def chosen_language(asked: str | None, available: Iterable[str], environ: Mappin
     if asked:
         if asked not in known:
             raise ConfigError(
-                f"{asked!r} is no language of the lessons; there is {', '.join(sorted(known))}",
+                f"the lessons are not translated into {asked!r}; there is "
+                f"{', '.join(sorted(known))}",
                 where="--lang",
             )
         return asked

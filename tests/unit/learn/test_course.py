@@ -8,6 +8,7 @@ import pytest
 from flit_core.common import Module  # type: ignore[import-untyped]
 
 from stowplan.errors import ConfigError
+from stowplan.learn import texts
 from stowplan.learn.course import Course
 from stowplan.learn.workbook import Workbook
 from tests.unit.learn.lessons import write_lesson
@@ -54,13 +55,36 @@ def test_a_solved_lesson_has_the_files_that_were_given_too(tmp_path: Path) -> No
     assert lesson.solved() == {"pod.yaml": "kind: Pod\n", "scheduler.py": "ANSWER = 42\n"}
 
 
-def test_another_language_is_used_where_it_is_there(tmp_path: Path) -> None:
-    lesson = write_lesson(tmp_path, "01_bind")
-    (lesson.folder / "lesson.ja.md").write_text("# 割り当て\n\n本文\n")
+def test_a_language_is_offered_only_if_every_text_is_translated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = tmp_path / "texts"
+    frame.mkdir()
+    (frame / "frame.en.yaml").write_text("place: here\n")
+    monkeypatch.setattr(texts, "_FOLDER", frame)
+    english = "wrong: Not {found}.\n"
+    lessons = [write_lesson(tmp_path, name, messages=english) for name in ("01_bind", "02_print")]
+    parts = [
+        (frame / "frame.ja.yaml", "place: ここ\n"),
+        *((each.folder / "lesson.ja.md", "# 割り当て\n\n本文\n") for each in lessons),
+        *((each.folder / "hint.ja.md", "ヒント\n") for each in lessons),
+        *((each.folder / "messages.ja.yaml", "wrong: '{found} ではない'\n") for each in lessons),
+    ]
+    for path, text in parts:
+        assert Course(tmp_path).languages() == {"en"}, f"{path.name} is missing"
+        path.write_text(text)
+        texts._read.cache_clear()
     assert Course(tmp_path).languages() == {"en", "ja"}
-    assert lesson.title("ja") == "割り当て"
-    assert lesson.title("en") == "Bind"
-    assert lesson.hint("ja") == lesson.hint("en")
+    assert lessons[0].title("ja") == "割り当て"
+    assert lessons[0].title("en") == "Bind"
+
+
+def test_no_translation_is_kept_that_is_not_offered() -> None:
+    course = Course()
+    found = [path for lesson in course.lessons for path in lesson.folder.iterdir()]
+    found += (REPOSITORY / "src/stowplan/learn/texts").iterdir()
+    written = {path.suffixes[0][1:] for path in found if len(path.suffixes) == 2}
+    assert written == course.languages()
 
 
 def test_what_an_installer_leaves_beside_given_files_is_not_given(tmp_path: Path) -> None:
