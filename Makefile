@@ -40,9 +40,10 @@ run: $(READY) ## The demo; ARGS="run" serves the cluster of KUBECONFIG
 # The mini-kube-scheduler's name for it; its program is the scenario, and you may give your own.
 ON ?= real
 SCENARIO ?= examples/scenarios/mini_kube_scheduler.py
+SCHEDULER ?=
 .PHONY: start
-start: $(if $(filter real,$(ON)),controlplane,$(READY)) ## A scenario on the real control plane; ON=virtual takes a second; SCENARIO=my.py
-	@$(BIN)/stowplan simulate $(SCENARIO) --on $(ON)
+start: $(if $(filter real,$(ON)),controlplane,$(READY)) ## A scenario on the real control plane; ON=virtual takes a second; SCENARIO=my.py SCHEDULER=my_scheduler.py
+	@$(BIN)/stowplan $(if $(SCHEDULER),learn play $(SCHEDULER) --scenario,simulate) $(SCENARIO) --on $(ON)
 
 .PHONY: check
 check: lint types ## The inner loop, under three minutes: lint, types, unit tests, a tenth of the property tests' examples

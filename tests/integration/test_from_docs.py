@@ -129,6 +129,19 @@ def test_make_start_plays_the_scenario(on: str) -> None:
     assert ("stowplan.controlplane build" in done.stdout) == (on == "real")
 
 
+def test_make_start_plays_it_with_ones_own_scheduler() -> None:
+    scheduler = "examples/steps/step7_event_handlers.py"
+    done = subprocess.run(
+        ["make", "--no-print-directory", "start", "ON=virtual", f"SCHEDULER={scheduler}"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "minischeduler: Node/Add brings back pod default/pod1" in done.stdout
+    assert "scenario: pod1 is bound to node10" in done.stdout
+
+
 class Walk:
     """Types the right column of a page, in a folder with the checkout's examples."""
 

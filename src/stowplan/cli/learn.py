@@ -5,8 +5,10 @@ The lessons are data (`stowplan.learn`); this module picks the lesson and prints
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable
@@ -15,11 +17,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from stowplan.cli.groups import CommandGroup
 from stowplan.cli.invocation import typed
 from stowplan.clock import rfc3339
 from stowplan.errors import ConfigError
 from stowplan.learn.course import Course, Lesson
-from stowplan.learn.faults import shown
+from stowplan.learn.faults import LearnerErrors, shown
 from stowplan.learn.progress import LessonProgress, Passed
 from stowplan.learn.texts import Texts, chosen_language
 from stowplan.learn.workbook import Workbook, diff
@@ -56,6 +59,9 @@ class Desk:
         lessons = self.course.lessons
         return next((each for each in lessons if not self.progress.passed(each.key)), None)
 
+    def errors(self, file: Path) -> LearnerErrors:
+        return LearnerErrors(file, self._texts)
+
     def file(self, lesson: Lesson) -> str:
         return shown(self.book.file(lesson))
 
@@ -83,6 +89,16 @@ def desk_options(command: F) -> F:
     )(command)
 
 
+on_option = click.option(
+    "--on",
+    type=click.Choice(_TARGETS),
+    default="virtual",
+    show_default=True,
+    help="virtual: simulated time, no network. embedded: our API server over HTTP, real time. "
+    "real: etcd and kube-apiserver, which `make controlplane` builds.",
+)
+
+
 def echo(text: str, *, err: bool = False) -> None:
     """Print with colours, unless the output is no terminal or NO_COLOR is set."""
     click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
@@ -105,7 +121,7 @@ def _width() -> int:
     return min(PAGE_WIDTH, shutil.get_terminal_size((PAGE_WIDTH + 2, 24)).columns - 2)
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @desk_options
 @click.pass_context
 def learn(context: click.Context, lang: str | None, lessons_dir: str | None) -> None:
@@ -180,14 +196,7 @@ def _page(desk: Desk, lesson: Lesson) -> str:
 
 @learn.command()
 @click.argument("lesson", required=False)
-@click.option(
-    "--on",
-    type=click.Choice(_TARGETS),
-    default="virtual",
-    show_default=True,
-    help="virtual: simulated time, no network. embedded: our API server over HTTP, real time. "
-    "real: etcd and kube-apiserver, which `make controlplane` builds.",
-)
+@on_option
 @desk_options
 def check(lesson: str | None, on: str, lang: str | None, lessons_dir: str | None) -> int:
     """Run your file and explain what is wrong, if anything.
@@ -233,6 +242,59 @@ def _list_of(texts: Iterable[str]) -> None:
         tell(first, indent="  - ", hang="    ")
         for line in quoted:
             echo(f"    {click.style(line, fg='cyan')}")
+
+
+@learn.command()
+@click.argument("lesson", metavar="[LESSON|FILE.py]", required=False)
+@click.option(
+    "--scenario",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Scenario in Python or YAML. Default: that of the mini-kube-scheduler, in which a pod "
+    "waits for a node.",
+)
+@on_option
+@desk_options
+def play(
+    lesson: str | None, scenario: Path | None, on: str, lang: str | None, lessons_dir: str | None
+) -> int:
+    """Play a scenario with your own scheduler.
+
+    Your scheduler is your file of a lesson from 10 to 16, or FILE.py with a class MiniScheduler. It
+    serves the pods of default-scheduler. The exit code is 1 if the scenario fails.
+    """
+    from stowplan.learn.playing import DEFAULT_SCENARIO, play_with
+    from stowplan.sim.scenarios.live import Live
+    from stowplan.sim.scenarios.report import summary
+
+    desk = Desk(lang, lessons_dir)
+    if lesson is not None and lesson.endswith(".py"):
+        file = Path(lesson)
+    else:
+        chosen = desk.lesson(lesson)
+        file = desk.book.file(chosen)
+        if not desk.book.has(chosen):
+            raise ConfigError(desk.say("not_started", file=shown(file), number=chosen.number))
+    _show_log()
+    live = Live(sys.stdout, sys.stderr)
+    errors = desk.errors(file)
+    try:
+        outcome = play_with(file, scenario or DEFAULT_SCENARIO, on, on_entry=live, errors=errors)
+    finally:
+        live.end()
+    echo("")
+    _list_of(errors.told)
+    for line in summary(outcome):
+        echo(click.style(line, fg="red") if line.startswith("FAIL") else line)
+    return 0 if outcome.is_ok and not errors.told else EXIT_NOT_YET
+
+
+def _show_log() -> None:
+    """Print what the learner's scheduler logs, between the lines of the timeline."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("           %(name)s: %(message)s"))
+    handler.addFilter(lambda record: record.name.split(".")[0] not in ("stowplan", "asyncio"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 @learn.command()

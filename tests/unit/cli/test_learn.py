@@ -189,13 +189,51 @@ def test_a_lesson_that_there_is_not(learn: Learner, command: str) -> None:
 def test_a_language_that_there_is_not(learn: Learner) -> None:
     ran = learn("--lang", "tlh")
     assert ran.code == 2
-    assert "'tlh' is no language of the lessons" in ran.err
+    assert ran.err == "Error: --lang: the lessons are not translated into 'tlh'; there is en\n"
 
 
-def test_another_directory(learn: Learner, tmp_path: Path) -> None:
-    learn("start", "1", "--lessons-dir", str(tmp_path / "mine"))
-    assert (tmp_path / "mine" / "01_pending" / "pod.yaml").exists()
+@pytest.mark.parametrize(
+    "words",
+    [("start", "1", "--lessons-dir", "mine"), ("--lessons-dir", "mine", "start", "1")],
+)
+def test_another_directory(learn: Learner, words: tuple[str, ...]) -> None:
+    learn(*words)
+    assert (learn.files.parent / "mine" / "01_pending" / "pod.yaml").exists()
     assert not learn.files.exists()
+
+
+def test_play_with_ones_own_scheduler(learn: Learner) -> None:
+    learn("start", "16")
+    ran = learn("play", "16")
+    assert ran.code == 1, "the exercise does not bring the pod back"
+    learn.solve("16")
+    ran = learn("play", "16")
+    assert ran.code == 0, ran.out + ran.err
+    assert "minischeduler: Node/Add brings back pod default/pod1" in ran.out
+    assert "scenario: pod1 is bound to node10" in ran.out
+    file = learn.files / "16_event_handlers" / "scheduler.py"
+    assert learn("play", str(file)).out.replace(" in 0.", "")[:200] == ran.out[:200]
+
+
+def test_play_says_what_it_lacks(learn: Learner) -> None:
+    ran = learn("play", "16")
+    assert (ran.code, ran.out) == (2, "")
+    assert "there is no stowplan-lessons/16_event_handlers/scheduler.py yet" in ran.err
+    ran = learn("play", "nowhere.py")
+    assert (ran.code, ran.err) == (2, "Error: nowhere.py: there is no such file\n")
+    learn("start", "7")
+    ran = learn("play", "7")
+    assert ran.code == 2
+    assert "random_scheduler.py: has no class MiniScheduler" in ran.err
+    learn("start", "10")
+    file = learn.files / "10_random" / "scheduler.py"
+    file.write_text(file.read_text().replace("self.queue.put_nowait(pod)", "self.quue.put(pod)"))
+    ran = learn("play", "10")
+    assert ran.code == 1
+    words = " ".join(ran.out.split())
+    assert "scheduler.py, line 30: AttributeError: 'MiniScheduler' object has no" in words
+    assert "self.quue.put(pod)" in ran.out
+    assert "Traceback" not in ran.out + ran.err
 
 
 def test_progress_that_cannot_be_read(learn: Learner) -> None:

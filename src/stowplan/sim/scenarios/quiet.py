@@ -20,14 +20,20 @@ class Quiet:
     """Waits for a quiet cluster."""
 
     def __init__(
-        self, target: Target, process: SchedulerProcess | None, *, patience_s: float
+        self,
+        target: Target,
+        process: SchedulerProcess | None,
+        *,
+        calm_s: float,
+        patience_s: float,
     ) -> None:
         self._target = target
         self._process = process
+        self._calm_s = calm_s
         self._patience_s = patience_s
 
     async def settle(self) -> None:
-        """Wait until the cluster has been quiet for as long as its target requires."""
+        """Wait until the cluster has been quiet for `calm_s`."""
         target = self._target
         began = calm_since = target.clock.monotonic()
         seen: tuple[int, ...] = ()
@@ -38,7 +44,7 @@ class Quiet:
             versions = self._versions()
             if activity or versions != seen:
                 calm_since, seen = now, versions
-            if not activity and now - calm_since >= target.calm_s:
+            if not activity and now - calm_since >= self._calm_s:
                 return
             if now - began > self._patience_s:
                 raise NeverQuiet(

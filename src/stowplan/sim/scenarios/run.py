@@ -53,6 +53,8 @@ class Options:
     #: False: there is no scheduler unless the scenario starts one.
     with_scheduler: bool = True
     seed: int = 0
+    #: How long the cluster must be quiet where the scheduler is not ours and may still have work.
+    settle_s: float = 0.0
     #: How long, in the cluster's time, it may take to become quiet.
     patience_s: float = 600.0
     #: Of the stand-ins on virtual and embedded clusters.
@@ -119,7 +121,12 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
             prefix=target.prefix,
         )
         async with _scheduler(target, options, recording) as process:
-            quiet = Quiet(target, process, patience_s=options.patience_s)
+            quiet = Quiet(
+                target,
+                process,
+                calm_s=max(target.calm_s, options.settle_s),
+                patience_s=options.patience_s,
+            )
             cluster = Cluster(target, recording, quiet, process, seed=options.seed)
             async with cluster.kept_apart():
                 await _run(scenario, cluster, outcome)

@@ -1,0 +1,122 @@
+"""Commands whose reader goes away (`| head -1`) or that get Ctrl-C: quiet, with their code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+LESSON = ROOT / "src/stowplan/learn/lessons/16_event_handlers/solution.py"
+STOWPLAN = [sys.executable, "-m", "stowplan"]
+QUESTION = {"objects": [], "pod": {"metadata": {"name": "p"}, "spec": {"containers": []}}}
+
+
+def start(
+    *argv: str, cwd: Path, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},  # so that each line meets the closed pipe
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--help",),
+        ("learn",),
+        ("learn", "start", "1"),
+        ("learn", "diff", "15", "16"),
+        ("learn", "play", str(LESSON)),
+        ("config", "defaults"),
+        ("new", "plugin", "SsdOnly"),
+        ("demo", "--once", "--speed", "20"),
+        ("apiserver", "--port", "0"),
+        ("simulate", str(ROOT / "examples/scenarios/mini_kube_scheduler.py")),
+        ("simulate", str(ROOT / "examples/scenarios/preemption.yaml"), "-o", "json"),
+        ("bench", "misc", "--list"),
+    ],
+    ids=" ".join,
+)
+def test_a_closed_pipe_ends_it_quietly(argv: tuple[str, ...], tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(*STOWPLAN, *argv, cwd=tmp_path, stdout=writing)
+    os.close(writing)
+    _, err = process.communicate(timeout=60)
+    own = [line for line in err.split("\n") if line and "Serving the embedded API" not in line]
+    assert (own, process.returncode) == ([], 141)
+
+
+def test_a_closed_pipe_ends_the_control_planes_commands_quietly(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "stowplan.controlplane", "status"]
+    process = start(*command, cwd=tmp_path, stdout=writing)
+    os.close(writing)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("argv", "ready", "code"),
+    [
+        (("demo", "--port", "0"), "API server on", 0),
+        (("demo", "--once", "--port", "0"), "API server on", 130),
+        (("apiserver", "--port", "0"), "Serving", 0),
+        (("learn", "play", str(LESSON), "--on", "embedded"), "created", 130),
+        (("learn", "check", "2"), "waiting", 130),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else str(each),
+)
+def test_ctrl_c(argv: tuple[str, ...], ready: str, code: int, tmp_path: Path) -> None:
+    if argv[:2] == ("learn", "check"):
+        lesson = tmp_path / "stowplan-lessons" / "02_print"
+        lesson.mkdir(parents=True)
+        (lesson / "scheduler.py").write_text("print('waiting')\nwhile True: pass\n")
+    process = start(*STOWPLAN, *argv, cwd=tmp_path)
+    assert process.stdout is not None
+    assert any(ready in line for line in process.stdout)
+    interrupt_and_expect(process, code)
+
+
+def test_ctrl_c_while_decide_waits_for_a_question(tmp_path: Path) -> None:
+    process = start(*STOWPLAN, "decide", cwd=tmp_path, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(QUESTION) + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    interrupt_and_expect(process, 130)
+
+
+def interrupt_and_expect(process: subprocess.Popen[str], code: int) -> None:
+    """Press Ctrl-C, which a terminal sends to all processes of a command."""
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in out + err
+    assert [line for line in err.splitlines() if line.strip() and line[:1] not in "IW"] == []
+    assert process.returncode == code
+    wait_for("no process to be left", lambda: not is_group_alive(process.pid), 10)
+
+
+def is_group_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
