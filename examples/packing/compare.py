@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from stowplan.api.quantity import milli_value
-from stowplan.config.load import load_config
+from stowplan import load_config, milli_value
 from stowplan.scenarios import Cluster, Entry, EntryKind, Options, play_trace, run_scenario
 from stowplan.traces import Arrival, load_trace
 

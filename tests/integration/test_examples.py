@@ -217,6 +217,28 @@ def test_hello_says_in_one_line_why_it_cannot_start(tmp_path: Path) -> None:
 
 # The random scheduler
 
+#: Lines of the tutorial's program in Go.
+TUTORIAL_LINES = 222
+
+
+def test_random_is_at_most_half_as_long_as_the_tutorials_program() -> None:
+    assert len(RANDOM.read_text().splitlines()) <= TUTORIAL_LINES / 2
+
+
+def test_random_says_in_one_line_why_it_cannot_start(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, RANDOM],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "KUBECONFIG": str(tmp_path / "missing")},
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines()[-1] == (
+        f"Error: KUBECONFIG: no such file: {tmp_path / 'missing'}"
+    )
+    assert "Traceback" not in ended.stderr
+
 
 def test_random_writes_the_tutorials_log_and_event(target: Target, tmp_path: Path) -> None:
     create_node(target, "kind-control-plane")

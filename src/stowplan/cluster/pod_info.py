@@ -40,6 +40,16 @@ _LEADING = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2}
 class PodInfo:
     """What one pod takes, in canonical units (milli-CPU, bytes, counts).
 
+    pod            the Pod object
+    request        pairs of resource name and amount, as fitting compares them
+    score_request  the same as scoring adds them, with defaults for cpu and memory
+    held           what the pod takes from its node
+    held_non_zero  cpu and memory of `held`, with defaults for containers that request none
+    host_ports     the ports of its node that it takes
+    volumes        those of its volumes that restrict where it can run
+    priority       its priority
+    kind           equal numbers mean equal values of all fields but pod and priority
+
     Each request lists cpu, memory and ephemeral storage first, then scalar resources by name;
     resources that are not named are absent.
     """
@@ -66,6 +76,7 @@ class PodInfo:
 
     @property
     def uid(self) -> str:
+        """The pod's UID."""
         return self.pod.metadata.uid
 
     def takes_as_much_as(self, other: PodInfo) -> bool:

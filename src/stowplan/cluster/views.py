@@ -178,43 +178,48 @@ class Overlay:
 
 
 class NodeView:
-    """A node with its pods and what is left of it, in canonical units."""
+    """A node with its pods and what is left of it, in canonical units: milli-CPU, bytes, counts."""
 
-    __slots__ = ("_overlay", "_table", "row")
+    __slots__ = {"_overlay": None, "_table": None, "row": "The node's row in the table."}
 
     def __init__(self, table: NodeTable, row: int, overlay: Overlay | None = None) -> None:
         self._table = table
         self._overlay = overlay
-        #: The node's row in the table.
         self.row = row
 
     @property
     def node(self) -> Node:
+        """The Node object."""
         return self._table.node(self.row)
 
     @property
     def name(self) -> str:
+        """The node's name."""
         return self._table.names[self.row]
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """The node's labels."""
         return self.node.metadata.labels or {}
 
     @property
     def annotations(self) -> Mapping[str, str]:
+        """The node's annotations."""
         return self.node.metadata.annotations or {}
 
     @property
     def taints(self) -> tuple[Taint, ...]:
+        """The node's taints."""
         return self.node.spec.taints or ()
 
     @property
     def unschedulable(self) -> bool:
+        """True if the node is cordoned."""
         return self.node.spec.unschedulable
 
     @property
     def pod_infos(self) -> list[PodInfo]:
-        """The compiled pods that stand on the node."""
+        """The pods on the node as PodInfo: their requests as numbers."""
         pods: Iterable[PodInfo] = self._table.pods[self.row].values()
         over = self._overlay
         if over is not None:
@@ -235,11 +240,12 @@ class NodeView:
 
     @property
     def pods(self) -> list[Pod]:
-        """The pods that stand on the node."""
+        """The pods on the node."""
         return [info.pod for info in self.pod_infos]
 
     @property
     def pod_count(self) -> int:
+        """Number of pods on the node."""
         count = int(self._table.pod_count[self.row])
         if self._overlay is not None:
             count += int(self._overlay.pod_count[self._overlay.place(self.row)])
@@ -247,6 +253,7 @@ class NodeView:
 
     @property
     def allowed_pods(self) -> int:
+        """Number of pods that the node allows."""
         return int(self._table.allowed_pods[self.row])
 
     def allocatable(self, resource: str) -> int:
@@ -261,7 +268,7 @@ class NodeView:
         return amount if amount < INT64_MAX else INT64_MAX
 
     def non_zero(self, index: int) -> int:
-        """cpu (0) or memory (1) with defaults for containers that ask for none."""
+        """How much its pods hold of cpu (0) or memory (1); containers without a request count."""
         amount = self._table.non_zero_on(index, self.row)
         if self._overlay is not None:
             amount += self._overlay.non_zero_change(index, self.row)

@@ -23,7 +23,16 @@ T = TypeVar("T")
 class Cycle:
     """The pod, the table it is decided on, and the plugins' notes."""
 
-    __slots__ = ("info", "notes", "skip_filter", "skip_score", "table", "watch", "what_if")
+    # `help(Cycle)` shows these texts; attributes without one are the framework's own.
+    __slots__ = {
+        "info": "The pod as a PodInfo: its requests as numbers.",
+        "notes": "What `write` has left, by key.",
+        "skip_filter": None,
+        "skip_score": None,
+        "table": "All nodes in columns, see stowplan.Table.",
+        "watch": None,
+        "what_if": "Answers whether the pod would fit on rows as they might be; None in tests.",
+    }
 
     def __init__(
         self,
@@ -35,9 +44,7 @@ class Cycle:
         self.table = table
         #: Times the plugins' calls, if they are to be timed.
         self.watch = watch
-        #: Answers whether the pod would fit on rows as they might be.
         self.what_if = what_if
-        #: The pod, compiled.
         self.info = info
         #: Plugins that skipped in PreFilter (not asked about what-if pods either) and in PreScore.
         self.skip_filter: set[str] = set()
@@ -46,6 +53,7 @@ class Cycle:
 
     @property
     def pod(self) -> Pod:
+        """The pod to be placed, as the API server has it."""
         return self.info.pod
 
     def write(self, key: object, value: Any) -> None:

@@ -15,10 +15,8 @@ from typing import Any, TypeAlias, overload
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.views import NodeView
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.status import Status
+from stowplan.framework.plugin import FilterAnswer, Plugin
 
-FilterAnswer: TypeAlias = "bool | str | Status | None"
 FilterFunction: TypeAlias = Callable[[Pod, NodeView], FilterAnswer]
 ScoreFunction: TypeAlias = Callable[[Pod, NodeView], int]
 
@@ -65,6 +63,7 @@ def _plugin(
             "name": name or function.__name__,
             "__doc__": function.__doc__,
             "__module__": function.__module__,
+            "__firstlineno__": function.__code__.co_firstlineno,
             method: answer,
         },
     )

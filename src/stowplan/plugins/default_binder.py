@@ -13,5 +13,4 @@ class DefaultBinder(Plugin):
 
     async def bind(self, cycle: Cycle, pod: Pod, node: str) -> None:
         """POST the binding; its UID keeps a namesake of the pod from being bound by mistake."""
-        assert self.handle is not None
         await self.handle.client.bind(pod.metadata.namespace, pod.metadata.name, pod.uid, node)

@@ -36,12 +36,10 @@ class NodeNumber(Plugin):
         delay = _last_digit(node)
         if not delay:
             return SUCCESS, 0.0
-        assert self.handle is not None
         self.handle.call_later(float(delay), lambda: self._allow(pod.uid))
         return wait(), _TIMEOUT_S
 
     def _allow(self, uid: str) -> None:
-        assert self.handle is not None
         waiting = self.handle.waiting.get(uid)
         if waiting is not None:
             waiting.allow(self.name)

@@ -316,7 +316,7 @@ class SchedulerProcess:
                 pods=len(self.pods.store),
             ),
         )
-        if self._means.writes_events:
+        if self._means.writes_events and self.reporter.writes_scheduled:
             await write_missed_events(
                 self.pods.store.values(), self.recorder, serves=self.engine.serves
             )

@@ -63,6 +63,10 @@ class Reporter:
         self._expected: dict[str, str] = {}
         #: Called with every pod that we bound.
         self.on_bound: Callable[[Pod], None] = lambda _: None
+        #: Called with every failure of a pod that is still pending.
+        self.on_failed: Callable[[Failure], None] | None = None
+        #: False if a plugin writes its own event about a bind.
+        self.writes_scheduled = True
 
     @property
     def unwritten(self) -> int:
@@ -81,7 +85,8 @@ class Reporter:
         self._patches.pop(pod.uid, None)
         self._expected.pop(pod.uid, None)
         self.on_bound(pod)
-        self._recorder.event(pod, **scheduled(pod, placement.node))
+        if self.writes_scheduled:
+            self._recorder.event(pod, **scheduled(pod, placement.node))
 
     async def expected(self, placement: Placement) -> None:
         """Say where a pod is going that is not bound at once; not worth failing for."""
@@ -121,6 +126,8 @@ class Reporter:
             reporting_controller=failure.profile,
         )
         if failure.is_pending:
+            if self.on_failed is not None:
+                self.on_failed(failure)
             self.condition(failure)
 
     def condition(self, failure: Failure) -> None:

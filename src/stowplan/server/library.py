@@ -11,10 +11,12 @@ stowplan.run(on_ssd, scheduler_name="ssd-scheduler")
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from stowplan.api.objects import Node
 from stowplan.config.load import default_config
 from stowplan.config.types import (
     KubeSchedulerConfiguration,
@@ -24,10 +26,12 @@ from stowplan.config.types import (
     PluginSet,
     Profile,
 )
+from stowplan.errors import StowplanError
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.logs import configure
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.engine import Failure
 from stowplan.server.serving import ServeOptions, run_until_signal
 
 _ESSENTIAL = ("PrioritySort", "SchedulingGates", "DefaultBinder")
@@ -41,24 +45,44 @@ def run(
     context: str | None = None,
     namespace: str = "",
     leader_elect: bool = False,
-    verbosity: int = 2,
+    verbosity: int | None = 2,
+    on_node: Callable[[Node], None] | None = None,
+    on_failure: Callable[[Failure], None] | None = None,
+    scheduled_event: bool = True,
 ) -> None:
-    """Serve pods that ask for `scheduler_name` until SIGTERM or Ctrl-C.
+    """Schedule the pods that ask for `scheduler_name`, until SIGTERM or Ctrl-C.
 
     The plugins join the default ones; with `defaults=False` they are all there is, beside sorting,
-    gates and binding.
+    gates and binding. `namespace` limits it to the pods of one namespace.
+
+    `verbosity` is that of the log on standard error, 0 to 10; None leaves Python's logging alone.
+    `on_node` is called with every node that joins the cluster, `on_failure` with every attempt to
+    schedule or bind a pod that failed. `scheduled_event=False` writes no event `Scheduled`, for a
+    plugin whose `post_bind` writes its own.
+
+    An error that ends the scheduler, such as no cluster to connect to, is printed in one line and
+    ends the program with SystemExit.
     """
-    configure(verbosity, "text")
-    config, registry = profile_of(plugins, scheduler_name=scheduler_name, defaults=defaults)
-    run_until_signal(
-        ServeOptions(
-            config=_with_election(config, LeaderElection(leader_elect=leader_elect)),
-            registry=registry,
-            kubeconfig=kubeconfig,
-            context=context,
-            namespace=namespace,
+    if verbosity is not None:
+        configure(verbosity, "text")
+    try:
+        config, registry = profile_of(plugins, scheduler_name=scheduler_name, defaults=defaults)
+        run_until_signal(
+            ServeOptions(
+                config=_with_election(config, LeaderElection(leader_elect=leader_elect)),
+                registry=registry,
+                kubeconfig=kubeconfig,
+                context=context,
+                namespace=namespace,
+                on_node=on_node,
+                on_failure=on_failure,
+                scheduled_event=scheduled_event,
+            )
         )
-    )
+    except StowplanError as problem:
+        for line in str(problem).splitlines() or [type(problem).__name__]:
+            print(f"Error: {line}", file=sys.stderr)  # noqa: T201 - as the command line does
+        raise SystemExit(problem.exit_code) from None
 
 
 def profile_of(
@@ -69,15 +93,21 @@ def profile_of(
     chosen = list(plugins)
     for plugin in chosen:
         registry.register(plugin)
-    names = [plugin.name for plugin in chosen]
+    return config_with(chosen, scheduler_name=scheduler_name, defaults=defaults), registry
+
+
+def config_with(
+    plugins: Iterable[type[Plugin]], *, scheduler_name: str, defaults: bool = True
+) -> KubeSchedulerConfiguration:
+    """A configuration with one profile that has these plugins."""
+    names = [plugin.name for plugin in plugins]
     disabled: tuple[PluginRef, ...] = ()
     if not defaults:
         disabled = (PluginRef("*"),)
         names = [name for name in _ESSENTIAL if name not in names] + names
     multi_point = PluginSet(enabled=tuple(PluginRef(name) for name in names), disabled=disabled)
     profile = Profile(scheduler_name=scheduler_name, plugins=Plugins(multi_point=multi_point))
-    config = default_config()
-    return replace(config, profiles=(profile,)), registry
+    return replace(default_config(), profiles=(profile,))
 
 
 def _with_election(

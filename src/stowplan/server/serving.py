@@ -13,11 +13,13 @@ import socket
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.objects import Node
 from stowplan.config.load import to_object
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import Forbidden
@@ -26,7 +28,8 @@ from stowplan.logs import get_logger, kv
 from stowplan.redaction import redact, redact_url
 from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.engine import Engine, Failure
+from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
 from stowplan.server.health import HealthServer
@@ -64,6 +67,12 @@ class ServeOptions:
     registry: Registry | None = None
     #: Make every N-th decision again on a rebuilt cluster and compare; 0: never.
     verify_decisions: int = 0
+    #: Called with every node that joins the cluster.
+    on_node: Callable[[Node], None] | None = None
+    #: Called with every failed attempt to schedule or bind a pod.
+    on_failure: Callable[[Failure], None] | None = None
+    #: Write the event `Scheduled` about every bind.
+    scheduled_event: bool = True
 
 
 def run_until_signal(options: ServeOptions) -> None:
@@ -107,7 +116,16 @@ async def serve(options: ServeOptions) -> None:
     stop_on_signals(stop)
     log.info("Starting", extra=kv(version=__version__, server=redact_url(cluster.server)))
     async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
-        process = SchedulerProcess(engine, client, namespace=options.namespace, election=election)
+        on_node = options.on_node
+        process = SchedulerProcess(
+            engine,
+            client,
+            namespace=options.namespace,
+            election=election,
+            handlers=partial(_NodeWatcher, on_node=on_node) if on_node else EventHandlers,
+        )
+        process.reporter.on_failed = options.on_failure
+        process.reporter.writes_scheduled = options.scheduled_event
         server = HealthServer(
             engine.metrics,
             healthz={"leaderElection": lambda: None if process.is_alive() else "lease ran out"},
@@ -128,6 +146,18 @@ async def serve(options: ServeOptions) -> None:
             debugger.stop()
             await server.stop()
     log.info("Stopped")
+
+
+class _NodeWatcher(EventHandlers):
+    """Passes new nodes on to a function of the user's own, too."""
+
+    def __init__(self, engine: Engine, on_node: Callable[[Node], None]) -> None:
+        super().__init__(engine)
+        self._on_node = on_node
+
+    def add_node(self, node: Node) -> None:
+        self._on_node(node)
+        super().add_node(node)
 
 
 async def _settle(process: SchedulerProcess) -> None:

@@ -32,7 +32,6 @@ class StaticBinder(Plugin):
         self.on_bound: Callable[[Pod], None] = lambda pod: None
 
     async def bind(self, cycle: Cycle, pod: Pod, node: str) -> None:
-        assert self.handle is not None
         namespace, name = pod.metadata.namespace, pod.metadata.name
         self.counters.requested(namespace, name, node)
         try:

@@ -52,8 +52,7 @@ class DefaultPreemption(Plugin):
         self, args: DefaultPreemptionArgs | None = None, handle: Handle | None = None
     ) -> None:
         self.args: DefaultPreemptionArgs
-        self.handle: Handle
-        super().__init__(args or DefaultPreemptionArgs(), handle or Handle())
+        super().__init__(args or DefaultPreemptionArgs(), handle)
         #: Searches that were deferred, by the UID of the pod.
         self._unfinished: dict[str, Unfinished] = {}
 

@@ -3,11 +3,7 @@
 import asyncio
 import sys
 
-from stowplan.api.client import ApiClient
-from stowplan.api.follow import follow
-from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.api.resources import NODES, PODS
-from stowplan.errors import StowplanError
+from stowplan import NODES, PODS, ApiClient, StowplanError, follow, load_cluster_config
 
 SCHEDULER_NAME = "PrgContSched"
 

@@ -5,10 +5,7 @@ import logging
 import signal
 import sys
 
-from stowplan import Pod
-from stowplan.api.client import ApiClient
-from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.errors import StowplanError
+from stowplan import ApiClient, Pod, StowplanError, load_cluster_config
 
 SCHEDULER_NAME = "random-scheduler"
 log = logging.getLogger(SCHEDULER_NAME)

@@ -7,12 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from stowplan import Node, Pod
-from stowplan.api.client import ApiClient
-from stowplan.api.informer import Informer
-from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.api.resources import NODES, PODS
-from stowplan.errors import StowplanError
+from stowplan import NODES, PODS, ApiClient, Informer, Node, Pod, StowplanError, load_cluster_config
 
 SCHEDULER_NAME = "random-scheduler"
 log = logging.getLogger(SCHEDULER_NAME)

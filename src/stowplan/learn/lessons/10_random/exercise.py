@@ -5,12 +5,7 @@ import logging
 import random
 import sys
 
-from stowplan import Pod
-from stowplan.api.client import ApiClient
-from stowplan.api.informer import Informer
-from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.api.resources import NODES, PODS
-from stowplan.errors import StowplanError
+from stowplan import NODES, PODS, ApiClient, Informer, Pod, StowplanError, load_cluster_config
 
 log = logging.getLogger("minischeduler")
 

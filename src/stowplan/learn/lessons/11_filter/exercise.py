@@ -5,14 +5,21 @@ import logging
 import random
 import sys
 
-from stowplan import SUCCESS, Node, Pod, Status, unschedulable
-from stowplan.api.client import ApiClient
-from stowplan.api.informer import Informer
-from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.api.objects import Taint
-from stowplan.api.resources import NODES, PODS
-from stowplan.api.tolerations import tolerates
-from stowplan.errors import StowplanError
+from stowplan import (
+    NODES,
+    PODS,
+    SUCCESS,
+    ApiClient,
+    Informer,
+    Node,
+    Pod,
+    Status,
+    StowplanError,
+    Taint,
+    load_cluster_config,
+    tolerates,
+    unschedulable,
+)
 
 log = logging.getLogger("minischeduler")
 
