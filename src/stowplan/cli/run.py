@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from stowplan.cli.options import duration, kubeconfig_options, logging_options, verify_option
 from stowplan.config.durations import Duration
-from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.config.types import POINTS, KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stowplan.framework.plugin import Plugin
+    from stowplan.framework.registry import Registry
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_LEASE = "kube-scheduler"
@@ -29,6 +35,14 @@ DEFAULT_LEASE = "kube-scheduler"
     "--write-config-to",
     metavar="FILE",
     help="Write the complete effective configuration to FILE, including secrets, and exit.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    metavar="FILE:CLASS",
+    multiple=True,
+    help="Add a plugin of your own: file.py:Class, or module:Class. Can be repeated. Without "
+    "--config it joins the default profile; otherwise the configuration must enable it.",
 )
 @kubeconfig_options
 @click.option(
@@ -104,6 +118,7 @@ DEFAULT_LEASE = "kube-scheduler"
 def run(
     config_file: str | None,
     write_config_to: str | None,
+    plugins: Sequence[str],
     kubeconfig: str | None,
     context: str | None,
     scheduler_name: str | None,
@@ -123,6 +138,9 @@ def run(
     Schedules the pods whose schedulerName is one of the configured profiles ("default-scheduler"
     without a configuration). Runs inside or outside the cluster.
 
+    \b
+      $ stowplan run --plugin my_plugin.py:SsdOnly --scheduler-name ssd-scheduler
+
     On SIGTERM or Ctrl-C it finishes the binds in progress and exits with code 0. On SIGUSR2 it
     compares its cache with the API server, then logs the differences and the cache, as
     kube-scheduler does.
@@ -138,9 +156,15 @@ def run(
 
     registry = in_tree_registry()
     registry.load_entry_points()
+    own = _register(plugins, registry)
     config = default_config()
     if config_file:
         config = load_config(config_file, check=partial(plugin_errors, registry=registry))
+        _check_enabled(own, config, config_file)
+    elif own:
+        from stowplan.server.library import config_with
+
+        config = config_with(own, scheduler_name=DEFAULT_SCHEDULER)
     if scheduler_name:
         config = _rename_profile(config, scheduler_name)
     election = {
@@ -183,6 +207,38 @@ def run(
             verify_decisions=verify_decisions,
         )
     )
+
+
+def _register(plugins: Sequence[str], registry: Registry) -> list[type[Plugin]]:
+    """Load the plugins of `--plugin`, and make them known to configurations."""
+    if not plugins:
+        return []
+    from stowplan.framework.loading import find_plugin
+
+    chosen = [find_plugin(each, registry, folder=Path(), where="--plugin") for each in plugins]
+    for plugin in chosen:
+        registry.register(plugin)
+    return chosen
+
+
+def _check_enabled(
+    plugins: Sequence[type[Plugin]], config: KubeSchedulerConfiguration, file: str
+) -> None:
+    """A plugin of `--plugin` that no profile enables would do nothing."""
+    enabled = {
+        ref.name
+        for profile in config.profiles
+        for point in ("multiPoint", *POINTS)
+        for ref in profile.plugins.at(point).enabled
+    }
+    for plugin in plugins:
+        is_ours = plugin.__module__.startswith("stowplan.plugins.")
+        if plugin.name not in enabled and not is_ours:
+            raise ConfigError(
+                f"no profile enables {plugin.name}. Fix: add it to"
+                " profiles[0].plugins.multiPoint.enabled, or leave out --config",
+                where=file,
+            )
 
 
 def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[str]) -> None:

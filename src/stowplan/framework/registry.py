@@ -1,8 +1,8 @@
 """Plugin classes by name: the in-tree table and what other distributions bring.
 
 A distribution offers plugins through the entry point group `stowplan.plugins`; the entry's name
-does not matter, the class's `name` does. Two classes with one name are a mistake in the
-environment's setup, and raise ConfigError.
+does not matter, the class's `name` does. Two classes with one name raise a ConfigError that says
+where both are, unless they are one class that was loaded twice: the later one is then used.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.errors import ConfigError
 from stowplan.framework.installed import installed_entry_points
+from stowplan.framework.loading import check_class, is_loaded_twice, load_error, place_of
 from stowplan.framework.plugin import Plugin, points_of
 
 if TYPE_CHECKING:
@@ -31,14 +32,19 @@ class Registry:
 
     def register(self, plugin: type[Plugin]) -> None:
         """Make a plugin class known under its name."""
+        check_class(plugin, where="plugins")
         if not plugin.name:
-            raise ConfigError(f"plugin class {plugin.__qualname__} has no name", where="plugins")
-        known = self._classes.get(plugin.name)
-        if known is not None and known is not plugin:
             raise ConfigError(
-                f"two plugins are called {plugin.name!r}: "
-                f"{known.__module__}.{known.__qualname__} and "
-                f"{plugin.__module__}.{plugin.__qualname__}",
+                f"plugin class {plugin.__qualname__} has no name. Fix: add"
+                f' `name = "{plugin.__name__}"` to it ({place_of(plugin)})',
+                where="plugins",
+            )
+        known = self._classes.get(plugin.name)
+        if known is not None and known is not plugin and not is_loaded_twice(known, plugin):
+            raise ConfigError(
+                f"two plugins are called {plugin.name!r}: {known.__qualname__} in"
+                f" {place_of(known)} and {plugin.__qualname__} in {place_of(plugin)}."
+                " Fix: change the `name` of one of them",
                 where="plugins",
             )
         points = points_of(plugin)
@@ -56,11 +62,9 @@ class Registry:
             where = f"entry point {entry.name} = {entry.value}"
             try:
                 plugin = entry.load()
-            except Exception as problem:
-                raise ConfigError(f"cannot be loaded: {problem}", where=where) from problem
-            if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-                raise ConfigError("is not a plugin class", where=where)
-            self.register(plugin)
+            except (Exception, SystemExit) as problem:
+                raise ConfigError(str(load_error(problem, entry.module)), where=where) from None
+            self.register(check_class(plugin, where=where))
 
     def get(self, name: str) -> type[Plugin]:
         return self._classes[name]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stowplan.errors import ConfigError
-from stowplan.sim.scenarios.modules import load_module
+from stowplan.framework.loading import load_module
 from stowplan.sim.scenarios.scheduling import Scheduling, read_scheduling
 
 if TYPE_CHECKING:

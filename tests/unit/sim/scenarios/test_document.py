@@ -378,7 +378,7 @@ def test_workloads_of_others(read: Read, tmp_path: Path) -> None:
         ("config: none.yaml\nsteps: [{sleep: 1}]", "none.yaml", "cannot be read"),
         ("plugins: [Foo]\nsteps: [{sleep: 1}]", ":1: plugins", "there is no plugin `Foo`"),
         ("plugins: 'a:B'\nsteps: [{sleep: 1}]", ":1: plugins", "expected a list"),
-        ("plugins: ['no.such:B']\nsteps: [{sleep: 1}]", ":1: plugins", "cannot be imported"),
+        ("plugins: ['no.such:B']\nsteps: [{sleep: 1}]", ":1: plugins", "no module no.such"),
         ("plugins: ['os:path']\nsteps: [{sleep: 1}]", ":1: plugins", "is not a plugin class"),
         ("plugins: ['os:nothing']\nsteps: [{sleep: 1}]", ":1: plugins", "no nothing in os"),
         ("plugins: ['none.py:B']\nsteps: [{sleep: 1}]", "none.py", "there is no such file"),
