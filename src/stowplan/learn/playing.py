@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from stowplan.errors import ConfigError, StowplanError
+from stowplan.framework.loading import load_module
 from stowplan.learn.faults import LearnerErrors
 from stowplan.sim.scenarios import Cluster, Entry, Options, Outcome, run_scenario
 from stowplan.sim.scenarios.files import Playable, read_playables
-from stowplan.sim.scenarios.modules import load_module
 from stowplan.sim.scenarios.run import explain
 
 DEFAULT_SCENARIO: Final = Path(__file__).parent / "scenarios" / "mini_kube_scheduler.py"
