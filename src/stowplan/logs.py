@@ -15,6 +15,7 @@ raises, whatever its values are: a broken `__str__` becomes part of the line.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import time
@@ -31,6 +32,9 @@ V4 = logging.INFO - 4
 V5 = logging.INFO - 5
 
 LogFormat: TypeAlias = Literal["text", "json"]
+
+#: Seconds between two lines that repeat each other.
+FOLDED_S = 10.0
 
 _ROOT = "stowplan"
 _TRACEBACK_VERBOSITY = 4
@@ -52,6 +56,23 @@ def get_logger(name: str) -> logging.Logger:
 def kv(**fields: object) -> dict[str, object]:
     """Key/values of a log line, for `extra=`; formatted only if the line is written."""
     return {"kv": fields}
+
+
+class Folding:
+    """At most one log line per `FOLDED_S`; the next one says how many were left out."""
+
+    def __init__(self) -> None:
+        self._next = -math.inf
+        self._folded = 0
+
+    def turn(self, now: float) -> int | None:
+        """How many lines were left out before this one; None: leave out this one too."""
+        if now < self._next:
+            self._folded += 1
+            return None
+        folded, self._folded = self._folded, 0
+        self._next = now + FOLDED_S
+        return folded
 
 
 def configure(verbosity: int, fmt: LogFormat, stream: TextIO | None = None) -> None:

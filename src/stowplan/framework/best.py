@@ -17,14 +17,15 @@ import numpy as np
 
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import Int64Array
-from stowplan.errors import PluginError, StowplanError
+from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.feasible import Feasible
-from stowplan.framework.forms import ScoreStep, as_status, describe, row_set
+from stowplan.framework.forms import ScoreStep, as_status, row_set
 from stowplan.framework.ranking import Weighted, normalized, ranking_of
 from stowplan.framework.score_sheet import BuildSheet, ScoreSheet
 from stowplan.framework.selection import chosen_place
 from stowplan.framework.shapes import FeasibleRows, NoCachedAnswer, WeightedScores
+from stowplan.plugin_failures import describe
 
 if TYPE_CHECKING:
     from stowplan.framework.profile import Profile
@@ -51,13 +52,13 @@ def pre_score(profile: Profile, cycle: Cycle, rows: Rows) -> None:
             answer = (
                 method(cycle, rows) if watch is None else watch.run(plugin, method, cycle, rows)
             )
-        except StowplanError:
+        except PluginError:
             raise
         except Exception as problem:
             raise PluginError(plugin, "PreScore", describe(problem)) from problem
         if answer is None:
             continue
-        status = as_status(answer, plugin, "PreScore")
+        status = as_status(answer, plugin, "PreScore", method)
         if status.is_skip:
             cycle.skip_score.add(plugin)
         elif not status.is_success:

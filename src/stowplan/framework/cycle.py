@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import NodeTable
+from stowplan.errors import PluginError
 
 if TYPE_CHECKING:
     from stowplan.framework.stopwatch import Stopwatch
@@ -25,6 +26,7 @@ class Cycle:
 
     # `help(Cycle)` shows these texts; attributes without one are the framework's own.
     __slots__ = {
+        "failures": None,
         "info": "The pod as a PodInfo: its requests as numbers.",
         "notes": "What `write` has left, by key.",
         "skip_filter": None,
@@ -50,6 +52,8 @@ class Cycle:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.notes: dict[object, Any] = {}
+        #: What plugins raised where that ends their part of the attempt; the engine logs it.
+        self.failures: list[PluginError] = []
 
     @property
     def pod(self) -> Pod:

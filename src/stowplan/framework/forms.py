@@ -13,15 +13,17 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
-from stowplan.errors import PluginError, StowplanError
+from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
 from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
 from stowplan.framework.status import SUCCESS, Status, unschedulable
+from stowplan.plugin_failures import defined_at, describe
 
 #: Rows of the table: an index array, or a slice when all of them are meant. Plugins get the array,
 #: unless they declare `takes_slices`.
@@ -92,7 +94,7 @@ class FilterStep:
                     self._columns(cycle, rows, out, overlay)
                 else:
                     watch.run(self.name, self._columns, cycle, rows, out, overlay)
-            except StowplanError:
+            except PluginError:
                 raise
             except Exception as problem:
                 raise PluginError(self.name, "Filter", describe(problem)) from problem
@@ -117,11 +119,11 @@ class FilterStep:
             return self.status(cycle, verdict_id) if verdict_id else SUCCESS
         try:
             answer = self._row(cycle, NodeView(cycle.table, row, overlay))
-        except StowplanError:
+        except PluginError:
             raise
         except Exception as problem:
             raise PluginError(self.name, "Filter", describe(problem)) from problem
-        status = _filter_status(answer, self.name)
+        status = _filter_status(answer, self.plugin)
         if status.is_success:
             return SUCCESS
         if not status.is_rejected:
@@ -172,6 +174,12 @@ class ScoreStep:
         self.reads_details = self.reads is Reads.PODS
         self.has_row_form = self._row is not None
         self._normalize: Callable[..., Any] | None = getattr(plugin, "normalize", None)
+        #: The method that a wrong score comes from, for messages.
+        self._source = (
+            self._normalize
+            or getattr(plugin, "score_columns", None)
+            or getattr(plugin, "score", None)
+        )
         self.normalizes = self._normalize is not None
         #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
@@ -198,15 +206,17 @@ class ScoreStep:
                 fill(cycle, rows, out)
             else:
                 cycle.watch.run(self.name, fill, cycle, rows, out)
-        except StowplanError:
+        except PluginError:
             raise
         except Exception as problem:
             raise PluginError(self.name, "Score", describe(problem)) from problem
 
     def _fill_rows(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
-        assert self._row is not None
+        ask, table = self._row, cycle.table
+        assert ask is not None
         for row in _each(cycle, rows):
-            out[row] = int(self._row(cycle, NodeView(cycle.table, row)))
+            score = ask(cycle, NodeView(table, row))
+            out[row] = score if type(score) is int else self._whole(score, cycle, row)
 
     def refresh(self, cycle: Cycle, rows: Rows, out: Int64Array) -> None:
         """`fill` for rows that changed since: a few are quicker one by one than as columns."""
@@ -222,9 +232,19 @@ class ScoreStep:
         """The plugin's raw score of one row, by its per-node form."""
         assert self._row is not None
         try:
-            return int(self._row(cycle, NodeView(cycle.table, row)))
+            score = self._row(cycle, NodeView(cycle.table, row))
+        except PluginError:
+            raise
         except Exception as problem:
             raise PluginError(self.name, "Score", describe(problem)) from problem
+        return score if type(score) is int else self._whole(score, cycle, row)
+
+    def _whole(self, score: Any, cycle: Cycle, row: int) -> int:
+        """A score that is not an `int` itself; fractions are refused, not cut off."""
+        if isinstance(score, int | np.integer) and not isinstance(score, bool):
+            return int(score)
+        told = f"answered {score!r} for node {cycle.table.names[row]}; expected an integer"
+        raise PluginError(self.name, "Score", told + defined_at(self._source))
 
     def finish(self, cycle: Cycle, raw: Int64Array) -> Int64Array:
         """Normalise the feasible rows' scores and check their range."""
@@ -242,9 +262,12 @@ class ScoreStep:
         except Exception as problem:
             raise PluginError(self.name, "Normalize", describe(problem)) from problem
         if not isinstance(scores, np.ndarray) or scores.shape != raw.shape:
-            expected = f"normalize must answer an array of {len(raw)} scores"
-            raise PluginError(self.name, "Normalize", expected)
-        return scores
+            told = f"normalize must answer an array of {len(raw)} scores"
+        elif scores.dtype.kind not in "iu":
+            told = f"answered an array of {scores.dtype}; expected int64"
+        else:
+            return scores
+        raise PluginError(self.name, "Normalize", told + defined_at(self._normalize))
 
     def checked(self, scores: Int64Array) -> Int64Array:
         """Scores that are in range; PluginError tells of the first that is not."""
@@ -254,33 +277,31 @@ class ScoreStep:
                 f"returns an invalid score {wrong[0]}, it should in the range of "
                 f"[{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
             )
-            raise PluginError(self.name, "Weigh", told)
+            raise PluginError(self.name, "Weigh", told + defined_at(self._source))
         return scores
-
-
-def describe(problem: BaseException) -> str:
-    """An exception in one line."""
-    text = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def call(method: Callable[..., Any], name: str, point: str, *args: object) -> Any:
     """Run a plugin's method; whatever it raises becomes a PluginError with its name."""
     try:
         return method(*args)
-    except StowplanError:
+    except PluginError:
         raise
     except Exception as problem:
         raise PluginError(name, point, describe(problem)) from problem
 
 
-def as_status(answer: object, plugin: str, point: str) -> Status:
-    """A plugin's answer as a Status, at any point but Filter and Score; None is success."""
+def as_status(answer: object, plugin: str, point: str, method: object = None) -> Status:
+    """The answer of a plugin's `method` as a Status, at any point but Filter and Score.
+
+    None is success.
+    """
     if answer is None:
         return SUCCESS
     if isinstance(answer, Status):
         return answer
-    raise PluginError(plugin, point, f"answered {answer!r}; expected None or a Status")
+    told = f"answered {answer!r}; expected None or a Status{defined_at(method)}"
+    raise PluginError(plugin, point, told)
 
 
 def _sign(
@@ -310,7 +331,7 @@ def _surroundings_of(plugin: Plugin) -> Callable[[Cycle], Hashable] | None:
     return plugin.surroundings
 
 
-def _filter_status(answer: object, plugin: str) -> Status:
+def _filter_status(answer: object, plugin: Plugin) -> Status:
     if answer is None or answer is True:
         return SUCCESS
     if isinstance(answer, Status):
@@ -318,10 +339,9 @@ def _filter_status(answer: object, plugin: str) -> Status:
     if isinstance(answer, str):
         return unschedulable(answer)
     if answer is False or isinstance(answer, np.bool_):
-        return SUCCESS if answer else unschedulable(f"node(s) didn't satisfy plugin {plugin}")
-    raise PluginError(
-        plugin, "Filter", f"answered {answer!r}; expected True, False, a reason or a Status"
-    )
+        return SUCCESS if answer else unschedulable(f"node(s) didn't satisfy plugin {plugin.name}")
+    told = f"answered {answer!r}; expected True, False, a reason or a Status"
+    raise PluginError(plugin.name, "Filter", told + defined_at(getattr(plugin, "filter", None)))
 
 
 def row_set(table: NodeTable, rows: Rows) -> RowSet:
@@ -336,14 +356,24 @@ def _column_form(plugin: Plugin, method: str) -> Callable[..., None] | None:
         return function
     columns = function
 
-    def on_nodes(cycle: Cycle, rows: RowSet, *rest: Any) -> None:
+    def on_nodes(cycle: Cycle, rows: RowSet, out: NDArray[Any], *overlay: Any) -> None:
         """Rows of nodes only: what a plugin looks up of a ghost row does not exist."""
         table = cycle.table
         nodes = table.live_rows if isinstance(rows, slice) else rows[table.valid[rows]]
         if len(nodes):
-            columns(cycle, nodes, *rest)
+            columns(cycle, nodes, out.view(WholeNumbers), *overlay)
 
     return on_nodes
+
+
+class WholeNumbers(np.ndarray[Any, Any]):
+    """An array that refuses fractions, which numpy would cut off without a word."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(value) is not int and np.asarray(value).dtype.kind not in "iub":
+            kind = np.asarray(value).dtype
+            raise TypeError(f"columns are whole numbers, and this is {kind}; use // instead of /")
+        super().__setitem__(key, value)
 
 
 def _row_form(plugin: Plugin, method: str) -> _RowAnswer | None:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, overload
 from stowplan.api.objects import Pod
 from stowplan.cluster.views import NodeView
 from stowplan.framework.plugin import FilterAnswer, Plugin
+from stowplan.plugin_failures import STANDS_FOR
 
 FilterFunction: TypeAlias = Callable[[Pod, NodeView], FilterAnswer]
 ScoreFunction: TypeAlias = Callable[[Pod, NodeView], int]
@@ -56,6 +57,7 @@ def score_function(function: ScoreFunction | None = None, *, name: str = "") -> 
 def _plugin(
     function: Callable[..., Any], name: str, method: str, answer: Callable[..., Any]
 ) -> type[Plugin]:
+    setattr(answer, STANDS_FOR, function)
     return type(
         name or function.__name__,
         (Plugin,),

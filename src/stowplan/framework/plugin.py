@@ -15,7 +15,7 @@ of nodes in `cycle.table`, each once, at least one, in any order. `out` has an e
 slot of the table; a plugin writes those at `rows` and no others.
 
 Nothing here may do I/O except the three binding points. A plugin that raises fails the attempt of
-its pod, with its name in the message.
+its pod, with its name, file and line in the message.
 """
 
 from __future__ import annotations

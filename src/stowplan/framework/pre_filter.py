@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.table import BoolArray
-from stowplan.errors import PluginError, StowplanError
+from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.forms import as_status, describe
+from stowplan.framework.forms import as_status
 from stowplan.framework.plugin import PreFilterResult
 from stowplan.framework.status import SKIP, Code, Status, unresolvable
+from stowplan.plugin_failures import describe
 
 if TYPE_CHECKING:
     from stowplan.framework.profile import Profile
@@ -34,7 +35,7 @@ def pre_filter(
     for plugin, method in profile.pre_filters:
         try:
             answer = method(cycle) if watch is None else watch.run(plugin, method, cycle)
-        except StowplanError:
+        except PluginError:
             raise
         except Exception as problem:
             raise PluginError(plugin, "PreFilter", describe(problem)) from problem
@@ -52,7 +53,7 @@ def pre_filter(
                     rejection = unresolvable(_no_common_node(sorted(narrowed_by)))
                     break
             continue
-        status = as_status(answer, plugin, "PreFilter")
+        status = as_status(answer, plugin, "PreFilter", method)
         if status.is_skip:
             cycle.skip_filter.add(plugin)
         elif status.code is Code.UNSCHEDULABLE:

@@ -18,7 +18,7 @@ from stowplan.errors import ConfigError
 from stowplan.framework.best import find_best, pre_score
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.feasible import find_feasible
-from stowplan.framework.forms import FilterStep, ScoreStep, describe
+from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.handle import Handle
 from stowplan.framework.nominees import NomineeCache
 from stowplan.framework.plugin import Plugin
@@ -26,6 +26,7 @@ from stowplan.framework.pre_filter import pre_filter
 from stowplan.framework.registry import Registry
 from stowplan.framework.score_sheet import LatestScores
 from stowplan.framework.shapes import Shapes
+from stowplan.plugin_failures import describe
 
 #: All nodes are looked at unless the configuration says otherwise.
 DEFAULT_PERCENTAGE = 100

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stowplan.errors import StowplanError
-from stowplan.framework.forms import describe as describe_problem
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.judge.configuration import Configuration, default_registry, read_config
@@ -30,6 +29,7 @@ from stowplan.judge.objects import Key, ReadOptions, Thing, find_key, read_objec
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.judge.verdicts import verdicts
 from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import describe as describe_problem
 
 Json: TypeAlias = dict[str, Any]
 

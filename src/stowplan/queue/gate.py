@@ -11,10 +11,8 @@ from typing import TypeAlias
 
 from stowplan.clock import Clock
 from stowplan.errors import PluginError
-from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import PluginFailures
 from stowplan.queue.pod import QueuedPod
-
-log = get_logger(__name__)
 
 PreEnqueue: TypeAlias = Callable[[QueuedPod], tuple[str, str] | None]
 """None if the pod may enter, else (plugin that keeps it out, why). `gating_plugin` of the pod is
@@ -25,8 +23,9 @@ UNKNOWN_PLUGIN = "PreEnqueue"  # what keeps a pod out when an error does not nam
 
 
 class Gate:
-    def __init__(self, pre_enqueue: PreEnqueue, clock: Clock) -> None:
+    def __init__(self, pre_enqueue: PreEnqueue, clock: Clock, failures: PluginFailures) -> None:
         self._pre_enqueue = pre_enqueue
+        self._failures = failures
         self._clock = clock
         self._retries: dict[str, float] = {}  # pod key -> when; the delay is fixed, so in order
 
@@ -39,9 +38,12 @@ class Gate:
             plugin = error.plugin if isinstance(error, PluginError) else queued.gating_plugin
             refusal = (plugin or UNKNOWN_PLUGIN, str(error))
             self._retries[queued.key] = self._clock.monotonic() + GATE_RETRY_S
-            log.exception(
+            self._failures.report(
                 "A PreEnqueue plugin raised; the pod stays out until it is asked again",
-                extra=kv(plugin=refusal[0], pod=queued.key, retry_in_s=GATE_RETRY_S),
+                error,
+                plugin=refusal[0],
+                pod=queued.key,
+                retry_in_s=GATE_RETRY_S,
             )
         if refusal is None:
             queued.gating_plugin = queued.gating_message = ""

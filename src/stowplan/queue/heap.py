@@ -13,10 +13,8 @@ from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
-from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import PluginFailures
 from stowplan.queue.pod import QueuedPod
-
-log = get_logger(__name__)
 
 SortKey: TypeAlias = Callable[[QueuedPod], Any]
 Less: TypeAlias = Callable[[QueuedPod, QueuedPod], bool]
@@ -37,17 +35,18 @@ class _LessKey:
     Holds a copy of the pod, because keys must not change while they are in a heap.
     """
 
-    __slots__ = ("_less", "_queued")
+    __slots__ = ("_failures", "_less", "_queued")
 
-    def __init__(self, queued: QueuedPod, less: Less) -> None:
+    def __init__(self, queued: QueuedPod, less: Less, failures: PluginFailures) -> None:
         self._queued = copy(queued)
         self._less = less
+        self._failures = failures
 
     def __lt__(self, other: _LessKey) -> bool:
         try:
             return bool(self._less(self._queued, other._queued))
-        except Exception:
-            log.exception(_BROKEN_ORDER, extra=kv(pod=self._queued.key))
+        except Exception as problem:
+            self._failures.report(_BROKEN_ORDER, problem, pod=self._queued.key)
             return priority_then_age(self._queued) < priority_then_age(other._queued)
 
     def __eq__(self, other: object) -> bool:
@@ -56,18 +55,18 @@ class _LessKey:
     __hash__ = None  # type: ignore[assignment]  # equal means "neither is first", no identity
 
 
-def key_from_less(less: Less) -> SortKey:
-    return lambda queued: _LessKey(queued, less)
+def key_from_less(less: Less, failures: PluginFailures) -> SortKey:
+    return lambda queued: _LessKey(queued, less, failures)
 
 
-def safe_key(key: SortKey) -> SortKey:
+def safe_key(key: SortKey, failures: PluginFailures) -> SortKey:
     """A pod for which a plugin's key raises comes last, in the usual order: it must not be lost."""
 
     def safe(queued: QueuedPod) -> tuple[int, Any]:
         try:
             return (0, key(queued))
-        except Exception:
-            log.exception(_BROKEN_ORDER, extra=kv(pod=queued.key))
+        except Exception as problem:
+            failures.report(_BROKEN_ORDER, problem, pod=queued.key)
             return (1, priority_then_age(queued))
 
     return safe

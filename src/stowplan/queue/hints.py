@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from stowplan.api.objects import Pod
-from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import PluginFailures
 from stowplan.queue.events import (
     ActionType,
     ClusterEvent,
@@ -22,8 +22,6 @@ from stowplan.queue.events import (
     HintFn,
 )
 from stowplan.queue.pod import QueuedPod, pod_uid
-
-log = get_logger(__name__)
 
 Hints: TypeAlias = Mapping[str, Mapping[str, Sequence[EventHint]]]
 """profile (scheduler name) -> plugin -> what it registered"""
@@ -73,8 +71,9 @@ class Strategy(Enum):
 class Audience:
     """The plugins that registered for one kind of event, and their hints."""
 
-    def __init__(self, event: ClusterEvent, hints: Hints) -> None:
+    def __init__(self, event: ClusterEvent, hints: Hints, failures: PluginFailures) -> None:
         self._event = event
+        self._failures = failures
         self.is_wildcard = event.is_wildcard
         self._by_profile: dict[str, dict[str, tuple[HintFn | None, ...]]] = {}
         for profile, plugins in hints.items():
@@ -125,11 +124,14 @@ class Audience:
             try:
                 if hint is None or hint(queued.pod, old, new) is not Hint.SKIP:
                     return True
-            except Exception:
+            except Exception as problem:
                 # A needless attempt does less harm than a pod that is never tried again.
-                log.exception(
+                self._failures.report(
                     "A plugin's hint raised; the pod is queued",
-                    extra=kv(plugin=plugin, pod=queued.key, event=self._event.label),
+                    problem,
+                    plugin=plugin,
+                    pod=queued.key,
+                    event=self._event.label,
                 )
                 return True
         return False
@@ -138,12 +140,13 @@ class Audience:
 class HintTable:
     """The audience of every event; it is found once for each kind."""
 
-    def __init__(self, hints: Hints) -> None:
+    def __init__(self, hints: Hints, failures: PluginFailures) -> None:
         self._hints = hints
+        self._failures = failures
         self._audiences: dict[ClusterEvent, Audience] = {}
 
     def audience(self, event: ClusterEvent) -> Audience:
         audience = self._audiences.get(event)
         if audience is None:
-            audience = self._audiences[event] = Audience(event, self._hints)
+            audience = self._audiences[event] = Audience(event, self._hints, self._failures)
         return audience

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock
 from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import PluginFailures
 from stowplan.queue import events as ev
 from stowplan.queue.backoff import BackoffQueue
 from stowplan.queue.changes import PodRequests, pod_changes
@@ -47,21 +48,23 @@ class SchedulingQueue:
         pre_enqueue: PreEnqueue = lambda queued: None,
         hints: Hints | None = None,
         pod_requests: PodRequests | None = None,
+        failures: PluginFailures | None = None,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_in_unschedulable_s: float = 300.0,
     ) -> None:
         """The order is QueueSort's: its `key`, or its `less` (slower) if it has no key."""
+        failures = failures or PluginFailures(clock)
         order: SortKey = priority_then_age
         if key is not None:
-            order = safe_key(key)
+            order = safe_key(key, failures)
         elif less is not None:
-            order = key_from_less(less)
+            order = key_from_less(less, failures)
         self._clock = clock
-        self._gate = Gate(pre_enqueue, clock)
+        self._gate = Gate(pre_enqueue, clock, failures)
         self._pod_requests = pod_requests
         self._max_in_unschedulable_s = max_in_unschedulable_s
-        self._hints = HintTable(hints or {})
+        self._hints = HintTable(hints or {}, failures)
         self._active = PodHeap(order)
         #: Pods whose attempt was deferred, in the order in which they are tried again. They count
         #: as active.

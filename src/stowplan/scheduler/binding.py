@@ -31,10 +31,11 @@ from stowplan.errors import (
     Throttled,
     Unauthorized,
 )
-from stowplan.framework.forms import as_status, describe
+from stowplan.framework.forms import as_status
 from stowplan.framework.status import SUCCESS, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V2, get_logger, kv
+from stowplan.plugin_failures import describe, plugin_error
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.reporter import Reporter
@@ -143,9 +144,9 @@ class Binder:
             ask = getattr(plugin, "pre_bind_pre_flight", None)
             try:
                 answer = ask(*placement.arguments) if ask is not None else None
-                status = as_status(answer, plugin.name, "PreBindPreFlight")
+                status = as_status(answer, plugin.name, "PreBindPreFlight", ask)
             except Exception as problem:
-                return [], _broken(plugin, "PreBindPreFlight", problem)
+                return [], self._broken(plugin, "PreBindPreFlight", problem)
             if status.is_success:
                 busy.append(plugin)
             elif not status.is_skip:
@@ -179,7 +180,7 @@ class Binder:
             except LeadershipLost:
                 raise
             except Exception as problem:
-                return _broken(plugin, "PreBind", problem)
+                return self._broken(plugin, "PreBind", problem)
             if not status.is_success:
                 # After Permit a refusal is an error: nothing but time can help.
                 return error(str(PluginError(plugin.name, "PreBind", status.message)))
@@ -215,12 +216,12 @@ class Binder:
                 raise
             except Exception as problem:
                 if not isinstance(problem, _UNCLEAR):
-                    return _broken(plugin, "Bind", problem)
+                    return self._broken(plugin, "Bind", problem)
                 if plugin.bind_is_idempotent:
                     return await self._settle(plugin, placement, problem)
                 # A conflict says that this request did nothing: whose did?
                 placement.is_bound_by_other = isinstance(problem, Conflict)
-                return await self._look(placement, _broken(plugin, "Bind", problem))
+                return await self._look(placement, self._broken(plugin, "Bind", problem))
             if status.is_skip:
                 continue
             return _bound_by(plugin, status)
@@ -230,10 +231,12 @@ class Binder:
         for plugin in placement.profile.at("postBind"):
             try:
                 await _ask(plugin, "post_bind", "PostBind", placement)
-            except Exception:
-                log.exception(
+            except Exception as problem:
+                self._engine.failures.report(
                     "PostBind failed; the pod is bound all the same",
-                    extra=kv(plugin=plugin.name, pod=placement.pod.key),
+                    problem,
+                    plugin=plugin.name,
+                    pod=placement.pod.key,
                 )
 
     # No clear answer
@@ -248,7 +251,7 @@ class Binder:
         """
         node, may_arrive = placement.node, False
         for attempt in count():
-            failure = _broken(plugin, "Bind", problem)
+            failure = self._broken(plugin, "Bind", problem)
             may_arrive |= _may_arrive(problem)
             settled = await self._definite(placement, problem, failure, may_arrive=may_arrive)
             if settled is not None:
@@ -330,6 +333,14 @@ class Binder:
 
     # The end
 
+    def _broken(self, plugin: Any, point: str, problem: Exception) -> Status:
+        """A plugin raised. What the API server said is said again; all else is a defect."""
+        if isinstance(problem, StowplanError) and not isinstance(problem, PluginError):
+            return error(str(PluginError(plugin.name, point, str(problem))))
+        failure = plugin_error(plugin.name, point, problem)
+        self._engine.failures.report("Plugin broke", failure, plugin=plugin.name, point=point)
+        return error(str(failure))
+
     def _succeeded(self, placement: Placement) -> None:
         self._engine.bound(placement)
         if not placement.is_bound_by_other:
@@ -386,17 +397,8 @@ def _seen(placement: Placement, current: Pod | None, failure: Status) -> Status:
 
 async def _ask(plugin: Any, method: str, point: str, placement: Placement) -> Status:
     """Call a binding point, which may be a coroutine function."""
-    answer = getattr(plugin, method)(*placement.arguments)
+    ask = getattr(plugin, method)
+    answer = ask(*placement.arguments)
     if inspect.isawaitable(answer):
         answer = await answer
-    return as_status(answer, plugin.name, point)
-
-
-def _broken(plugin: Any, point: str, problem: Exception) -> Status:
-    """A plugin raised. What the API server said is said again; all else is a defect."""
-    if isinstance(problem, PluginError):
-        return error(str(problem))
-    if isinstance(problem, StowplanError):
-        return error(str(PluginError(plugin.name, point, str(problem))))
-    log.error("Plugin broke", exc_info=problem, extra=kv(plugin=plugin.name, point=point))
-    return error(str(PluginError(plugin.name, point, describe(problem))))
+    return as_status(answer, plugin.name, point, ask)

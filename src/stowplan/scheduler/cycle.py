@@ -18,7 +18,7 @@ import numpy as np
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import BoolArray, NodeTable
-from stowplan.errors import ExtenderError, StowplanError
+from stowplan.errors import ExtenderError, PluginError, StowplanError
 from stowplan.framework.best import Best
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.diagnosis import Diagnosis
@@ -312,6 +312,8 @@ class _Attempt:
 
     def error(self, problem: StowplanError) -> Decision:
         """A plugin or an extender failed: the attempt fails with its name."""
+        if isinstance(problem, PluginError):
+            self.cycle.failures.append(problem)
         decision = self._failed(error(str(problem)), str(problem))
         decision.diagnosis = None
         return decision

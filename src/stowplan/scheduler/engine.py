@@ -23,9 +23,9 @@ from stowplan.clock import Clock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import PodInfo, compile_pod, held_amounts
 from stowplan.cluster.work import DecisionDeferred
-from stowplan.errors import ConfigError, PluginError
+from stowplan.errors import ConfigError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import describe
+from stowplan.framework.forms import as_status, call
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin
 from stowplan.framework.profile import Profile
@@ -33,6 +33,7 @@ from stowplan.framework.status import Code, Status, error, fit_error
 from stowplan.framework.stopwatch import Stopwatch
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V4, get_logger, kv
+from stowplan.plugin_failures import PluginFailures, describe
 from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
 from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
@@ -154,6 +155,8 @@ class Engine:
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
+        #: Logs what plugins raise.
+        self.failures = PluginFailures(clock)
         self._watches = {
             name: Stopwatch(clock)
             for name, profile in self.profiles.items()
@@ -170,6 +173,7 @@ class Engine:
             pre_enqueue=self._pre_enqueue,
             hints={name: _hints(profile) for name, profile in self.profiles.items()},
             pod_requests=held_amounts,
+            failures=self.failures,
             initial_backoff_s=initial_backoff_s,
             max_backoff_s=max_backoff_s,
             max_in_unschedulable_s=max_in_unschedulable_s,
@@ -249,7 +253,7 @@ class Engine:
             return self._deferred(queued, profile.name, started)
         except Exception as problem:
             # A defect of ours or of a plugin must cost this attempt only, never the process.
-            log.exception("Scheduling attempt broke", extra=kv(pod=queued.key))
+            self.failures.report("Scheduling attempt broke", problem, pod=queued.key)
             self.cache.forget(queued.uid)
             return self._failed(queued, error(describe(problem)), profile.name, started)
 
@@ -329,6 +333,7 @@ class Engine:
             self._evaluations[profile.name].count(decision)
             took = self.clock.monotonic() - before
             self.metrics.scheduling_algorithm_duration.at().observe(took)
+            self._log_failures(decision.cycle)
             if took > SLOW_PLUGIN_S and watch is not None:
                 self._expensive.plugins_took(watch.seconds, info.pod.key, profile.name)
             return decision
@@ -388,6 +393,7 @@ class Engine:
                 self.handles[profile.name].waiting.add(placement.waiting)
             return placement
         run_unreserve(profile, decision.cycle, pod, node)
+        self._log_failures(decision.cycle)
         self.cache.forget(pod.uid)
         return self._rejected_late(queued, status, profile.name, started)
 
@@ -420,6 +426,7 @@ class Engine:
         """Undo everything and queue the pod again, unless it is gone or has a node after all."""
         queued, pod = placement.queued, placement.pod
         run_unreserve(placement.profile, placement.decision.cycle, pod, placement.node)
+        self._log_failures(placement.decision.cycle)
         was_there = self.cache.forget(pod.uid)
         profile, started = placement.profile.name, placement.started
         if placement.is_lost:
@@ -496,13 +503,23 @@ class Engine:
         if queued.gating_plugin:
             plugins = sorted(plugins, key=lambda plugin: plugin.name != queued.gating_plugin)
         for plugin in plugins:
-            try:
-                status = plugin.pre_enqueue(queued.pod)
-            except Exception as problem:
-                raise PluginError(plugin.name, "PreEnqueue", describe(problem)) from problem
-            if status is not None and not status.is_success:
+            answer = call(plugin.pre_enqueue, plugin.name, "PreEnqueue", queued.pod)
+            status = as_status(answer, plugin.name, "PreEnqueue", plugin.pre_enqueue)
+            if not status.is_success:
                 return plugin.name, status.message
         return None
+
+    def _log_failures(self, cycle: Cycle) -> None:
+        """Log what plugins raised in an attempt, once."""
+        for problem in cycle.failures:
+            self.failures.report(
+                "Plugin broke",
+                problem,
+                plugin=problem.plugin,
+                point=problem.point,
+                pod=cycle.pod.key,
+            )
+        cycle.failures.clear()
 
 
 class _Evaluations:
@@ -540,5 +557,5 @@ def _is_ours(plugin: Plugin) -> bool:
 
 def _hints(profile: Profile) -> Mapping[str, Sequence[EventHint]]:
     """What each plugin wants to hear of; one that does not say, and extenders, hear everything."""
-    wanted = {name: plugin.events() for name, plugin in profile.plugins.items()}
+    wanted = {name: call(plugin.events, name, "events") for name, plugin in profile.plugins.items()}
     return complete_hints({**wanted, EXTENDER: None})

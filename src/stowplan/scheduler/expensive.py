@@ -1,46 +1,25 @@
 """Reports decisions that cost a lot, by log lines and metrics: deferred pods and slow plugins.
 
 Called by the engine. A pod is logged once an attempt, a plugin for each slow decision, and many of
-them are folded into a line per `_LOG_EVERY_S`. The metric that names pods shows the last
+them are folded into a line per `logs.FOLDED_S`. The metric that names pods shows the last
 `_PODS_SHOWN`, so that its size stays bounded whatever users create.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 from typing import Final
 
 from stowplan.clock import Clock
-from stowplan.logs import V2, get_logger, kv
+from stowplan.logs import V2, Folding, get_logger, kv
 from stowplan.queue.pod import QueuedPod
 from stowplan.scheduler.metrics import Reading, SchedulerMetrics
 
 log = get_logger(__name__)
 
-_LOG_EVERY_S: Final = 10.0
 _PODS_SHOWN: Final = 16
 #: A plugin that takes longer in one decision is reported. Nothing can interrupt it.
 SLOW_PLUGIN_S: Final = 0.1
-
-
-class _Folding:
-    """At most one log line per `_LOG_EVERY_S`."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._next = -inf
-        self._folded = 0
-
-    def turn(self) -> int | None:
-        """How many lines were left out before this one; None: leave out this one too."""
-        now = self._clock.monotonic()
-        if now < self._next:
-            self._folded += 1
-            return None
-        folded, self._folded = self._folded, 0
-        self._next = now + _LOG_EVERY_S
-        return folded
 
 
 class ExpensiveDecisions:
@@ -50,8 +29,8 @@ class ExpensiveDecisions:
         self._deferred_total = metrics.decisions_deferred
         metrics.expensive_pod_work.read = self._read
         self._slow_plugins = metrics.slow_plugins
-        self._pod_lines = _Folding(clock)
-        self._plugin_lines: dict[str, _Folding] = {}
+        self._pod_lines = Folding()
+        self._plugin_lines: dict[str, Folding] = {}
         self._clock = clock
         #: (namespace, pod) -> work of its last expensive attempt so far, the newest last.
         self._work: dict[tuple[str, str], int] = {}
@@ -62,7 +41,7 @@ class ExpensiveDecisions:
         self.spent(queued)
         if queued.deferrals > 1:
             return
-        folded = self._pod_lines.turn()
+        folded = self._pod_lines.turn(self._clock.monotonic())
         if folded is not None:
             log.warning(
                 "Deferred an expensive scheduling decision",
@@ -93,8 +72,8 @@ class ExpensiveDecisions:
                 continue
             self._slow_plugins.at(plugin, profile).value += 1
             if plugin not in self._plugin_lines:
-                self._plugin_lines[plugin] = _Folding(self._clock)
-            folded = self._plugin_lines[plugin].turn()
+                self._plugin_lines[plugin] = Folding()
+            folded = self._plugin_lines[plugin].turn(self._clock.monotonic())
             if folded is not None:
                 log.warning(
                     "A plugin is slow, and every pod waits for it",

@@ -13,9 +13,10 @@ from stowplan.errors import PluginError, StowplanError
 from stowplan.framework.candidates import Candidates, PostFilterSteps
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.forms import as_status, call, describe
+from stowplan.framework.forms import as_status, call
 from stowplan.framework.plugin import PostFilterResult
 from stowplan.framework.status import Code, Status, error
+from stowplan.plugin_failures import describe
 from stowplan.scheduler.extender_requests import Answer, Extender, Request
 from stowplan.scheduler.extender_victims import ask_about_victims
 
@@ -55,8 +56,10 @@ def _ask(
         answer = call(ask, plugin.name, "PostFilter", cycle, diagnosis)
         if isinstance(answer, PostFilterResult):
             return answer
-        return PostFilterResult(as_status(answer, plugin.name, "PostFilter"))
+        return PostFilterResult(as_status(answer, plugin.name, "PostFilter", plugin.post_filter))
     except StowplanError as problem:
+        if isinstance(problem, PluginError):
+            cycle.failures.append(problem)
         return PostFilterResult(error(str(problem)))
 
 

@@ -1,17 +1,18 @@
-"""Reserve and Permit: the synchronous points between choosing a node and binding to it."""
+"""Reserve and Permit: the synchronous points between choosing a node and binding to it.
+
+What a plugin raises here is left in `cycle.failures`, for the engine to log.
+"""
 
 from __future__ import annotations
 
 from stowplan.api.objects import Pod
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import as_status, describe
+from stowplan.framework.forms import as_status
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import SUCCESS, Status, error, wait
 from stowplan.framework.waiting import MAX_WAIT_S, WaitingPod
-from stowplan.logs import get_logger, kv
-
-log = get_logger(__name__)
+from stowplan.plugin_failures import plugin_error
 
 _WAITING = "one or more plugins asked to wait and no plugin rejected pod"
 
@@ -22,9 +23,10 @@ def run_reserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> Status:
         if not hasattr(plugin, "reserve"):
             continue
         try:
-            status = as_status(plugin.reserve(cycle, pod, node), plugin.name, "Reserve")
+            answer = plugin.reserve(cycle, pod, node)
+            status = as_status(answer, plugin.name, "Reserve", plugin.reserve)
         except Exception as problem:
-            return _broken(plugin.name, "Reserve", problem)
+            return _broken(cycle, plugin.name, "Reserve", problem)
         if not status.is_success:
             return _worded(status.by(plugin.name), "Reserve")
     return SUCCESS
@@ -36,11 +38,9 @@ def run_unreserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> None:
         if hasattr(plugin, "unreserve"):
             try:
                 plugin.unreserve(cycle, pod, node)
-            except Exception:
-                log.exception(
-                    "Unreserve failed; the pod is queued again all the same",
-                    extra=kv(plugin=plugin.name, pod=pod.key),
-                )
+            except Exception as problem:
+                # The pod is queued again all the same.
+                _broken(cycle, plugin.name, "Unreserve", problem)
 
 
 def run_permit(
@@ -53,11 +53,11 @@ def run_permit(
         try:
             answer = plugin.permit(cycle, pod, node)
             answer, patience_s = answer if isinstance(answer, tuple) else (answer, MAX_WAIT_S)
-            status = as_status(answer, plugin.name, "Permit")
+            status = as_status(answer, plugin.name, "Permit", plugin.permit)
             if status.is_wait:
                 deadlines[plugin.name] = now + min(patience_s, MAX_WAIT_S)
         except Exception as problem:
-            return _broken(plugin.name, "Permit", problem), None
+            return _broken(cycle, plugin.name, "Permit", problem), None
         if status.is_wait:
             reasons += status.reasons
         elif not status.is_success:
@@ -67,11 +67,10 @@ def run_permit(
     return wait(*reasons, _WAITING), WaitingPod(pod, node, deadlines, started=now)
 
 
-def _broken(plugin: str, point: str, problem: Exception) -> Status:
-    log.error("Plugin broke", exc_info=problem, extra=kv(plugin=plugin, point=point))
-    if not isinstance(problem, PluginError):
-        problem = PluginError(plugin, point, describe(problem))
-    return error(str(problem))
+def _broken(cycle: Cycle, plugin: str, point: str, problem: Exception) -> Status:
+    failure = plugin_error(plugin, point, problem)
+    cycle.failures.append(failure)
+    return error(str(failure))
 
 
 def _worded(status: Status, point: str) -> Status:

@@ -29,11 +29,11 @@ from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.cluster.rebuild import discard, fill, rebuild
 from stowplan.cluster.work import DecisionDeferred
 from stowplan.framework.columns import ColumnCache
-from stowplan.framework.forms import describe
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.profile import Profile
 from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import describe
 from stowplan.plugins.random_choice import RandomFilter, RandomScore
 from stowplan.scheduler.cycle import decide_steps, judge
 from stowplan.scheduler.decision import Decision

@@ -12,7 +12,7 @@ from stowplan.cluster.table import NodeTable
 from stowplan.cluster.views import Overlay
 from stowplan.errors import ConfigError, PluginError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep, as_status, describe
+from stowplan.framework.forms import FilterStep, ScoreStep, as_status
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import (
     SKIP,
@@ -25,6 +25,7 @@ from stowplan.framework.status import (
     unschedulable,
     wait,
 )
+from stowplan.plugin_failures import describe
 from stowplan.testing import node, pod
 
 
@@ -209,7 +210,7 @@ def test_verdict_that_means_nothing() -> None:
         FilterStep(InColumns()).status(cycle(), 3)
 
 
-def test_our_own_errors_pass_unchanged() -> None:
+def test_our_own_errors_name_the_plugin_that_raises_them() -> None:
     class Wrong(Plugin):
         name = "Wrong"
 
@@ -219,9 +220,13 @@ def test_our_own_errors_pass_unchanged() -> None:
         def score_columns(self, cycle: Cycle, rows: Any, out: Any) -> None:
             raise ConfigError("mine", where="there")
 
-    with pytest.raises(ConfigError, match="there: mine"):
+    with pytest.raises(
+        PluginError, match=r'"Wrong".* ConfigError: there: mine \(.*test_forms.py:\d+\)'
+    ):
         FilterStep(Wrong()).fill(cycle(), slice(None), np.zeros(4, np.int32))
-    with pytest.raises(ConfigError, match="there: mine"):
+    with pytest.raises(
+        PluginError, match=r'"Wrong".* ConfigError: there: mine \(.*test_forms.py:\d+\)'
+    ):
         ScoreStep(Wrong(), 1).fill(cycle(), slice(None), np.zeros(4, np.int64))
 
 

@@ -151,10 +151,9 @@ def test_plugins_that_leave_no_node_to_each_other(judge: Judge) -> None:
 
 def test_a_plugin_that_breaks_is_an_error(judge: Judge) -> None:
     said = judge.answer(question(config=enabled("Broken")))
-    assert said == {
-        "id": "q",
-        "error": 'running "Broken" filter plugin: RuntimeError: out of order',
-    }
+    error = said.pop("error")
+    assert said == {"id": "q"}
+    assert error.startswith('running "Broken" filter plugin: RuntimeError: out of order (tests/')
 
 
 # What objects mean

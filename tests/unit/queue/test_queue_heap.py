@@ -8,6 +8,8 @@ import random
 import msgspec
 import pytest
 
+from stowplan.clock import VirtualClock
+from stowplan.plugin_failures import PluginFailures
 from stowplan.queue.heap import PodHeap, SortKey, key_from_less, priority_then_age, safe_key
 from stowplan.queue.pod import QueuedPod
 from tests.unit.queue.queue_kit import make_pod
@@ -33,7 +35,8 @@ def reprioritise(pod: QueuedPod, priority: int) -> None:
     pod.replace_pod(msgspec.structs.replace(pod.pod, spec=spec))
 
 
-ORDERS = [priority_then_age, key_from_less(less_by_priority)]
+FAILURES = PluginFailures(VirtualClock())
+ORDERS = [priority_then_age, key_from_less(less_by_priority, FAILURES)]
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -89,7 +92,7 @@ def test_an_order_that_raises_falls_back(caplog: pytest.LogCaptureFixture) -> No
             raise RuntimeError("no key for odd pods")
         return pod.pod.priority  # lowest first, unlike the fallback
 
-    heap = PodHeap(safe_key(broken_key))
+    heap = PodHeap(safe_key(broken_key, FAILURES))
     with caplog.at_level(logging.ERROR):
         for number, name in enumerate(("high", "odd", "low")):
             heap.add(queued(name, priority=5 if name == "high" else 0, sequence=number))
@@ -101,7 +104,7 @@ def test_a_less_that_raises_falls_back(caplog: pytest.LogCaptureFixture) -> None
     def broken_less(a: QueuedPod, b: QueuedPod) -> bool:
         raise RuntimeError("cannot compare")
 
-    heap = PodHeap(key_from_less(broken_less))
+    heap = PodHeap(key_from_less(broken_less, FAILURES))
     with caplog.at_level(logging.ERROR):
         for number, priority in enumerate((1, 3, 2, 3)):
             heap.add(queued(f"p{number}", priority=priority, sequence=number))

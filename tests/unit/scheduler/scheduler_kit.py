@@ -6,6 +6,7 @@ in a list that the test reads, and answer what the test gave them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -110,6 +111,13 @@ def _method(method: str, answer: Any) -> Any:
     if callable(answer):
         return lambda self, *args: answer(*args)
     return lambda self, *args: answer
+
+
+def without_place(message: str) -> str:
+    """A plugin's error without the file and line that it ends with, which it must have."""
+    text, number = re.subn(r" \([^ ()]+\.py:\d+\)$", "", message)
+    assert number == 1, message
+    return text
 
 
 def raises(*_: Any) -> Any:

@@ -257,7 +257,7 @@ def test_a_plugin_that_raises_fails_its_pod_only() -> None:
         cluster.faults.plugin(on_ssd, "filter", ValueError("boom"))
         verdict = cluster.decide("web")
         assert verdict.is_error
-        assert verdict.message == 'running "on_ssd" filter plugin: ValueError: boom'
+        assert 'running "on_ssd" filter plugin: ValueError: boom (' in verdict.message
         cluster.faults.clear()
         assert cluster.decide("web").node == "n1"
         with pytest.raises(ValueError, match="these are: on_ssd"):

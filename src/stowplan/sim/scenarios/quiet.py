@@ -47,11 +47,15 @@ class Quiet:
             if not activity and now - calm_since >= self._calm_s:
                 return
             if now - began > self._patience_s:
-                raise NeverQuiet(
-                    f"the cluster did not come to rest within {self._patience_s:g} s:"
-                    f" {activity or 'objects keep changing'}"
-                )
+                raise NeverQuiet(self._why(activity))
             await target.pass_time()
+
+    def _why(self, activity: str) -> str:
+        what = activity or "objects keep changing"
+        failure = self._process.engine.failures.latest if self._process is not None else ""
+        if failure:
+            return f"{failure}; {what} after {self._patience_s:g} s"
+        return f"the cluster did not come to rest within {self._patience_s:g} s: {what}"
 
     def activity(self) -> str:
         """What is going on, in words; "" if nothing is."""

@@ -132,10 +132,11 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                 await _run(scenario, cluster, outcome)
                 outcome.nodes = await cluster.list("Node")
                 outcome.pods = await cluster.list("Pod", namespace="*")
-            if process is not None and not outcome.problem:
-                outcome.problem = process.engine.mismatches()
+            outcome.expectations = recording.expectations
+            if process is not None:
+                _name_plugin(outcome, process.engine.failures.latest)
+                outcome.problem = outcome.problem or process.engine.mismatches()
         outcome.entries = recording.entries
-        outcome.expectations = recording.expectations
         outcome.counts = dict(recording.counts)
         outcome.cluster_s = target.clock.monotonic() - started_at
     outcome.placements = {
@@ -155,6 +156,13 @@ async def _run(scenario: Scenario, cluster: Cluster, outcome: Outcome) -> None:
     except BaseExceptionGroup as problems:
         outcome.problem = explain(problems.exceptions[0], scenario)
     # Errors of a scenario are reported, not raised: the cluster must be cleaned up.
+
+
+def _name_plugin(outcome: Outcome, failure: str) -> None:
+    """Name the plugin that failed, as the likely cause, if the scenario did."""
+    if failure and not outcome.is_ok and failure not in outcome.problem:
+        told = f"a plugin failed: {failure}"
+        outcome.problem = f"{outcome.problem}\n{told}" if outcome.problem else told
 
 
 @asynccontextmanager

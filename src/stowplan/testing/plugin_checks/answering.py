@@ -7,8 +7,8 @@ import traceback
 
 from stowplan.api.objects import Pod
 from stowplan.errors import PluginError, StowplanError
-from stowplan.framework.forms import describe
 from stowplan.framework.plugin import Plugin
+from stowplan.plugin_failures import describe
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case

@@ -18,11 +18,12 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.errors import StowplanError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import FilterStep, ScoreStep, as_status, call, describe, row_set
+from stowplan.framework.forms import FilterStep, ScoreStep, as_status, call, row_set
 from stowplan.framework.plugin import Plugin, PreFilterResult, points_of
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Status
 from stowplan.framework.what_if import WhatIf
+from stowplan.plugin_failures import describe
 from stowplan.queue.pod import QueuedPod
 from stowplan.testing.plugin_checks.subject import BREAKS, CaseCluster
 

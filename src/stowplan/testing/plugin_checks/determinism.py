@@ -60,6 +60,8 @@ def _compare(
     there: str,
 ) -> None:
     for pod, mine, theirs in zip(case.askers, one, two, strict=True):
+        if mine.problem and theirs.problem:
+            continue  # check_answers tells; which node is named may depend on their order
         told = mine.difference(theirs, here, there)
         if told:
             raise CheckFailed(

@@ -1,0 +1,261 @@
+"""What a plugin raises: file and line in the message, the traceback once, repeats folded."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stowplan
+from stowplan import Cycle, EventHint, NodeView, Plugin, Pod, Status
+from stowplan.clock import VirtualClock
+from stowplan.errors import PluginError
+from stowplan.plugin_failures import PluginFailures, describe
+from stowplan.testing import MemoryCluster
+from stowplan.testing.playing import play
+
+NO_RACKS: dict[str, str] = {}
+HERE = "tests/unit/test_plugin_failures.py"
+
+
+def line_of(text: str) -> int:
+    """The number of the one line of this file that ends so."""
+    lines = Path(__file__).read_text().splitlines()
+    [found] = [number for number, line in enumerate(lines, 1) if line.endswith(text)]
+    return found
+
+
+def missing(*_: Any) -> Any:
+    return NO_RACKS["rack"]  # here it breaks
+
+
+def breaking(method: str, **members: Any) -> type[Plugin]:
+    """A plugin that raises in one method."""
+    function: Callable[..., Any] = lambda self, *args: missing(*args)  # noqa: E731
+    if method in ("filter", "score"):
+        function = lambda self, pod, node: missing(pod)  # noqa: E731
+    return type("Racks", (Plugin,), {"name": "Racks", method: function, **members})
+
+
+def broken_lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Errors about it; a warning for each pod that is not bound comes on top."""
+    return [
+        each
+        for each in caplog.records
+        if each.levelno >= logging.ERROR and "rack" in str(each.__dict__.get("kv"))
+    ]
+
+
+PLACE = f"KeyError: 'rack' ({HERE}:{line_of('# here it breaks')})"
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "pre_filter",
+        "filter",
+        "filter_columns",
+        "pre_score",
+        "score",
+        "score_columns",
+        "normalize",
+        "reserve",
+        "permit",
+        "pre_bind_pre_flight",
+        "pre_bind",
+        "bind",
+    ],
+)
+def test_every_point_tells_file_and_line_and_logs_the_traceback_once(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    members: dict[str, Any] = {}
+    if method in ("pre_score", "normalize"):
+        members["score"] = lambda self, pod, node: 1
+    if method == "pre_bind_pre_flight":
+        members["pre_bind"] = lambda self, *args: None
+    plugin = breaking(method, **members)
+    with MemoryCluster(plugin) as cluster:
+        if method == "bind":
+            binders = next(iter(cluster.engine.profiles.values())).at("bind")
+            binders.sort(key=lambda each: each.name != "Racks")
+        cluster.add_node("n1")
+        cluster.add_node("n2")
+        caplog.clear()
+        cluster.add_pods(3)
+        waiting = cluster.waiting
+    assert [each.pod for each in waiting] == ["pod-0", "pod-1", "pod-2"]
+    assert all(PLACE in each.message for each in waiting), waiting
+    assert all("Racks" in each.message for each in waiting)
+    [record] = broken_lines(caplog)
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
+    assert record.__dict__["kv"]["plugin"] == "Racks"
+
+
+@pytest.mark.parametrize("method", ["pre_enqueue", "unreserve", "post_bind", "post_filter"])
+def test_points_that_fail_without_a_message_of_the_pod_are_logged_the_same_way(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    members: dict[str, Any] = {}
+    if method == "unreserve":
+        members["permit"] = lambda self, *args: stowplan.unschedulable("no")
+    with MemoryCluster(breaking(method, **members)) as cluster:
+        cluster.add_node("n1")
+        cluster.add_pods(3, cpu="1000" if method == "post_filter" else "1")
+        cluster.settle()
+    [record] = broken_lines(caplog)
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert PLACE in record.__dict__["kv"]["err"]
+
+
+class Hinted(Plugin):
+    name = "Hinted"
+
+    def filter(self, pod: Pod, node: NodeView) -> bool:
+        return False
+
+    def events(self) -> list[EventHint]:
+        node_added = stowplan.ClusterEvent("Node", stowplan.ActionType.ADD)
+        return [EventHint(node_added, missing)]
+
+
+def test_hints_that_raise_are_folded(caplog: pytest.LogCaptureFixture) -> None:
+    with MemoryCluster(Hinted) as cluster:
+        cluster.add_node("n1")
+        cluster.add_pods(3)
+        cluster.add_node("n2")
+    [record] = broken_lines(caplog)
+    assert PLACE in record.__dict__["kv"]["err"]
+
+
+class Answers(Plugin):
+    name = "Answers"
+    given: Any = None
+
+    def pre_enqueue(self, pod: Pod) -> Any:
+        return self.given
+
+
+def test_a_wrong_answer_tells_where_the_method_is(caplog: pytest.LogCaptureFixture) -> None:
+    plugin = type("Wrong", (Answers,), {"given": False})
+    with MemoryCluster(plugin) as cluster:
+        cluster.add_pod("web")
+        [waiting] = cluster.waiting
+    where = f"{HERE}:{line_of('def pre_enqueue(self, pod: Pod) -> Any:')}"
+    assert waiting.plugins == ("Answers",)
+    assert waiting.message == (
+        f'running PreEnqueue plugin "Answers": answered False; expected None or a Status ({where})'
+    )
+
+
+class HalfPoints(Plugin):
+    name = "HalfPoints"
+
+    def score(self, pod: Pod, node: NodeView) -> Any:
+        return 0.5 if node.name == "n2" else 1
+
+
+class HalfColumns(Plugin):
+    name = "HalfColumns"
+
+    def score_columns(self, cycle: Cycle, rows: Any, out: Any) -> None:
+        out[rows] = rows * 0.5  # half
+
+
+def test_a_score_that_is_no_integer_is_an_error() -> None:
+    with MemoryCluster(HalfPoints) as cluster:
+        cluster.add_node("n1")
+        cluster.add_node("n2")
+        verdict = cluster.decide("web")
+    where = f"{HERE}:{line_of('def score(self, pod: Pod, node: NodeView) -> Any:')}"
+    assert verdict.node == ""
+    assert verdict.message == (
+        'running Score plugins: plugin "HalfPoints" failed with: answered 0.5 for node n2; '
+        f"expected an integer ({where})"
+    )
+
+
+def test_columns_refuse_fractions() -> None:
+    with MemoryCluster(HalfColumns) as cluster:
+        cluster.add_node("n1")
+        cluster.add_node("n2")
+        verdict = cluster.decide("web")
+    assert f"this is float64; use // instead of / ({HERE}:{line_of('# half')})" in verdict.message
+
+
+def test_judging_all_nodes_can_fail_alone() -> None:
+    """A single feasible node is not scored by the scheduler, but the verdict has its scores."""
+    with MemoryCluster(breaking("score")) as cluster:
+        cluster.add_node("n1")
+        verdict = cluster.decide("web")
+    assert verdict.is_error
+    assert (verdict.node, verdict.feasible) == ("", [])
+    assert PLACE in verdict.message
+
+
+def test_a_library_the_plugin_calls_is_not_blamed() -> None:
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        _parse("{")
+    assert describe(raised.value).endswith(f"({HERE}:{line_of('# our line')})")
+
+
+def _parse(text: str) -> Any:
+    import json
+
+    return json.loads(text)  # our line
+
+
+def test_repeats_become_one_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+    failures = PluginFailures(clock)
+
+    def fail(at: str) -> None:
+        try:
+            missing() if at == "missing" else math.sqrt(-1)
+        except (KeyError, ValueError) as problem:
+            failures.report("Plugin broke", problem, plugin="Racks", pod="default/web")
+
+    for _ in range(5):
+        fail("missing")
+    fail("sqrt")
+    clock.advance(10.0)
+    fail("missing")
+    told = [
+        (bool(each.exc_info), each.__dict__["kv"].get("othersSinceLast")) for each in caplog.records
+    ]
+    assert told == [(True, None), (True, None), (False, 4)]
+    assert failures.latest == PLACE
+
+
+def test_a_scenario_names_the_plugin_that_keeps_it_from_resting() -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.create_node("n1")
+        await cluster.create_pod("web")
+        await cluster.settle()
+
+    with pytest.raises(AssertionError) as told:
+        play(scenario, [breaking("filter")])
+    assert f'running "Racks" filter plugin: {PLACE}' in str(told.value)
+    assert "did not come to rest" not in str(told.value)
+
+
+def test_an_expectation_that_fails_with_a_plugin_names_it() -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.create_node("n1")
+        await cluster.create_pod("web")
+        await cluster.sleep(5)
+        assert await cluster.node_of("web") == "n1"
+
+    with pytest.raises(AssertionError, match='a plugin failed: running "Racks" filter plugin'):
+        play(scenario, [breaking("filter")])
+
+
+def test_events_that_raise_are_told_when_the_scheduler_is_made() -> None:
+    with pytest.raises(PluginError, match=r'"Racks": KeyError: .*test_plugin_failures.py:\d+\)'):
+        MemoryCluster(breaking("events", filter=lambda self, pod, node: Status))
