@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from stowplan.clock import parse_rfc3339
 from stowplan.lab.controlplane import ControlPlane, find_binary
 from stowplan.lab.controlplane.api_access import ApiError
 from tests.controlplane_fixtures import require_binaries
@@ -72,6 +73,9 @@ def is_alive(pid: int) -> bool:
 def node(name: str) -> dict[str, Any]:
     size = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     return {"metadata": {"name": name}, "status": {"capacity": size, "allocatable": size}}
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", **node("leased")}
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -195,6 +199,63 @@ def test_kube_scheduler_and_a_restart(whole_cluster: ControlPlane) -> None:
     assert whole_cluster.pids["kube-apiserver"] != before
     assert whole_cluster.api.get(f"{PODS}/scheduled")["status"]["phase"] == "Running"
     whole_cluster.check_running()
+
+
+def test_nodes_of_kwok_stay_ready() -> None:
+    """The node controller takes a node whose lease is not renewed for dead."""
+    require_binaries("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kwok")
+    grace_s = 5
+    with ControlPlane() as running:
+        running.start_controller_manager(
+            f"--node-monitor-grace-period={grace_s}s",
+            "--node-monitor-period=1s",
+            controllers="node-lifecycle-controller",
+        )
+        running.start_kwok(None, "--node-lease-duration-seconds=4")
+        api = running.api
+        api.create("/api/v1/nodes", node("kept"))
+
+        def readiness() -> str:
+            conditions = api.get("/api/v1/nodes/kept")["status"].get("conditions") or ()
+            return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
+
+        wait_for("it is ready", lambda: readiness() == "True")
+        created = parse_rfc3339(api.get("/api/v1/nodes/kept")["metadata"]["creationTimestamp"])
+
+        def renewed() -> bool:
+            assert readiness() == "True"
+            lease = api.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/kept")
+            return parse_rfc3339(lease["spec"]["renewTime"]) > created + grace_s + 2
+
+        wait_for("its lease has outlived the grace period", renewed)
+
+
+def test_up_with_kwok_keeps_leases() -> None:
+    require_binaries("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kwok")
+    command = [
+        sys.executable,
+        "-m",
+        "stowplan.controlplane",
+        "up",
+        "--controller-manager",
+        "--kwok",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
+        try:
+            assert up.stdout is not None
+            kubeconfig = up.stdout.readline().strip().removeprefix("export KUBECONFIG=")
+
+            def kubectl(*arguments: str, text: str = "") -> str:
+                command = [str(find_binary("kubectl")), f"--kubeconfig={kubeconfig}", *arguments]
+                return subprocess.run(command, input=text, capture_output=True, text=True).stdout
+
+            kubectl("create", "-f", "-", text=json.dumps(NODE))
+            lease = ("get", "lease", "-n=kube-node-lease", "leased")
+            duration = "-o=jsonpath={.spec.leaseDurationSeconds}"
+            wait_for("the node has a lease", lambda: kubectl(*lease, duration) == "40")
+        finally:
+            up.send_signal(signal.SIGTERM)
+    assert up.returncode == 0
 
 
 def test_stop_leaves_nothing() -> None:

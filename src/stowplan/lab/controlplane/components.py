@@ -134,5 +134,8 @@ def kwok(kubeconfig: Path, port: int, config: Path | None) -> list[str]:
         "--manage-all-nodes=true",
         f"--server-address={HOST}:{port}",
         f"--node-ip={HOST}",
+        # A kubelet's own value. Without leases kube-controller-manager takes every node for dead
+        # when its grace period is over.
+        "--node-lease-duration-seconds=40",
     ]
     return flags if config is None else [*flags, f"--config={config}"]
