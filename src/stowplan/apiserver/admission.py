@@ -35,11 +35,12 @@ class AdmissionOptions:
     compute_priority: bool = True
 
 
-def admit_create(kind: Kind, obj: Json, store: Store, options: AdmissionOptions) -> None:
+def admit_create(kind: Kind, obj: Json, store: Store, options: AdmissionOptions, name: str) -> None:
+    """`name` is what messages call the object: its name, or the prefix of one to be generated."""
     if kind.namespaced:
-        _admit_namespace(kind, obj, store)
+        _admit_namespace(kind, obj, store, name)
     if kind is PODS and options.compute_priority:
-        _admit_priority(obj, store)
+        _admit_priority(obj, store, name)
     elif kind is NODES and options.taint_new_nodes:
         _taint_new_node(obj)
 
@@ -60,7 +61,7 @@ def admit_delete(kind: Kind, name: str) -> None:
         raise forbidden(kind, name, "this is a system priority class and cannot be deleted")
 
 
-def _admit_namespace(kind: Kind, obj: Json, store: Store) -> None:
+def _admit_namespace(kind: Kind, obj: Json, store: Store, shown: str) -> None:
     name = obj["metadata"]["namespace"]
     namespace = store.get(NAMESPACES, "", name)
     if namespace is None:
@@ -70,10 +71,10 @@ def _admit_namespace(kind: Kind, obj: Json, store: Store) -> None:
         cause = Cause(
             "metadata.namespace", f"namespace {name} is being terminated", "NamespaceTerminating"
         )
-        raise forbidden(kind, obj["metadata"].get("name", ""), why, (cause,))
+        raise forbidden(kind, shown, why, (cause,))
 
 
-def _admit_priority(pod: Json, store: Store) -> None:
+def _admit_priority(pod: Json, store: Store, shown: str) -> None:
     """spec.priority is the number behind priorityClassName, never the client's own."""
     spec = pod["spec"]
     name = spec.get("priorityClassName", "")
@@ -87,7 +88,7 @@ def _admit_priority(pod: Json, store: Store) -> None:
         if record is None:
             raise forbidden(
                 PODS,
-                pod["metadata"].get("name", ""),
+                shown,
                 f"no PriorityClass with name {name} was found",
             )
         value = record.object.get("value", 0)
@@ -95,7 +96,7 @@ def _admit_priority(pod: Json, store: Store) -> None:
     if spec.get("priority", value) != value:
         raise forbidden(
             PODS,
-            pod["metadata"].get("name", ""),
+            shown,
             f"the integer value of priority ({spec['priority']}) must not be provided in pod"
             f" spec; priority admission controller computed {value} from the given PriorityClass"
             " name",
@@ -104,7 +105,7 @@ def _admit_priority(pod: Json, store: Store) -> None:
     if spec.get("preemptionPolicy", policy) != policy:
         raise forbidden(
             PODS,
-            pod["metadata"].get("name", ""),
+            shown,
             f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be"
             f" provided in pod spec; priority admission controller computed {policy} from the"
             " given PriorityClass name",

@@ -20,6 +20,10 @@ from stowplan.apiserver.rest import ApiRequest, Rest
 from stowplan.apiserver.statuses import no_such_path
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.volume_controller import VolumeController, VolumeControllerOptions
+from stowplan.apiserver.workload_controllers.controller import (
+    WorkloadController,
+    WorkloadControllerOptions,
+)
 from stowplan.clock import Clock
 from stowplan.errors import ApiError
 
@@ -37,11 +41,13 @@ class EmbeddedCluster:
         rng: Random | None = None,
         compute_priority: bool = True,
         volumes: VolumeControllerOptions | None = None,
+        workloads: WorkloadControllerOptions | None = None,
     ) -> None:
         """Create a cluster.
 
         Without `compute_priority` a pod's priority is its `spec.priority`, as in scheduler_perf.
-        Without `volumes` claims are never bound.
+        Without `volumes` claims are never bound. Without `workloads` a Deployment gets no pods, and
+        dependents outlive their owners.
         """
         self.store = Store(history_size=history_size, clock=clock, rng=rng)
         self._kubelet_options = kubelet or KubeletOptions()
@@ -57,6 +63,12 @@ class EmbeddedCluster:
         self.volume_controller: VolumeController | None = None
         if volumes is not None and volumes.enabled:
             self.volume_controller = VolumeController(self.store, self.rest.deleter, volumes)
+        self.workload_controller: WorkloadController | None = None
+        if workloads is not None and workloads.enabled:
+            self.workload_controller = WorkloadController(
+                self.store, self.rest.writer, self.rest.deleter, workloads
+            )
+            self.rest.deleter.has_collector = True
         #: What goes wrong on purpose.
         self.faults: list[Fault] = []
         self._controllers: list[asyncio.Task[None]] = []
@@ -75,8 +87,8 @@ class EmbeddedCluster:
     @property
     def has_work(self) -> bool:
         """Some stand-in will do something soon, without being asked again."""
-        volumes = self.volume_controller
-        return self.kubelet.has_work or (volumes is not None and volumes.has_work)
+        controllers = (self.kubelet, self.volume_controller, self.workload_controller)
+        return any(each is not None and each.has_work for each in controllers)
 
     def start_controllers(self) -> None:
         if self._kubelet_options.enabled:
@@ -84,6 +96,9 @@ class EmbeddedCluster:
             self._controllers.append(running)
         if self.volume_controller is not None:
             running = asyncio.create_task(self.volume_controller.run(), name="pretend-volumes")
+            self._controllers.append(running)
+        if self.workload_controller is not None:
+            running = asyncio.create_task(self.workload_controller.run(), name="workloads")
             self._controllers.append(running)
 
     async def stop_controllers(self) -> None:

@@ -13,12 +13,20 @@ from stowplan.apiserver.statuses import Failure, conflict, details_of
 from stowplan.apiserver.store import Store
 from stowplan.clock import parse_rfc3339, rfc3339
 
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_FINALIZER_OF = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
+# A client that asks for no policy gets Background, but for the oldest kinds.
+_ORPHANED_BY_DEFAULT = frozenset({"jobs", "replicationcontrollers"})
+
 
 class Deleter:
     """Removes objects the way their kind wants it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        #: True if a garbage collector runs, which removes the finalizers of `propagationPolicy`.
+        self.has_collector = False
 
     def delete(
         self, kind: Kind, current: Record, options: Json, *, dry_run: bool = False
@@ -26,7 +34,7 @@ class Deleter:
         """The object as it is now, and whether it is gone."""
         admit_delete(kind, current.object["metadata"]["name"])
         check_preconditions(kind, current, options.get("preconditions") or {})
-        marked = self._marked(kind, current.object, options)
+        marked = self._marked(kind, self._with_policy(kind, current.object, options), options)
         metadata = marked["metadata"]
         if _is_held(kind, marked) or metadata.get("deletionGracePeriodSeconds"):
             if dry_run:
@@ -52,6 +60,24 @@ class Deleter:
         """Stores nothing more: the object goes, and the answer shows it as it was sent."""
         last = self._remove(kind, current)
         return Record({**obj, "metadata": {**obj["metadata"]}}, last.version)
+
+    def _with_policy(self, kind: Kind, obj: Json, options: Json) -> Json:
+        """The object with the finalizer that its deletion's propagation policy asks for."""
+        if not self.has_collector:
+            return obj
+        before = obj["metadata"].get("finalizers") or []
+        policy = options.get("propagationPolicy")
+        if policy is None and (options.get("orphanDependents") or _is_kept(kind, before)):
+            policy = "Orphan"
+        if policy is None:
+            return obj
+        after = [each for each in before if each not in (ORPHAN, FOREGROUND)]
+        if _FINALIZER_OF[policy]:
+            after.append(_FINALIZER_OF[policy])
+        if after == before:
+            return obj
+        metadata = {k: v for k, v in obj["metadata"].items() if k != "finalizers"}
+        return {**obj, "metadata": {**metadata, "finalizers": after} if after else metadata}
 
     def _marked(self, kind: Kind, obj: Json, options: Json) -> Json:
         """The object with its deletion begun; as it is when it needs no mark to be deleted."""
@@ -128,6 +154,11 @@ class Deleter:
             return
         if next(self._store.namespaced_records(name), None) is None:
             self._store.delete(NAMESPACES, namespace)
+
+
+def _is_kept(kind: Kind, finalizers: list[str]) -> bool:
+    """True if dependents are orphaned where the client names no policy."""
+    return kind.plural in _ORPHANED_BY_DEFAULT and FOREGROUND not in finalizers
 
 
 def _is_held(kind: Kind, obj: Json) -> bool:

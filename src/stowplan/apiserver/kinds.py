@@ -91,6 +91,7 @@ def _kind(
 
 
 _STATUS = ("status",)
+_SCALED = ("scale", "status")
 _ALL = ("all",)
 _NAMESPACE_VERBS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
@@ -131,6 +132,16 @@ CSI_NODES = _kind("storage.k8s.io/v1", "csinodes", "CSINode", namespaced=False)
 POD_DISRUPTION_BUDGETS = _kind(
     "policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", subresources=_STATUS
 )
+DEPLOYMENTS = _kind(
+    "apps/v1", "deployments", "Deployment", "deploy", subresources=_SCALED, categories=_ALL
+)
+REPLICA_SETS = _kind(
+    "apps/v1", "replicasets", "ReplicaSet", "rs", subresources=_SCALED, categories=_ALL
+)
+STATEFUL_SETS = _kind(
+    "apps/v1", "statefulsets", "StatefulSet", "sts", subresources=_SCALED, categories=_ALL
+)
+JOBS = _kind("batch/v1", "jobs", "Job", subresources=_STATUS, categories=_ALL)
 SELF_SUBJECT_ACCESS_REVIEWS = _kind(
     "authorization.k8s.io/v1",
     "selfsubjectaccessreviews",
@@ -153,7 +164,7 @@ KINDS: tuple[Kind, ...] = (
         "replicationcontrollers",
         "ReplicationController",
         "rc",
-        subresources=_STATUS,
+        subresources=_SCALED,
         categories=_ALL,
     ),
     _kind("v1", "secrets", "Secret"),
@@ -175,10 +186,10 @@ KINDS: tuple[Kind, ...] = (
     ),
     POD_DISRUPTION_BUDGETS,
     _kind("apps/v1", "daemonsets", "DaemonSet", "ds", subresources=_STATUS, categories=_ALL),
-    _kind("apps/v1", "deployments", "Deployment", "deploy", subresources=_STATUS, categories=_ALL),
-    _kind("apps/v1", "replicasets", "ReplicaSet", "rs", subresources=_STATUS, categories=_ALL),
-    _kind("apps/v1", "statefulsets", "StatefulSet", "sts", subresources=_STATUS, categories=_ALL),
-    _kind("batch/v1", "jobs", "Job", subresources=_STATUS, categories=_ALL),
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    JOBS,
     SELF_SUBJECT_ACCESS_REVIEWS,
 )
 

@@ -1,9 +1,9 @@
 """Pretend kubelets, and the little of the node controller that scheduling depends on.
 
 One task watches pods and nodes in the store and moves them along: a bound pod becomes Running,
-a finished one Succeeded, a deleted one goes away; a new node becomes Ready and its taints follow
-its conditions. Nothing here talks HTTP. Steps that come too late (the object has changed or is
-gone) do nothing, because that change caused its own event.
+a finished one Succeeded or Failed, a deleted one goes away; a new node becomes Ready and its
+taints follow its conditions. Nothing here talks HTTP. Steps that come too late (the object has
+changed or is gone) do nothing, because that change caused its own event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Change, Json, Record, Subscription
 from stowplan.apiserver.kinds import NODES, PODS
 from stowplan.apiserver.node_lifecycle import registered, tainted
-from stowplan.apiserver.pod_status import running_status, succeeded_status
+from stowplan.apiserver.pod_status import ended_status, running_status
 from stowplan.apiserver.store import Store
 from stowplan.clock import rfc3339
 from stowplan.logs import get_logger, kv
@@ -25,14 +25,16 @@ from stowplan.logs import get_logger, kv
 log = get_logger(__name__)
 
 RUN_SECONDS = "stowplan.io/run-seconds"
+EXIT_CODE = "stowplan.io/exit-code"
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
     """Delays in seconds. With `enabled` off the server behaves like a bare kube-apiserver.
 
-    `run_s` is how long pods run that are not restarted for ever; None: until they are deleted.
-    A pod's annotation stowplan.io/run-seconds says it for that pod, whatever its restart policy.
+    `run_s` is how long pods run that are not restarted for ever, `job_run_s` those of Jobs; None:
+    until they are deleted. A pod's annotation stowplan.io/run-seconds says it for that pod,
+    whatever its restart policy; a pod with the annotation stowplan.io/exit-code ends with that.
     """
 
     enabled: bool = True
@@ -40,6 +42,7 @@ class KubeletOptions:
     stop_delay_s: float = 0.5
     node_delay_s: float = 0.0
     run_s: float | None = None
+    job_run_s: float | None = None
 
 
 class Kubelet:
@@ -149,7 +152,9 @@ class Kubelet:
     def _finish(self, key: tuple[str, str], uid: str) -> None:
         record = self._current(key, uid)
         if record is not None and record.object["status"].get("phase") == "Running":
-            status = succeeded_status(record.object, self._now())
+            marks = record.object["metadata"].get("annotations") or {}
+            code = marks.get(EXIT_CODE, "0")
+            status = ended_status(record.object, self._now(), int(code) if code.isdecimal() else 1)
             self._store.update(PODS, {**record.object, "status": status}, record)
 
     def _remove(self, key: tuple[str, str], uid: str) -> None:
@@ -160,6 +165,8 @@ class Kubelet:
     def _run_seconds(self, pod: Json) -> float | None:
         text = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
         if not text:
+            if self._options.job_run_s is not None and _is_of_job(pod):
+                return self._options.job_run_s
             return self._options.run_s if pod["spec"]["restartPolicy"] != "Always" else None
         try:
             return max(0.0, float(text))
@@ -196,6 +203,11 @@ class Kubelet:
         node = tainted(record.object)
         if node is not None:
             self._store.update(NODES, node, record)
+
+
+def _is_of_job(pod: Json) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] == "Job" for owner in owners)
 
 
 def _address(number: int) -> str:

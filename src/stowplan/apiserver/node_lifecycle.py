@@ -35,14 +35,29 @@ _SYSTEM = {
     "operatingSystem": "linux",
     "architecture": "amd64",
 }
+#: What a node has where its manifest does not say: room for the pods of an experiment.
+DEFAULT_SIZE = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 
 
 def registered(node: Json, now: str) -> Json | None:
-    """Return a node as its kubelet registers it; None if another program has set conditions."""
+    """Return a node as its kubelet registers it; None if another program has set conditions.
+
+    Amounts and labels that a kubelet reports are filled in where the manifest leaves them out.
+    """
     status = node["status"]
     if status.get("conditions"):
         return None
+    metadata = node["metadata"]
+    labels = {
+        "kubernetes.io/hostname": metadata["name"],
+        "kubernetes.io/os": _SYSTEM["operatingSystem"],
+        "kubernetes.io/arch": _SYSTEM["architecture"],
+        **(metadata.get("labels") or {}),
+    }
     status = dict(status)
+    status["capacity"] = {**DEFAULT_SIZE, **(status.get("allocatable") or {})}
+    status["capacity"] |= node["status"].get("capacity") or {}
+    status["allocatable"] = {**status["capacity"], **(status.get("allocatable") or {})}
     status["conditions"] = [
         {
             "type": name,
@@ -61,7 +76,7 @@ def registered(node: Json, now: str) -> Json | None:
         ]
     info = status.get("nodeInfo") or {}
     status["nodeInfo"] = {**info, **{k: v for k, v in _SYSTEM.items() if not info.get(k)}}
-    return {**node, "status": status}
+    return {**node, "metadata": {**metadata, "labels": labels}, "status": status}
 
 
 def tainted(node: Json) -> Json | None:

@@ -1,4 +1,4 @@
-"""The statuses that a kubelet reports for a pod: running, then succeeded."""
+"""The statuses that a kubelet reports for a pod: running, then succeeded or failed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def running_status(pod: Json, now: str, ip: str) -> Json:
     return status
 
 
-def succeeded_status(pod: Json, now: str) -> Json:
-    """Every container has ended well."""
+def ended_status(pod: Json, now: str, exit_code: int = 0) -> Json:
+    """Every container has ended with the exit code."""
     status = dict(pod["status"])
     conditions = status.get("conditions")
     generation = pod["metadata"].get("generation", 0)
@@ -48,14 +48,14 @@ def succeeded_status(pod: Json, now: str) -> Json:
             "type": name,
             "status": "False",
             "observedGeneration": generation,
-            "reason": "PodCompleted",
+            "reason": "PodFailed" if exit_code else "PodCompleted",
         }
         conditions = with_condition(conditions, condition, now)
     return status | {
-        "phase": "Succeeded",
+        "phase": "Failed" if exit_code else "Succeeded",
         "conditions": conditions,
         "containerStatuses": [
-            _ended(container, now) for container in status.get("containerStatuses") or ()
+            _ended(container, now, exit_code) for container in status.get("containerStatuses") or ()
         ],
     }
 
@@ -74,10 +74,10 @@ def _running(pod: Json, container: Json, now: str) -> Json:
     }
 
 
-def _ended(container: Json, now: str) -> Json:
+def _ended(container: Json, now: str, exit_code: int = 0) -> Json:
     ended = {
-        "exitCode": 0,
-        "reason": "Completed",
+        "exitCode": exit_code,
+        "reason": "Error" if exit_code else "Completed",
         "startedAt": container["state"].get("running", {}).get("startedAt", now),
         "finishedAt": now,
         "containerID": container["containerID"],

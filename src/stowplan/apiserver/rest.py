@@ -23,6 +23,7 @@ from stowplan.apiserver.options import TRUE, WriteOptions, delete_options, write
 from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.pod_actions import PodActions
 from stowplan.apiserver.reading import Reader, encoded_list, selector_of
+from stowplan.apiserver.scaling import patched_scale, scale_of, scaled
 from stowplan.apiserver.statuses import details_of, method_not_allowed, success
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.strategies import DELETED_OBJECT_RETURNED
@@ -92,6 +93,8 @@ class Rest:
             return self._post(target, sent, want, query, write)
         if not target.name or not target.kind.stored:
             raise method_not_allowed()
+        if target.subresource == "scale" and method in ("PUT", "PATCH"):
+            return self._scale(request, want, write)
         if method == "PUT":
             sent = decode_body(request.content_type, request.body, target.kind)
             record, created = self.writer.update(target, sent, write)
@@ -103,6 +106,9 @@ class Rest:
 
     def _read(self, target: ResourcePath, query: Mapping[str, str], want: Wanted) -> ApiResponse:
         _check_readable(target)
+        if target.subresource == "scale":
+            current = self.store.require(target.kind, target.namespace, target.name)
+            return ApiResponse(encode(scale_of(current.object), want.media), want.media)
         if target.name:
             return ApiResponse(self.reader.get(target, query, want), want.media)
         return ApiResponse(self.reader.list_objects(target, query, want), want.media)
@@ -152,6 +158,17 @@ class Rest:
             record = self.writer.patch(target, content_type, body, options)
         code = 201 if created else 200
         return self._show(target.kind, record, want, query, code, options.warnings)
+
+    def _scale(self, request: ApiRequest, want: Wanted, options: WriteOptions) -> ApiResponse:
+        target = request.target
+        current = self.store.require(target.kind, target.namespace, target.name).object
+        if request.method == "PUT":
+            scale = decode_body(request.content_type, request.body, None)
+        else:
+            scale = patched_scale(current, request.content_type, request.body)
+        sent = scaled(target.kind, current, scale)
+        record, _ = self.writer.update(target._replace(subresource=""), sent, options)
+        return ApiResponse(encode(scale_of(record.object), want.media), want.media)
 
     def _delete(
         self, target: ResourcePath, options: Json, want: Wanted, query: Mapping[str, str]

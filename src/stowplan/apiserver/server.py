@@ -28,6 +28,7 @@ from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.apiserver.watching import Watch
+from stowplan.apiserver.workload_controllers.controller import WorkloadControllerOptions
 from stowplan.clock import Clock
 from stowplan.errors import ApiError
 from stowplan.logs import get_logger, kv
@@ -67,6 +68,7 @@ class ApiServer(EmbeddedCluster):
         clock: Clock | None = None,
         compute_priority: bool = True,
         volumes: VolumeControllerOptions | None = None,
+        workloads: WorkloadControllerOptions | None = None,
     ) -> None:
         super().__init__(
             history_size=history_size,
@@ -75,6 +77,7 @@ class ApiServer(EmbeddedCluster):
             clock=clock,
             compute_priority=compute_priority,
             volumes=volumes,
+            workloads=workloads,
         )
         self._token = token
         self._runner: web.ServerRunner | None = None

@@ -69,6 +69,8 @@ class Writer:
         if metadata.get("resourceVersion"):
             raise unexplained("resourceVersion should not be set on objects to be created")
         obj = prepare_create(kind, obj)
+        # Admission comes before the name is made up, and its messages show what it sees.
+        shown = metadata.get("name") or metadata.get("generateName", "")
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._store.free_name(
                 kind, target.namespace, metadata["generateName"]
@@ -76,7 +78,7 @@ class Writer:
         if kind is EVENTS_V1:
             obj, kind = events.to_core(obj), EVENTS
         defaulting.on_create(kind, obj, self._store.clock.time())
-        admission.admit_create(kind, obj, self._store, self._admission)
+        admission.admit_create(kind, obj, self._store, self._admission, shown)
         validation.check_create(kind, obj, asked_as=target.kind)
         return self._store.create(kind, obj, dry_run=options.dry_run)
 

@@ -10,15 +10,42 @@ from pathlib import Path
 from typing import Final
 
 import click
+from click.core import ParameterSource
 
+from stowplan.api.quantity import parse_quantity
 from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.apiserver.new_nodes import new_nodes
+from stowplan.apiserver.node_lifecycle import DEFAULT_SIZE
 from stowplan.apiserver.server import ApiServer
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
+from stowplan.apiserver.workload_controllers.controller import WorkloadControllerOptions
 from stowplan.cli.options import PORT, logging_options
-from stowplan.errors import ConfigError
+from stowplan.errors import ApiError, ConfigError
 from stowplan.server.listen import cannot_listen
 
 _MARK: Final = "# Written by `stowplan apiserver`.\n"
+
+
+def _size(text: str) -> dict[str, str]:
+    """Parse `cpu=8,memory=32Gi`."""
+    amounts = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, amount = (each.strip() for each in part.partition("="))
+        try:
+            parse_quantity(amount)
+        except ValueError:
+            equals = ""
+        if not name or not equals:
+            raise click.BadParameter(f"{part!r} is not an amount such as cpu=8 or memory=32Gi")
+        amounts[name] = amount
+    return amounts
+
+
+def _zones(text: str) -> tuple[str, ...]:
+    """Parse a number of zones, or their names."""
+    if text.isdecimal():
+        return tuple(f"zone-{number}" for number in range(1, min(int(text), 1000) + 1))
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
 
 
 @click.command()
@@ -53,24 +80,102 @@ _MARK: Final = "# Written by `stowplan apiserver`.\n"
     show_default=True,
     help="Simulate a volume controller: provision volumes and bind claims.",
 )
+@click.option(
+    "--controllers/--no-controllers",
+    default=True,
+    show_default=True,
+    help="Simulate workload controllers: create and replace the pods of Deployments, ReplicaSets, "
+    "StatefulSets and Jobs, and delete the dependents of deleted objects. DaemonSets get no pods.",
+)
+@click.option(
+    "--job-seconds",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time the pods of a Job run before they succeed.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Create N nodes.",
+)
+@click.option(
+    "--node-name",
+    default="node-",
+    show_default=True,
+    metavar="PREFIX",
+    help="Begin the names of the nodes with PREFIX; a number from 1 follows.",
+)
+@click.option(
+    "--node-size",
+    type=_size,
+    default="",
+    metavar="AMOUNTS",
+    help="Amounts of each node that differ from "
+    + ",".join(f"{name}={amount}" for name, amount in DEFAULT_SIZE.items())
+    + ". Example: cpu=8,memory=32Gi,example.com/gpu=1.",
+)
+@click.option(
+    "--zones",
+    type=_zones,
+    default="",
+    metavar="N|NAMES",
+    help="Distribute the nodes over N zones (zone-1, zone-2, ...) or over zones of these names: "
+    "eu-1a,eu-1b.",
+)
 @logging_options
+@click.pass_context
 def apiserver(
+    context: click.Context,
     host: str,
     port: int,
     kubeconfig_out: str | None,
     kubelet: bool,
     kubelet_delay: float,
     volumes: bool,
+    controllers: bool,
+    job_seconds: float,
+    nodes: int,
+    node_name: str,
+    node_size: dict[str, str],
+    zones: tuple[str, ...],
 ) -> None:
     """Serve an in-memory Kubernetes API until Ctrl-C.
 
     kubectl and other clients can use it like a cluster. It has no authentication and stores
-    nothing on disk: use it for experiments and tests only.
+    nothing on disk: use it for experiments and tests only. It has no scheduler: `stowplan run`
+    is one. docs/embedded-cluster.md says what is simulated and what is not.
+
+    \b
+      stowplan apiserver --nodes 5 --zones 3 --kubeconfig-out cluster.kubeconfig
     """
+    for name, parameter in (
+        ("node_name", "--node-name"),
+        ("node_size", "--node-size"),
+        ("zones", "--zones"),
+    ):
+        if not nodes and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter} needs --nodes N, which creates the nodes.")
     options = KubeletOptions(
-        enabled=kubelet, start_delay_s=kubelet_delay, stop_delay_s=kubelet_delay
+        enabled=kubelet,
+        start_delay_s=kubelet_delay,
+        stop_delay_s=kubelet_delay,
+        job_run_s=job_seconds,
     )
-    server = ApiServer(kubelet=options, volumes=VolumeControllerOptions(enabled=volumes))
+    server = ApiServer(
+        kubelet=options,
+        volumes=VolumeControllerOptions(enabled=volumes),
+        workloads=WorkloadControllerOptions(enabled=controllers),
+    )
+    for node in new_nodes(nodes, prefix=node_name, size=node_size, zones=zones):
+        try:
+            server.create("", "v1", "nodes", node)
+        except ApiError as error:
+            raise ConfigError(error.message, where="--nodes") from None
     asyncio.run(_serve(server, host, port, kubeconfig_out))
 
 

@@ -128,6 +128,27 @@ async def test_a_new_node_becomes_ready_and_loses_its_taint() -> None:
         assert answer.body["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.3"
 
 
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"}),
+        ({"capacity": {"cpu": "2"}}, {"cpu": "2", "memory": "16Gi", "pods": "110"}),
+        ({"allocatable": {"cpu": "2", "pods": "3"}}, {"cpu": "2", "pods": "3", "memory": "16Gi"}),
+    ],
+)
+async def test_a_kubelet_reports_what_the_manifest_leaves_out(
+    status: dict[str, Any], expected: dict[str, str]
+) -> None:
+    async with serving(QUICK) as api:
+        await api.create(NODES, {"metadata": {"name": "bare"}, "status": status})
+        answer = await api.eventually(f"{NODES}/bare", has_taints())
+        for part in ("capacity", "allocatable"):
+            assert expected.items() <= answer.body["status"][part].items()
+        labels = answer.body["metadata"]["labels"]
+        assert labels["kubernetes.io/hostname"] == "bare"
+        assert labels["kubernetes.io/os"] == "linux"
+
+
 async def test_taints_follow_conditions_and_cordon(cluster: Api) -> None:
     path = f"{NODES}/n1"
     await cluster.eventually(path, has_taints())

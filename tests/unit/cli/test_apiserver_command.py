@@ -12,12 +12,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from stowplan.cli.apiserver import write_kubeconfig
 from stowplan.errors import ConfigError
+from tests.waiting import wait_for
 
 
 @contextmanager
@@ -60,6 +62,73 @@ def test_without_a_kubeconfig_it_names_the_server() -> None:
     with apiserver("--no-kubelet") as (_, lines):
         url = lines[0].rsplit(" ", 1)[1]
         assert lines[1] == f"Use it with:  kubectl --server={url} get nodes"
+
+
+def get(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(url) as response:
+        body: dict[str, Any] = json.load(response)
+        return body
+
+
+def test_nodes_and_a_deployment_without_another_program() -> None:
+    size = "cpu=8,example.com/gpu=1"
+    argv = ("--nodes", "5", "--zones", "2", "--node-size", size, "--node-name", "worker-")
+    with apiserver(*argv, "--kubelet-delay", "0") as (_, lines):
+        url = lines[0].rsplit(" ", 1)[1]
+        nodes = get(f"{url}/api/v1/nodes")["items"]
+        assert [node["metadata"]["name"] for node in nodes] == [f"worker-{i}" for i in range(1, 6)]
+        zones = [node["metadata"]["labels"]["topology.kubernetes.io/zone"] for node in nodes]
+        assert zones == ["zone-1", "zone-2", "zone-1", "zone-2", "zone-1"]
+        expected = {"cpu": "8", "memory": "16Gi", "pods": "110", "example.com/gpu": "1"}
+        assert expected.items() <= nodes[0]["status"]["allocatable"].items()
+
+        template = {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "c"}], "nodeName": "worker-1"},
+        }
+        deployment = {
+            "metadata": {"name": "web"},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": template,
+            },
+        }
+        path = f"{url}/apis/apps/v1/namespaces/default/deployments"
+        request = urllib.request.Request(
+            path, json.dumps(deployment).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request):
+            pass
+        wait_for("it is 3/3", lambda: get(f"{path}/web")["status"].get("readyReplicas") == 3)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ("--nodes", "2", "--node-size", "cpu"),
+            "Error: Invalid value for '--node-size': 'cpu' is not an amount such as cpu=8 or "
+            "memory=32Gi",
+        ),
+        (
+            ("--nodes", "2", "--node-size", "cpu=many"),
+            "Error: Invalid value for '--node-size': 'cpu=many' is not an amount such as cpu=8 or "
+            "memory=32Gi",
+        ),
+        (("--zones", "2"), "Error: --zones needs --nodes N, which creates the nodes."),
+        (
+            ("--nodes", "1", "--node-name", "My Node "),
+            'Error: --nodes: Node "My Node 1" is invalid: [metadata.name',
+        ),
+    ],
+)
+def test_bad_nodes_are_one_line(argv: tuple[str, ...], message: str) -> None:
+    with apiserver(*argv) as (process, _):
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert err.splitlines()[-1].startswith(message)
+    assert "Traceback" not in err
 
 
 def test_a_taken_port_is_one_line() -> None:
