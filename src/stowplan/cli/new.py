@@ -6,13 +6,17 @@ existing file is never overwritten.
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
+import shlex
 import sys
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -116,11 +120,25 @@ def plugin(name: str, folder: Path) -> None:
     click.echo(
         f"""
 Next:
-  cd {target}
-  pip install --editable .
+  cd {shlex.quote(str(target))}
+  python3 -m venv .venv && . .venv/bin/activate
+  pip install {_own_source()}--editable '.[test]'
   pytest --stowplan-plugin {names.module}:{names.plugin}
   stowplan simulate scenario.yaml"""
     )
+
+
+def _own_source() -> str:
+    """How pip gets the Stowplan that is running: a checkout, a wheel, or "" for the index."""
+    try:
+        origin = json.loads(distribution("stowplan").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {}
+    url = urlsplit(origin.get("url", ""))
+    path = Path(unquote(url.path)) if url.scheme == "file" else Path(__file__).parents[3]
+    if url.scheme == "file" and path.is_file():
+        return f"{shlex.quote(str(path))} "
+    return f"--editable {shlex.quote(str(path))} " if (path / "pyproject.toml").is_file() else ""
 
 
 def make_package(names: NameSpellings, target: Path) -> list[Path]:
