@@ -220,6 +220,7 @@ class FaultProxy:
             self._target + request.path_qs,
             data=body,
             headers=self._headers(request),
+            skip_auto_headers=["Content-Type"],  # a client that sends none
         ) as answer:
             headers = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_HEADERS}
             if "Content-Encoding" in answer.headers:

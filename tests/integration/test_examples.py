@@ -122,7 +122,7 @@ STRANGER_LINE = "pod: 'stranger', phase: 'Pending' somebody-else."
 
 
 def test_hello_is_no_longer_than_it_says() -> None:
-    assert len(HELLO.read_text().splitlines()) <= 30
+    assert len(HELLO.read_text().splitlines()) <= 40
 
 
 def test_hello_prints_every_change_and_binds_once(target: Target, tmp_path: Path) -> None:
@@ -176,22 +176,20 @@ def test_hello_survives_the_end_of_the_watch(target: Target, tmp_path: Path) -> 
         assert hello.lines.count("pod: 'before', phase: 'Pending' PrgContSched.") == 2, "none twice"
 
 
-def test_hello_prints_an_error_and_goes_on(target: Target, tmp_path: Path) -> None:
+def test_hello_tries_again_until_a_pod_is_bound_or_gone(target: Target, tmp_path: Path) -> None:
     with running(target, tmp_path, HELLO) as hello:
         apply(target, HELLO, "doomed")
-        hello.wait_for_line("no node is ready")
+        hello.wait_for_line("pod: 'doomed' is not bound, next try in 2 s: no node is ready")
         target.delete_pod("doomed")
         apply(target, HELLO)
-        wait_for("hello's turn", lambda: hello.lines[-2:] == [HELLO_LINE, "no node is ready"])
-        assert hello.lines.count("no node is ready") == 2, "a pod that goes away is not tried"
-        create_node(target, "n1")
+        hello.wait_for_line("pod: 'hello' is not bound, next try in 2 s: no node is ready")
         target.proxy.spoil(Spoiler("POST", "/binding$", status=409))
-        patch_pod(target, "hello", {"metadata": {"labels": {"try": "again"}}})
+        create_node(target, "n1")
+        # Nothing changes the pods from now on.
         hello.wait_for_line("spoiled with 409")
-        apply(target, HELLO, "next")
-        target.wait_bound("next")
-        patch_pod(target, "hello", {"metadata": {"labels": {"try": "harder"}}})
         target.wait_bound("hello")
+        assert bindings(target, "hello") == 2
+        assert bindings(target, "doomed") == 0
 
 
 def test_hello_takes_namespace_and_node_by_hand(target: Target, tmp_path: Path) -> None:
@@ -213,6 +211,54 @@ def test_hello_says_in_one_line_why_it_cannot_start(tmp_path: Path) -> None:
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == f"KUBECONFIG: no such file: {tmp_path / 'missing'}\n"
+
+
+# The workshop's own script, with PyPI's `kubernetes` client
+
+
+def workshop_script() -> str:
+    """As docs/from-workshop.md shows it."""
+    page = (EXAMPLES.parent / "docs" / "from-workshop.md").read_text()
+    section = page.partition("\n## The workshop's script, today\n")[2].partition("\n## ")[0]
+    (script,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    return str(script)
+
+
+def test_the_workshops_script_binds_a_pod_once_without_an_exception(
+    target: Target, tmp_path: Path
+) -> None:
+    script = tmp_path / "workshop.py"
+    script.write_text(workshop_script())
+    create_node(target, "worker-01")
+    apply(target, HELLO)
+    with running(target, tmp_path, script) as workshop:
+        assert target.wait_bound("hello") == {"hello": "worker-01"}
+        # Bound but not started yet, which is where the original binds it again.
+        patch_pod(target, "hello", {"metadata": {"labels": {"number": "1"}}})
+        target.proxy.cut_watches()
+        apply(target, HELLO, "after")
+        target.wait_bound("after")
+        patch_pod(target, "hello", {"status": {"phase": "Running"}}, "/status")
+        workshop.wait_for_line("pod: 'hello', phase: 'Running' PrgContSched.")
+        allowed = r"pod: '\w+', phase: '(Pending|Running)' PrgContSched\."
+        allowed += r"|bound to worker-01: 201|watching again: .*"
+        assert [line for line in workshop.lines if not re.fullmatch(allowed, line)] == []
+    path = f"/api/v1/namespaces/{NAMESPACE}/bindings"
+    assert target.proxy.requests.count(("POST", path)) == 2, "one for each pod"
+
+
+def test_the_workshops_script_goes_on_after_a_refused_binding(
+    target: Target, tmp_path: Path
+) -> None:
+    script = tmp_path / "workshop.py"
+    script.write_text(workshop_script())
+    create_node(target, "worker-01")
+    target.proxy.spoil(Spoiler("POST", "/bindings?$", status=409))
+    with running(target, tmp_path, script) as workshop:
+        apply(target, HELLO)
+        workshop.wait_for_line("spoiled with 409")
+        apply(target, HELLO, "next")
+        target.wait_bound("next")
 
 
 # The random scheduler
