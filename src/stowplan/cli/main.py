@@ -117,10 +117,15 @@ class LazyGroup(CommandGroup):
 def _read_flags_from_environment(command: click.Command) -> None:
     """Let STOWPLAN_<FLAG> set the flag of every command.
 
-    Click's default is STOWPLAN_<COMMAND>_<FLAG>, but a variable such as STOWPLAN_KUBECONFIG is
-    meant for all commands.
+    Click's default is STOWPLAN_<COMMAND>_<PARAMETER>, but a variable such as STOWPLAN_KUBECONFIG is
+    meant for all commands, and a parameter's name in our code is not always its flag's.
     """
     command.context_settings.setdefault("auto_envvar_prefix", ENV_PREFIX)
+    for option in command.params:
+        flags = [flag for flag in option.opts if flag.startswith("--")]
+        has_variable = isinstance(option, click.Option) and option.allow_from_autoenv
+        if flags and has_variable and option.envvar is None:
+            option.envvar = f"{ENV_PREFIX}_{flags[0][2:].replace('-', '_').upper()}"
     if isinstance(command, click.Group):
         for child in command.commands.values():
             _read_flags_from_environment(child)
@@ -150,6 +155,8 @@ def main(
     `command` replaces the whole command group, for programs that are one command.
     """
     watch_stdout()
+    if command is not None:
+        _read_flags_from_environment(command)
     code = _run(command or cli, prog_name, list(sys.argv[1:] if argv is None else argv))
     try:
         sys.stdout.flush()

@@ -56,7 +56,8 @@ _REDRAW_S: Final = 0.2
     type=duration,
     default="5m",
     show_default=True,
-    help="How long to wait. After that the exit code is 124.",
+    help="How long to wait, such as 90s or 5m; a number without a unit is seconds. After that the "
+    "exit code is 124.",
 )
 @naming_options
 def move(

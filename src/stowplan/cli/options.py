@@ -9,8 +9,9 @@ def run(kubeconfig: str | None, context: str | None) -> None: ...
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
@@ -23,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 PORT = click.IntRange(0, 65535)
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
 def verbosity_level(value: object) -> int:
@@ -37,9 +39,15 @@ def verbosity_level(value: object) -> int:
 
 
 def duration(value: object) -> Duration:
-    """Parse a Go duration such as 15s or 1m30s into seconds; for click's `type=`."""
+    """Parse a Go duration such as 15s or 1m30s into seconds; for click's `type=`.
+
+    A number without a unit is seconds, as in kubectl's --request-timeout.
+    """
+    if isinstance(value, Duration):
+        return value
+    text = str(value)
     try:
-        return value if isinstance(value, Duration) else parse_duration(str(value))
+        return parse_duration(f"{text}s" if _NUMBER.fullmatch(text) else text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

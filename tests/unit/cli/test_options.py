@@ -38,6 +38,11 @@ def test_everything_given() -> None:
     assert (code, out) == (0, "f c 100ms 0\n")
 
 
+@pytest.mark.parametrize(("text", "read"), [("3", "3s"), ("0.5", "500ms"), ("0", "0s")])
+def test_a_duration_without_a_unit_is_seconds(text: str, read: str) -> None:
+    assert run("--wait", text)[:2] == (0, f"None None {read} 1\n")
+
+
 def test_from_the_environment() -> None:
     env = {"STOWPLAN_KUBECONFIG": "f", "STOWPLAN_CONTEXT": "c", "STOWPLAN_WAIT": "2s"}
     assert run(env=env)[1] == "f c 2s 1\n"
@@ -61,7 +66,8 @@ def test_json_logs() -> None:
         (["-v", "11"], "'11' is not a number from 0 to 10"),
         (["-v", "-1"], "'-1' is not a number from 0 to 10"),
         (["-v", "loud"], "'loud' is not a number from 0 to 10"),
-        (["--wait", "5"], "'5' is not a duration"),
+        (["--wait", "5 minutes"], "'5 minutes' is not a duration"),
+        (["--wait", "1m5"], "'1m5' is not a duration"),
         (["--port", "70000"], "70000 is not in the range 0<=x<=65535"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
     ],
