@@ -122,9 +122,9 @@ def test_one_dimension_has_no_proportions() -> None:
 
 
 def test_rated_as_least_used_bar() -> None:
-    # cpu 2/16 and mem 16/128 used, 7/8 free: (7/8 + 7/8) / 3 + (1 - 0) = 1.583.
+    # cpu 2/16 and mem 16/128 used, 7/8 free: (7/8 + 7/8) / 3 + (1 - 0) = 1.583, times 5.
     algorithm = HierBAR(MemoryProvider(NODES, APPS))
-    assert str(algorithm.prioritize(asked("a", "roomy"))) == "[roomy=15]"
+    assert str(algorithm.prioritize(asked("a", "roomy"))) == "[roomy=7]"
 
 
 def test_names() -> None:

@@ -119,18 +119,19 @@ CLASSES = {
         (LeastUsed(CLUSTER, FOUR), "[m=5, n=4]", FIT | FRACTIONS | LEAST_USED),
         # 9.94 and 9.86.
         (BAR(CLUSTER, FOUR), "[m=9, n=9]", FIT | FRACTIONS | BALANCE),
-        # 10 * (0.5125 + 0.9939) = 15.06 and 10 * (0.4 + 0.9861) = 13.86.
+        # 5 * (0.5125 + 0.9939) = 7.53 and 5 * (0.4 + 0.9861) = 6.93.
         (
             LeastUsedBAR(CLUSTER, FOUR),
-            "[m=15, n=13]",
+            "[m=7, n=6]",
             FIT | FRACTIONS | LEAST_USED | BALANCE
             | by_node("bar_result", n=0.4 + 71 / 72, m=0.5125 + 1145 / 1152),
         ),
         # The square of the CPUs counts twice in the balance, and the least used score twice.
-        # Of n (4*2 + 1 + 1)/144 / 3 = 5/216, of m (25*2 + 16 + 1)/2304 / 3 = 67/6912.
+        # Of n (4*2 + 1 + 1)/144 / 3 = 5/216, of m (25*2 + 16 + 1)/2304 / 3 = 67/6912. The factor is
+        # 10/3.
         (
             LeastUsedBAR(CLUSTER, FOUR, bar_weights={CPU: 2.0}, least_used_weight=2),
-            "[m=20, n=17]",
+            "[m=6, n=5]",
             FIT | FRACTIONS | LEAST_USED | BALANCE
             | by_node("bar_variance", n=5 / 216, m=67 / 6912)
             | by_node("bar_score", n=211 / 216, m=6845 / 6912)
@@ -138,7 +139,7 @@ CLASSES = {
         ),
         (
             HierBAR(CLUSTER, FOUR),
-            "[m=15, n=13]",
+            "[m=7, n=6]",
             FIT | FRACTIONS | LEAST_USED | BALANCE | CLASSES
             | by_node("bar_result", n=0.4 + 71 / 72, m=0.5125 + 1145 / 1152),
         ),

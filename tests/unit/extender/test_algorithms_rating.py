@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from stowplan.extender.algorithms import BAR, LeastUsed, LeastUsedBAR
+from stowplan.extender.algorithms import BAR, HierBAR, LeastUsed, LeastUsedBAR
 from stowplan.extender.data import Resource
 
+from .kit import stage
 from .memory_provider import MemoryProvider, asked, gauge
 
 CPU, MEM = Resource.CPU, Resource.MEM
@@ -81,26 +83,47 @@ def test_bar(dimensions: Any, weights: Any, expected: int) -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        # 0.4167 + 0.75 = 1.1667, which is above 10.
-        ({}, 11),
-        # 2*0.4167 + 0.75 = 1.5833.
-        ({"least_used_weight": 2}, 15),
-        # 0.625 + 0.75 = 1.375; of at most 5 that is 6.875.
-        ({"least_used_weights": ONE_EACH, "max_node_score": 5.0}, 6),
+        # 0.4167 + 0.75 = 1.1667 of at most 2, times 5.
+        ({}, 5),
+        # 2*0.4167 + 0.75 = 1.5833 of at most 3, times 10/3.
+        ({"least_used_weight": 2}, 5),
+        # A weight below 0 lowers the result: -0.4167 + 0.75 = 0.3333 of at most 1, times 10.
+        ({"least_used_weight": -1}, 3),
+        # 0.625 + 0.75 = 1.375.
+        ({"least_used_weights": ONE_EACH}, 6),
+        # The WCA scheduler's, which is above 10.
+        ({"least_used_weights": ONE_EACH, "max_node_score": 10.0}, 13),
         # 0.4 + 71/72 = 1.386.
-        ({"dimensions": FOUR}, 13),
+        ({"dimensions": FOUR}, 6),
         # 0.4 + 143/216 = 1.062.
-        ({"dimensions": FOUR, "bar_weights": {CPU: 36.0}}, 10),
+        ({"dimensions": FOUR, "bar_weights": {CPU: 36.0}}, 5),
     ],
 )
 def test_least_used_bar(more: Any, expected: int) -> None:
     assert score(LeastUsedBAR(PROVIDER, **more)) == expected
 
 
-def test_least_used_bar_goes_up_to_20() -> None:
+@pytest.mark.parametrize("kind", [LeastUsedBAR, HierBAR])
+def test_sums_use_the_whole_range_and_no_more(kind: type[LeastUsedBAR]) -> None:
     # Nothing is used by a pod that needs nothing: (1 + 1)/2 + (1 - 0) = 2.
     provider = MemoryProvider({"n": {"cpu": 1.0, "mem": 1.0}}, {"a": {"cpu": 0.0, "mem": 0.0}})
-    assert score(LeastUsedBAR(provider, least_used_weights=ONE_EACH)) == 20
+    algorithm = kind(provider)
+    algorithm.least_used_weights = dict(ONE_EACH)
+    assert score(algorithm) == 10
+
+
+@pytest.mark.parametrize("kind", [LeastUsedBAR, HierBAR])
+async def test_two_good_nodes_keep_their_order_on_the_wire(kind: type[LeastUsedBAR]) -> None:
+    # Free are 89 and 58 of 100, balanced: 0.89*2/3 + 1 = 1.59 and 0.58*2/3 + 1 = 1.39.
+    nodes = {"n1": {"cpu": 100.0, "mem": 100.0}, "n2": {"cpu": 100.0, "mem": 100.0}}
+    apps = {"a": {"cpu": 1.0, "mem": 1.0}}
+    provider = MemoryProvider(nodes, apps, {"n1": {"a": 10}, "n2": {"a": 41}})
+    pod = {"metadata": {"name": "x", "labels": {"app": "a"}}}
+    async with stage(kind(provider)) as served:
+        body = json.dumps({"Pod": pod, "NodeNames": ["n1", "n2"]}).encode()
+        scores = {each["Host"]: each["Score"] for each in
+                  (await served.ask("/prioritize", body)).content}  # fmt: skip
+    assert scores == {"n1": 7, "n2": 6}
 
 
 def test_an_overfull_node_is_rated_below_0() -> None:

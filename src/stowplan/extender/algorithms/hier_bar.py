@@ -51,7 +51,7 @@ class HierBAR(LeastUsedBAR):
         dimensions: Sequence[Resource] = DEFAULT_DIMENSIONS,
         alias: str | None = None,
         merge_threshold: float | None = None,
-        max_node_score: float = 10.0,
+        max_node_score: float | None = None,
     ) -> None:
         super().__init__(data_provider, dimensions, alias=alias, max_node_score=max_node_score)
         self.merge_threshold = merge_threshold

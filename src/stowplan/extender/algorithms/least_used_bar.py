@@ -1,13 +1,15 @@
 """`!LeastUsedBAR`: the sum of what `!LeastUsed` and `!BAR` say, so up to 2 with equal weights.
 
-kube-scheduler knows scores up to 10 only: with the default `max_node_score` of 10 what is above 1
-is cut off on the wire, and counted there. `max_node_score: 5` keeps the whole range.
+The extender API has integer scores from 0 to 10. The default `max_node_score` is 10 divided by the
+highest possible result, 5 with equal weights, so a better node never gets a lower score. With the
+WCA scheduler's 10, all results above 1 would be cut off to the same score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stowplan.api.extender_protocol import MAX_SCORE
 from stowplan.extender.algorithms import gauges
 from stowplan.extender.algorithms.apps import QueriedData
 from stowplan.extender.algorithms.bar import BAR
@@ -26,8 +28,10 @@ class LeastUsedBAR(LeastUsed, BAR):
         bar_weights: Mapping[Resource, float] | None = None,
         least_used_weight: float = 1,
         alias: str | None = None,
-        max_node_score: float = 10.0,
+        max_node_score: float | None = None,
     ) -> None:
+        if max_node_score is None:
+            max_node_score = MAX_SCORE / (max(least_used_weight, 0.0) + 1.0)
         super().__init__(data_provider, dimensions, least_used_weights, alias, max_node_score)
         self.bar_weights = {Resource(r): weight for r, weight in (bar_weights or {}).items()}
         self.least_used_weight = least_used_weight
