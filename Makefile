@@ -132,22 +132,39 @@ lessons-real: controlplane ## The solutions of all lessons on the real control p
 live-parity: controlplane ## N pods on the real control plane, Stowplan beside kube-scheduler; N=500 SEED=1 LIVE_ARGS=--preemption
 	@$(BIN)/python -m tests.e2e.live_parity $(if $(N),--pods $(N)) $(if $(SEED),--seed $(SEED)) $(LIVE_ARGS)
 
+# A package is built again only if something that is packed has changed, or what was asked for.
+PACKED = $(shell find src requirements tools/package.py tools/pex_preamble.py $(PLUGINS) -type f -not -name '*.pyc')
+PACK_FLAGS = $(if $(PYTHONS),--pythons "$(PYTHONS)") $(if $(PLUGINS),--plugins "$(PLUGINS)")
+$(DIST)/.pack-flags: FORCE
+	@mkdir -p $(DIST); echo '$(PACK_FLAGS)' | cmp -s - $@ || echo '$(PACK_FLAGS)' > $@
+
+.PHONY: FORCE
+FORCE:
+
+$(DIST)/%.pex: $(READY) $(DIST)/.pack-flags $(PACKED) pyproject.toml
+	@$(BIN)/python -m tools.package $@ $(PACK_FLAGS)
+
 .PHONY: package
-package: $(READY) ## dist/stowplan.pex, all in one file; PYTHONS="3.11 3.12" for fewer versions of Python
-	@$(BIN)/python -m tools.package $(DIST)/stowplan.pex $(if $(PYTHONS),--pythons "$(PYTHONS)")
+package: $(DIST)/stowplan.pex ## dist/stowplan.pex, all in one file; PYTHONS="3.11 3.12" for fewer versions of Python; PLUGINS=DIR packs yours
 
 # The WCA scheduler's name for it: the file runs `stowplan extender`.
 .PHONY: wca_scheduler_package
-wca_scheduler_package: $(READY)
-	@$(BIN)/python -m tools.package $(DIST)/wca-scheduler.pex $(if $(PYTHONS),--pythons "$(PYTHONS)")
+wca_scheduler_package: $(DIST)/wca-scheduler.pex
+
+# Looks for a container engine before it packs, which takes minutes.
+.PHONY: image-engine
+image-engine:
+	@tools/image.sh check
 
 .PHONY: image
-image: package ## An OCI image of the package, by docker or buildah; IMAGE=stowplan:0.1.0 BASE=python:3.13-slim
-	@tools/image.sh $(DIST) $(IMAGE) $(BASE)
+image: image-engine ## An OCI image of the package, by docker or buildah; IMAGE=stowplan:0.1.0 BASE=python:3.13-slim PLUGINS=DIR
+	@$(MAKE) --no-print-directory package
+	@tools/image.sh $(DIST)/stowplan.pex $(IMAGE) $(BASE)
 
 .PHONY: wca_scheduler_docker_image
-wca_scheduler_docker_image: package
-	@tools/image.sh $(DIST) wca-scheduler:latest $(BASE)
+wca_scheduler_docker_image: image-engine
+	@$(MAKE) --no-print-directory wca_scheduler_package
+	@tools/image.sh $(DIST)/wca-scheduler.pex wca-scheduler:latest $(BASE)
 
 .PHONY: requirements
 requirements: $(READY) ## Pin the dependencies anew

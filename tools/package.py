@@ -1,5 +1,7 @@
 """One file that runs Stowplan: `make package` writes dist/stowplan.pex.
 
+`--plugins DIR` packs the Python modules of a folder into it, such as an extender's algorithm.
+
 Wheels come from the package index, each checked against the hashes of requirements/runtime.txt, for
 every Python that the file is to serve; after that pex, which is checked as well, is given those
 wheels and no index. Needs no compiler, and builds for Linux whatever it runs on.
@@ -41,7 +43,7 @@ class PackagingError(Exception):
     """A program that we need has failed, and has said why."""
 
 
-def build(output: Path, pythons: Sequence[Version], machine: str) -> None:
+def build(output: Path, pythons: Sequence[Version], machine: str, plugins: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="stowplan-package-") as scratch:
         folder = Path(scratch)
         wheels, pex = folder / "wheels", folder / "pex"
@@ -51,7 +53,7 @@ def build(output: Path, pythons: Sequence[Version], machine: str) -> None:
             download(version, machine, wheels, folder)
         pip(["install", "--require-hashes", "--target", pex, "-r", REQUIREMENTS / "package.txt"])
         say("Packing...")
-        pack(output, pythons, machine, folder)
+        pack(output, pythons, machine, folder, plugins)
 
 
 def download(version: Version, machine: str, wheels: Path, folder: Path) -> None:
@@ -66,7 +68,9 @@ def download(version: Version, machine: str, wheels: Path, folder: Path) -> None
     )  # fmt: skip
 
 
-def pack(output: Path, pythons: Sequence[Version], machine: str, folder: Path) -> None:
+def pack(
+    output: Path, pythons: Sequence[Version], machine: str, folder: Path, plugins: Path | None
+) -> None:
     preamble = folder / "preamble.py"
     call = f"require({tuple(pythons)!r}, {machine!r})"
     preamble.write_text(f"{(Path(__file__).parent / 'pex_preamble.py').read_text()}\n\n{call}\n")
@@ -75,6 +79,8 @@ def pack(output: Path, pythons: Sequence[Version], machine: str, folder: Path) -
         target = folder / f"target-{version[0]}.{version[1]}.json"
         target.write_text(json.dumps(complete_platform(version, machine)))
         targets += ["--complete-platform", target]
+    if plugins is not None:
+        targets += ["--sources-directory", plugins]
     output.parent.mkdir(parents=True, exist_ok=True)
     run(
         [sys.executable, "-m", "pex", "stowplan", "uvloop",
@@ -180,13 +186,19 @@ def main() -> None:
         default=PYTHONS,
         help="versions to serve; 3.11 to 3.14 unless told",
     )
+    parser.add_argument(
+        "--plugins", type=Path, metavar="DIR", help="pack the Python modules of this folder, too"
+    )
     arguments = parser.parse_args()
     output: Path = arguments.output.resolve()
     if output.suffix != ".pex" or output.stem not in ENTRY_POINTS:
         parser.error(f"the output is called {' or '.join(f'{name}.pex' for name in ENTRY_POINTS)}")
+    plugins: Path | None = arguments.plugins and arguments.plugins.resolve()
+    if plugins is not None and not plugins.is_dir():
+        parser.error(f"--plugins: {arguments.plugins} is not a folder")
     machine = machine_words(platform.machine())
     try:
-        build(output, arguments.pythons or PYTHONS, machine)
+        build(output, arguments.pythons or PYTHONS, machine, plugins)
     except PackagingError as error:
         sys.exit(f"{error}\nError: {arguments.output} was not built; the lines above say why.")
     versions = ", ".join(f"{major}.{minor}" for major, minor in arguments.pythons or PYTHONS)

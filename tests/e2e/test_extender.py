@@ -246,7 +246,7 @@ def test_the_example(stage: Stage, tmp_path: Path) -> None:
     config = (EXAMPLE / "config.yaml").read_text()
     written = (EXAMPLE / "kube-scheduler.yaml").read_text()
     assert "http://127.0.0.1:31800" in written
-    with extender(tmp_path, config, env={"PYTHONPATH": str(EXAMPLE)}, is_cold=True) as running:
+    with extender(tmp_path, config, f"--plugins={EXAMPLE}", is_cold=True) as running:
         with kube_scheduler(stage.plane, written.replace("http://127.0.0.1:31800", running.url)):
             stage.create("of-a", rack="a")
             assert stage.node_of("of-a") == "a-2"

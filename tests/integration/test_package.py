@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.integration.extender_kit import ExtenderProcess
 from tests.waiting import wait_for
 
 REPOSITORY = Path(__file__).parents[2]
+EXAMPLE = REPOSITORY / "examples" / "extender"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -57,7 +59,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists():
             done = subprocess.run(
-                [sys.executable, "-m", "tools.package", built, "--pythons", PYTHON],
+                [sys.executable, "-m", "tools.package", built, "--pythons", PYTHON,
+                 "--plugins", EXAMPLE],
                 cwd=REPOSITORY, capture_output=True, text=True, timeout=240,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
@@ -83,7 +86,54 @@ def test_one_file_that_runs_everything(package: Path, tmp_path: Path) -> None:
     answers_and_ends(command, package_environment(tmp_path), tmp_path / "log")
 
 
-def answers_and_ends(command: list[str | Path], environment: dict[str, str], log: Path) -> None:
+def test_algorithms_of_your_own_in_the_package_and_beside_it(package: Path, tmp_path: Path) -> None:
+    environment = package_environment(tmp_path)
+    start: list[str | Path] = [sys.executable, package, "extender", "--config"]
+    # Packed: `make package PLUGINS=examples/extender`.
+    packed = [*start, EXAMPLE / "config.yaml"]
+    answers_and_ends(packed, environment, tmp_path / "packed.log", kept=["x"], rack="x")
+    # Beside it, by the flag and, as the WCA scheduler's package, by its variable.
+    config = write_mine(tmp_path / "beside")
+    flag = [*start, config, "--plugins", config.parent]
+    answers_and_ends(flag, environment, tmp_path / "flag.log", kept=["y"])
+    environment |= {
+        "STOWPLAN_PLUGINS": str(config.parent),
+        "PEX_MODULE": "stowplan.cli.extender:main",
+    }
+    variable: list[str | Path] = [sys.executable, package, "--config", config]
+    answers_and_ends(variable, environment, tmp_path / "variable.log", kept=["y"])
+
+
+def write_mine(folder: Path) -> Path:
+    """An algorithm that keeps the last node, and its configuration, whose path is returned."""
+    folder.mkdir()
+    (folder / "mine.py").write_text(MINE)
+    config = folder / "config.yaml"
+    config.write_text("algorithms: [mine:Mine]\nalgorithm: !Mine\n")
+    return config
+
+
+MINE = """\
+from stowplan.extender import Algorithm, ExtenderFilterResult
+
+
+class Mine(Algorithm):
+    def filter(self, extender_args):
+        return ExtenderFilterResult(NodeNames=extender_args.NodeNames[-1:])
+
+    def prioritize(self, extender_args):
+        return []
+"""
+
+
+def answers_and_ends(
+    command: Sequence[str | Path],
+    environment: dict[str, str],
+    log: Path,
+    *,
+    kept: Sequence[str] = ("x", "y"),
+    rack: str = "",
+) -> None:
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [*command, "--port=0", "--bind-address=127.0.0.1"],
@@ -101,8 +151,9 @@ def answers_and_ends(command: list[str | Path], environment: dict[str, str], log
         )
         started = re.search(r"^[IW]\d{4} \S+ +(\d+) ", extender.log, re.MULTILINE)
         assert started is not None, extender.log
-        question = {"Pod": {"metadata": {"name": "a"}}, "NodeNames": ["x", "y"]}
-        assert extender.ask("/filter", question)["NodeNames"] == ["x", "y"]
+        pod = {"metadata": {"name": "a", "labels": {"rack": rack}}}
+        answer = extender.ask("/filter", {"Pod": pod, "NodeNames": ["x", "y"]})
+        assert answer["NodeNames"] == list(kept)
         # Not to buildah, which would kill what it runs.
         os.kill(int(started[1]), signal.SIGTERM)
         assert process.wait(timeout=30) == 0, extender.log
@@ -152,7 +203,7 @@ def test_an_image_for_any_user(package: Path, tmp_path: Path) -> None:
     base = do("buildah", "from", "scratch")
     do("buildah", "add", "--quiet", base, root, "/")
     do("buildah", "commit", "--quiet", "--rm", base, "base")
-    do(REPOSITORY / "tools" / "image.sh", package.parent, "stowplan:test", "localhost/base")
+    do(REPOSITORY / "tools" / "image.sh", package, "stowplan:test", "localhost/base")
 
     container = do("buildah", "from", "localhost/stowplan:test")
     inside: list[str | Path] = ["buildah", "run"]
@@ -170,3 +221,24 @@ def test_an_image_for_any_user(package: Path, tmp_path: Path) -> None:
     command = [*inside, container, "--", "stowplan", "extender"]
     command.append("--config=/etc/wca-scheduler/config.yaml")
     answers_and_ends(command, environment, tmp_path / "log")
+
+    # An algorithm of your own: beside the configuration, as deploy/extender mounts it...
+    mine = write_mine(tmp_path / "mine")
+    do("buildah", "copy", "--quiet", container, mine.parent, "/etc/wca-scheduler")
+    command.append("--plugins=/etc/wca-scheduler")
+    answers_and_ends(command, environment, tmp_path / "mine.log", kept=["y"])
+    # ...packed, by make wca_scheduler_docker_image PLUGINS=DIR...
+    do("buildah", "copy", "--quiet", container, EXAMPLE / "config.yaml", "/etc/packed.yaml")
+    packed = [*inside, container, "--", "stowplan", "extender", "--config=/etc/packed.yaml"]
+    answers_and_ends(packed, environment, tmp_path / "packed.log", kept=["x"], rack="x")
+    # ...and in an image on top of ours.
+    (tmp_path / "context").mkdir()
+    for name in ("Containerfile", "racks.py", "config.yaml"):
+        text = (EXAMPLE / name).read_text().replace("racks", "rows").replace("Racks", "Rows")
+        (tmp_path / "context" / name.replace("racks", "rows")).write_text(text)
+    do("buildah", "bud", "--quiet", "--build-arg=STOWPLAN=localhost/stowplan:test",
+       "--tag=rows-scheduler:1", tmp_path / "context")  # fmt: skip
+    on_top = do("buildah", "from", "localhost/rows-scheduler:1")
+    cmd = do("buildah", "inspect", "--format", "{{.OCIv1.Config.Cmd}}", on_top)
+    command = [*inside, on_top, "--", "stowplan", *cmd.strip("[]").split()]
+    answers_and_ends(command, environment, tmp_path / "on-top.log", kept=["x"], rack="x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,15 @@ _FILE: Final = click.Path(path_type=Path)
     metavar="FILE",
     required=True,
     help="YAML file with the algorithm, its data and the loggers; see docs/extender.md.",
+)
+@click.option(
+    "--plugins",
+    type=_FILE,
+    metavar="DIR",
+    multiple=True,
+    allow_from_autoenv=False,
+    help="Folder with Python modules and packages of your own, for `algorithms:` in the "
+    "configuration. Can be given several times; STOWPLAN_PLUGINS=DIR:DIR adds more.",
 )
 @click.option(
     "--bind-address",
@@ -143,6 +153,7 @@ _FILE: Final = click.Path(path_type=Path)
 def extender(
     ctx: click.Context,
     config_file: Path,
+    plugins: tuple[Path, ...],
     bind_address: str,
     port: int,
     socket_path: Path | None,
@@ -163,7 +174,7 @@ def extender(
     /mutate, /reschedule, /status, /healthz, /readyz and /metrics. On SIGTERM or Ctrl-C it finishes
     the requests in progress and exits with code 0.
     """
-    from stowplan.extender.configuration import apply_loggers, load
+    from stowplan.extender.configuration import add_plugin_folders, apply_loggers, load
     from stowplan.extender.credentials import TlsFiles
     from stowplan.extender.serving import ExtenderOptions, run
 
@@ -190,6 +201,9 @@ def extender(
             "has no effect on a Unix socket; add --port, or let the proxy check certificates",
             where="--client-ca-file",
         )
+    # In addition to the flag: an image sets the variable, and a manifest the flag.
+    more = os.environ.get("STOWPLAN_PLUGINS", "").split(os.pathsep)
+    add_plugin_folders([*plugins, *(Path(folder) for folder in more if folder)])
     configured = load(config_file)
     apply_loggers(configured.loggers, {type(part).__module__ for part in configured.parts})
     return run(

@@ -5,16 +5,17 @@
     algorithms: [mine.algorithms:Odd]      # of the user's own; then there is a tag !Odd
     algorithm: !Odd {remainder: 1}
 
-`load` is called by `stowplan extender`. The file is the WCA scheduler's; tags build only classes
-that are listed here, named under `algorithms:`, or installed with the entry point group
-`stowplan.extender_algorithms`.
+`load` is called by `stowplan extender`, after `add_plugin_folders` made the user's modules
+importable. The file is the WCA scheduler's; tags build only classes that are listed here, named
+under `algorithms:`, or installed with the entry point group `stowplan.extender_algorithms`.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -24,11 +25,12 @@ from stowplan.errors import ConfigError
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.arguments import MisfitError, Range, fitted, hints_of, shown
 from stowplan.extender.data import DataProvider
+from stowplan.extender.failures import place_of
 from stowplan.extender.loggers import apply_loggers, read_loggers
 from stowplan.extender.tags import Document, Tags
 from stowplan.logs import get_logger, kv
 
-__all__ = ["Configured", "Settings", "apply_loggers", "load"]
+__all__ = ["Configured", "Settings", "add_plugin_folders", "apply_loggers", "load"]
 
 log = get_logger(__name__)
 
@@ -93,6 +95,20 @@ class Configured:
     parts: tuple[Any, ...] = ()
 
 
+def add_plugin_folders(folders: Sequence[Path]) -> None:
+    """Let `algorithms:` and entry points find what is in these folders.
+
+    After everything else in `sys.path`, so that no module of the user replaces one of ours.
+    PYTHONPATH does not work everywhere: a pex and the image ignore it.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"{str(folder)!r} is not a folder", where="--plugins")
+        if str(folder.resolve()) not in sys.path:
+            sys.path.append(str(folder.resolve()))
+    importlib.invalidate_caches()
+
+
 def load(path: Path) -> Configured:
     """ConfigError says what is wrong, and where."""
     try:
@@ -117,9 +133,8 @@ def _load(path: Path) -> Configured:
     content = document.build()
     algorithm = content.pop("algorithm", None)
     if not isinstance(algorithm, Algorithm):
-        found = "there is none" if algorithm is None else f"{shown(algorithm)} is none"
         place = document.marks.get("algorithm", f" in {str(path)!r}")
-        raise ConfigError(f"algorithm: {found}{place}; write for example algorithm: !NOPAlgorithm")
+        raise ConfigError(f"algorithm: {_why_no_algorithm(algorithm, place)}")
     loggers = read_loggers(content.pop("loggers", None), document.marks.get("loggers", ""))
     content.pop("algorithms", None)
     parts = [*document.built]
@@ -183,10 +198,42 @@ def _imported(path: str, where: str) -> type:
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as error:
-        raise ConfigError(f"algorithms: {path!r} cannot be imported{where}: {_text(error)}") from (
+        problem = f"{_text(error)}{_remedy(error, module)}"
+        raise ConfigError(f"algorithms: {path!r} cannot be imported{where}: {problem}") from (
             None if isinstance(error, ImportError | AttributeError) else error
         )
     return _algorithm_class(found, f"algorithms: {path!r}{where}")
+
+
+def _remedy(error: Exception, module: str) -> str:
+    """What to do about a module that cannot be imported."""
+    if isinstance(error, AttributeError):
+        file = getattr(sys.modules.get(module), "__file__", None)
+        return f" (it is {file})" if file else ""
+    if isinstance(error, SyntaxError):
+        return ""  # its text has the place
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return place_of(error)
+    top = module.partition(".")[0]
+    if error.name in (module, top):
+        return f". Fix: name the folder that holds {top} or {top}.py with --plugins DIR"
+    if error.name.partition(".")[0] == "wca":
+        return f"{place_of(error)}. Fix: import the same names from stowplan.extender"
+    return (
+        f"{place_of(error)}. Fix: install it into a folder of --plugins (pip install --target DIR)"
+    )
+
+
+def _why_no_algorithm(found: Any, place: str) -> str:
+    if found is None:
+        return f"there is none{place}; write for example algorithm: !NOPAlgorithm"
+    cls = type(found)
+    if cls.__module__ in sys.builtin_module_names or cls.__module__.startswith(f"{_HERE}."):
+        return f"{shown(found)} is none{place}; write for example algorithm: !NOPAlgorithm"
+    return (
+        f"{shown(found)} is none{place}. Fix: let class {cls.__name__} inherit from "
+        "stowplan.extender.Algorithm, or from one of stowplan.extender.algorithms such as Fit"
+    )
 
 
 def _algorithm_class(found: Any, what: str) -> type:

@@ -33,6 +33,8 @@ from stowplan.redaction import redact_text, redact_url
 _PATH: Final = "/api/v1/query"
 _MAX_BODY: Final = 16 * 1024 * 1024
 _MAX_TOLD: Final = 200
+#: Of failing queries, on /readyz.
+_MOST_SHOWN: Final = 20
 _AT_A_TIME: Final = 4
 _MIN_AGE_S: Final = 0.1
 _FORGET_S: Final = 600.0
@@ -72,6 +74,8 @@ class _Kept:
     asked_at: float = -math.inf
     #: Whether it is fetched even if it was not used for a while.
     is_required: bool = False
+    #: Why the last try failed; empty if it did not.
+    problem: str = ""
 
 
 class _Element(msgspec.Struct, frozen=True):
@@ -197,15 +201,25 @@ class Prometheus:
         return None
 
     def note(self) -> str | None:
-        late = [kept for kept in self._kept.values() if self._age(kept) > self._late_s]
+        """How many queries have no fresh result, and, in a line each, which and why."""
+        late = [
+            (query, kept)
+            for (query, _), kept in self._kept.items()
+            if self._age(kept) > self._late_s
+        ]
         if not late:
             return None
-        unknown = sum(self._age(kept) > self._max_stale_s for kept in late)
-        why = f" ({self._troubles.last})" if self._troubles.last else ""
-        return (
+        unknown = sum(self._age(kept) > self._max_stale_s for _, kept in late)
+        lines = [
             f"{len(late)} of {len(self._kept)} queries have no fresh result, "
-            f"{unknown} of them none that can be used{why}"
-        )
+            f"{unknown} of them none that can be used"
+        ]
+        for query, kept in late[:_MOST_SHOWN]:
+            why = kept.problem or "no answer yet"
+            lines.append(f"    {query}: {why}"[:_MAX_TOLD])
+        if len(late) > _MOST_SHOWN:
+            lines.append(f"    and {len(late) - _MOST_SHOWN} more")
+        return "\n".join(lines)
 
     def measures(self) -> Iterable[Metric]:
         ages = [self._age(kept) for kept in self._kept.values() if kept.at is not None]
@@ -265,17 +279,21 @@ class Prometheus:
             try:
                 rows = self._read(await self._get(session, params))
             except TimeoutError:
-                self._troubles.add(f"{query}: no answer within {self._timeout_s:g} s")
-                return False
+                return self._failed(query, kept, f"no answer within {self._timeout_s:g} s")
             except Exception as error:  # whatever it is, the next query may be answered
                 problem = redact_text(str(error)) or type(error).__name__
-                self._troubles.add(f"{query}: {problem}"[:_MAX_TOLD])
-                return False
+                return self._failed(query, kept, problem)
+        kept.problem = ""
         if kept.at is None or rows != kept.result.rows:
             self._versions += 1
             kept.result = Result(rows, self._versions)
         kept.at = self.clock.monotonic()
         return True
+
+    def _failed(self, query: str, kept: _Kept, problem: str) -> bool:
+        kept.problem = problem
+        self._troubles.add(f"{query}: {problem}"[:_MAX_TOLD])
+        return False
 
     async def _get(self, session: aiohttp.ClientSession, params: Mapping[str, str]) -> bytes:
         url = f"{self.url}{_PATH}"

@@ -1,21 +1,23 @@
 """`/reschedule` and `reschedule_interval`: deletes pods that an algorithm would put elsewhere.
 
 Their controller (a StatefulSet, a Deployment) creates new pods, which are scheduled again. Off
-unless it is configured: POST needs a bearer token, the WCA scheduler's GET a flag. Invariants: only
-the pods that the algorithm saw are deleted (by UID), never more than `limit` at a time, none before
-the cluster is known, and none without a controller that replaces it.
+unless it is configured: POST needs a bearer token, the WCA scheduler's GET a setting of its own,
+because browsers, crawlers and probes send GETs. Invariants: only pods that the algorithm saw are
+deleted (by UID), never more than `limit` at a time, none before the cluster is known, none without
+a controller that replaces it, and none by a request whose query is not understood.
 """
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import hmac
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import parse_qs
 
 import msgspec
@@ -25,6 +27,7 @@ from stowplan.errors import ConfigError, NotFound, StowplanError
 from stowplan.extender import background
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.background import Troubles, end
+from stowplan.extender.failures import Failures
 from stowplan.extender.metrics import Metric
 from stowplan.http.messages import Request, Response, error_response
 from stowplan.logs import get_logger, kv
@@ -40,6 +43,9 @@ _ALGORITHM_TIMEOUT_S: Final = 60.0
 DELETED: Final = "deleted"
 SKIPPED: Final = "skipped"
 FAILED: Final = "failed"
+_DRY_RUN: Final = "dryRun"
+_LIMIT: Final = "limit"
+_PARAMETERS: Final = {name.lower(): name for name in (_DRY_RUN, _LIMIT)}
 
 
 class Routes(Protocol):
@@ -57,6 +63,14 @@ class Routes(Protocol):
 
 class NotNowError(Exception):
     """Nothing was deleted, and the text says why."""
+
+
+class AlgorithmFailed(Exception):
+    """The algorithm raised; the text says what and where. It is logged already."""
+
+
+class BadQuery(ValueError):
+    """A query of /reschedule that must not delete anything, because it is not understood."""
 
 
 @dataclass(slots=True)
@@ -100,7 +114,7 @@ class Rescheduler:
         also_bare_pods: bool = False,
     ) -> None:
         """`interval`: seconds between rounds, 0 for none. `by_get`: whether GET deletes pods, too,
-        with the token, or without where there is no `token_file`."""
+        with the token, or without one if there is no `token_file`."""
         if not 0 <= interval < math.inf:
             raise ConfigError(f"{interval:g} is no interval", where="reschedule_interval")
         if limit < 1:
@@ -117,6 +131,7 @@ class Rescheduler:
         self._is_busy = False
         self._task: asyncio.Task[None] | None = None
         self._troubles = Troubles("rescheduling")
+        self._failures = Failures(algorithm)
         self._rounds = {"done": 0, "failed": 0}
         self._pods = {DELETED: 0, SKIPPED: 0, FAILED: 0}
         if self._token_file is not None:
@@ -149,15 +164,13 @@ class Rescheduler:
             await asyncio.sleep(self._interval_s)
             try:
                 await self.run_once()
-            except NotNowError as error:
-                self._troubles.add(str(error))
             except Exception as error:
-                self._troubles.add(f"{type(error).__name__}: {error}")
+                self._troubles.add(_told(error))
 
     # One round
 
     async def run_once(self, *, dry_run: bool = False, limit: int | None = None) -> Round:
-        """Ask the algorithm, and delete what it names; NotNowError if that is not possible."""
+        """Ask the algorithm, and delete what it names; NotNowError or AlgorithmFailed if not."""
         kubeapi = self._kubeapi
         if kubeapi is None or not kubeapi.is_synced:
             raise NotNowError("the nodes and pods of the cluster are not known yet")
@@ -179,12 +192,15 @@ class Rescheduler:
         return done
 
     async def _ask(self) -> list[str]:
-        if self._algorithm.runs_in_thread:
-            async with asyncio.timeout(_ALGORITHM_TIMEOUT_S):
-                names = await asyncio.to_thread(self._algorithm.reschedule)
-        else:
-            names = self._algorithm.reschedule()
-        return list(dict.fromkeys(names))
+        try:
+            if self._algorithm.runs_in_thread:
+                async with asyncio.timeout(_ALGORITHM_TIMEOUT_S):
+                    names = await asyncio.to_thread(self._algorithm.reschedule)
+            else:
+                names = self._algorithm.reschedule()
+            return list(dict.fromkeys(names))
+        except Exception as error:
+            raise AlgorithmFailed(self._failures.report("reschedule", error)) from error
 
     async def _consider(self, kubeapi: Kubeapi, name: str, done: Round, most: int) -> None:
         pods = kubeapi.view.pods_named(name)
@@ -242,41 +258,43 @@ class Rescheduler:
 
         Open, where it has a token of its own: a request cannot show two.
         """
+        needs_token = self._token_file is not None or not self._by_get
         routes.add_route("POST", PATH, self._post, is_open=True)
-        if self._by_get:
-            routes.add_route("GET", PATH, self._get, is_open=self._token_file is not None)
+        routes.add_route("GET", PATH, self._get, is_open=needs_token)
 
     async def _post(self, request: Request) -> Response:
-        """`?dryRun=true` only tells; `?limit=3` lowers the limit."""
-        refused = self._refuse(request)
-        if refused is not None:
-            return refused
-        query = parse_qs(request.head.query, keep_blank_values=True)
-        dry_run = query.get("dryRun", ["false"])[-1].lower()
-        limit = query.get("limit", [str(self._limit)])[-1]
-        if dry_run not in ("true", "false", "all", "") or not _is_count(limit):
-            problem = "dryRun is true or false, and limit a number from 1"
-            return error_response(HTTPStatus.BAD_REQUEST, problem)
-        return await self._answer(dry_run=dry_run != "false", limit=int(limit))
+        return self._refuse(request) or await self._answer(request)
 
     async def _get(self, request: Request) -> Response:
-        """As the WCA scheduler answers, `true`, whatever was deleted."""
+        """Without a query the answer is the WCA scheduler's, `true`, whatever was deleted."""
         if request.head.method != "GET":  # HEAD asks for the same, but must not delete anything
             return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST", Allow="GET")
-        if self._token_file is not None:
+        if self._token_file is not None or not self._by_get:
             refused = self._refuse(request)
             if refused is not None:
                 return refused
-        answer = await self._answer()
-        return Response(b"true") if answer.status == HTTPStatus.OK else answer
+        answer = await self._answer(request, may_delete=self._by_get)
+        is_original = answer.status == HTTPStatus.OK and not request.head.query
+        return Response(b"true") if is_original else answer
 
-    async def _answer(self, **options: Any) -> Response:
+    async def _answer(self, request: Request, *, may_delete: bool = True) -> Response:
+        """`?dryRun=true` only reports; `?limit=3` lowers the limit, 0 included."""
         try:
-            return Response((await self.run_once(**options)).as_json())
+            dry_run, limit = _read_query(request.head.query)
+        except BadQuery as error:
+            return error_response(HTTPStatus.BAD_REQUEST, f"nothing was deleted: {error}")
+        if not (dry_run or may_delete):
+            problem = (
+                "GET would delete pods and is off: use POST, add ?dryRun=true, or set "
+                "reschedule_by_get: true"
+            )
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow="POST")
+        try:
+            return Response((await self.run_once(dry_run=dry_run, limit=limit)).as_json())
         except NotNowError as error:
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error), Retry_After="5")
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = _told(error)
             self._troubles.add(problem)
             return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
 
@@ -310,5 +328,27 @@ class Rescheduler:
         return token
 
 
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0
+def _read_query(query: str) -> tuple[bool, int | None]:
+    """Whether it is a dry run, and the limit, if there is one.
+
+    A name that is almost right must not be ignored: `?dryrun=true` would delete pods.
+    """
+    given = parse_qs(query, keep_blank_values=True)
+    for name in given.keys() - {_DRY_RUN, _LIMIT}:
+        near = difflib.get_close_matches(name.lower(), _PARAMETERS, 1)
+        hint = f"did you mean {_PARAMETERS[near[0]]}?" if near else "there are dryRun and limit"
+        raise BadQuery(f"there is no parameter {name!r}; {hint}")
+    dry_run = given.get(_DRY_RUN, ["false"])[-1].lower()
+    if dry_run not in ("true", "false", "all", ""):
+        raise BadQuery(f"dryRun is true or false, not {dry_run!r}")
+    if _LIMIT not in given:
+        return dry_run != "false", None
+    limit = given[_LIMIT][-1]
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 10):
+        raise BadQuery(f"limit is a number from 0, not {limit!r}")
+    return dry_run != "false", int(limit)
+
+
+def _told(error: Exception) -> str:
+    is_ours = isinstance(error, NotNowError | AlgorithmFailed)
+    return str(error) if is_ours else f"{type(error).__name__}: {error}"

@@ -7,19 +7,21 @@ so they return an error status. Invariant: a failing algorithm affects only its 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs
 
 import msgspec
 
 from stowplan.api.extender_protocol import ExtenderPreemptionResult
+from stowplan.clock import Clock
 from stowplan.extender import metrics as shown
 from stowplan.extender.algorithm import Algorithm
+from stowplan.extender.failures import Failures
 from stowplan.extender.metrics import ServiceMetrics
 from stowplan.extender.reading import (
     BadBody,
@@ -39,7 +41,7 @@ from stowplan.extender.writing import (
 )
 from stowplan.http.messages import Request, Response, error_response
 from stowplan.http.parser import RequestHead
-from stowplan.logs import get_logger, kv
+from stowplan.logs import get_logger
 
 log = get_logger(__name__)
 
@@ -50,8 +52,6 @@ Check: TypeAlias = Callable[[], str | None]
 Gate: TypeAlias = Callable[[RequestHead, bool], bool]
 
 _TEXT: Final = "text/plain; charset=utf-8"
-#: Kinds of failures whose traceback was logged are remembered, but not for ever.
-_MOST_KINDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ class Service:
         monitored_namespaces: tuple[str, ...] = (),
         gate: Gate | None = None,
         algorithm_timeout_s: float = 5.0,
+        clock: Clock | None = None,
     ) -> None:
         self.metrics = ServiceMetrics()
         #: Add to them before the first request. A check that fails makes /readyz fail; a note is
@@ -91,11 +92,10 @@ class Service:
         #: Lines for /metrics of whatever runs beside the service.
         self.more_metrics: Callable[[], Iterable[str]] = tuple
         self._algorithm = algorithm
-        self._name = type(algorithm).__name__
+        self._failures = Failures(algorithm, clock)
         self._namespaces = frozenset(monitored_namespaces)
         self._gate = gate
         self._threads = Threads(algorithm_timeout_s)
-        self._told_kinds: set[tuple[str, ...]] = set()
         #: By path and method; `add_route` adds to them.
         self.routes: dict[str, dict[str, Route]] = {}
         for prefix in ("", "/api/scheduler"):
@@ -269,24 +269,8 @@ class Service:
         if isinstance(error, BadBody):
             return self._bad_body(error)
         self.metrics.errors[question.verb] += 1
-        problem = f"{self._name}.{question.verb}: {type(error).__name__}: {_text(error)}"
-        details = kv(algorithm=self._name, verb=question.verb, err=problem)
-        if self._is_new_kind(error):
-            log.error("The algorithm failed", exc_info=error, extra=details)
-        else:
-            log.error("The algorithm failed", extra=details)
+        problem = self._failures.report(question.verb, error)
         return question.failed(problem.encode("utf-8", "replace").decode())
-
-    def _is_new_kind(self, error: BaseException) -> bool:
-        """Whether an error of this type has not been raised at this place before: what fails for
-        one pod fails for thousands, and one traceback is enough."""
-        last = traceback.extract_tb(error.__traceback__)[-1:]
-        kind = (type(error).__name__, *(f"{frame.filename}:{frame.lineno}" for frame in last))
-        if kind in self._told_kinds:
-            return False
-        if len(self._told_kinds) < _MOST_KINDS:
-            self._told_kinds.add(kind)
-        return True
 
     def _bad_body(self, bad: BadBody) -> Response:
         self.metrics.count_refused(HTTPStatus.BAD_REQUEST.value)
@@ -297,23 +281,32 @@ class Service:
     def _metrics(self, _: Request) -> Response:
         try:
             registry = self._algorithm.get_metrics_registry()
-        except Exception:
-            log.exception("The algorithm's metrics are not there")
+        except Exception as error:
+            self._failures.report("get_metrics_registry", error)
             registry = None
         body = shown.page(self.metrics, registry, self.more_metrics())
         return Response(body, 200, shown.CONTENT_TYPE)
 
     def _readyz(self, request: Request) -> Response:
-        failed = {name: _run(check) for name, check in self.ready_checks.items()}
-        notes = {name: _run(check) for name, check in self.ready_notes.items()}
-        is_ready = not any(failed.values())
-        if is_ready and not any(notes.values()) and "verbose" not in request.head.query:
+        """Each check in one line; as in kube-scheduler, `?verbose` also shows those that passed,
+        and `?exclude=NAME` leaves one out."""
+        query = parse_qs(request.head.query, keep_blank_values=True)
+        excluded = query.get("exclude", ())
+        is_ready, is_shown, lines = True, "verbose" in query, []
+        for name in dict.fromkeys((*self.ready_checks, *self.ready_notes)):
+            if name in excluded:
+                lines.append(f"[+]{name} excluded: ok")
+                continue
+            reason = _run(self.ready_checks.get(name, _pass))
+            note = _run(self.ready_notes.get(name, _pass))
+            is_ready &= reason is None
+            is_shown |= note is not None
+            if reason is not None:
+                lines.append(f"[-]{name} failed: {reason}")
+            else:
+                lines.append(f"[+]{name} ok" + (f": {note}" if note else ""))
+        if is_ready and not is_shown:
             return Response(b"ok", 200, _TEXT)
-        lines = [
-            f"[-]{name} failed: {reason}" if reason else f"[+]{name} ok"
-            for name, reason in failed.items()
-        ]
-        lines += [f"[+]{name} ok" + (f": {note}" if note else "") for name, note in notes.items()]
         lines.append(f"readyz check {'passed' if is_ready else 'failed'}\n")
         text = "\n".join(lines).encode("utf-8", "replace")
         return Response(text, 200 if is_ready else HTTPStatus.SERVICE_UNAVAILABLE.value, _TEXT)
@@ -332,16 +325,13 @@ def _failed(problem: str) -> Response:
     return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
 
 
+def _pass() -> None:
+    return None
+
+
 def _run(check: Check) -> str | None:
     try:
         return check()
     except Exception as error:
         log.exception("A check of readiness raised")
         return f"{type(error).__name__}: {error}"
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(it has no text)"

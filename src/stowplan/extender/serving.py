@@ -69,6 +69,13 @@ def run(configured: Configured, options: ExtenderOptions) -> int:
     keep_freed_memory()
     spare_the_collector()
     extender = Extender(configured, options)
+    if configured.settings.reschedule_by_get:
+        log.warning(
+            "GET /reschedule deletes pods",
+            extra=kv(
+                reason="reschedule_by_get is true", hint="POST /reschedule needs no such setting"
+            ),
+        )
     log.info("Starting wca-scheduler.")
     with _listening(options) as listeners:
         if options.workers == 1:

@@ -20,6 +20,7 @@ from yaml.constructor import ConstructorError
 
 from stowplan.errors import ConfigError
 from stowplan.extender.arguments import MisfitError, fitted, hints_of, shown
+from stowplan.extender.failures import place_of
 from stowplan.logs import get_logger, kv
 from stowplan.redaction import redact
 
@@ -192,7 +193,8 @@ class _Construction:
                 raise self._invalid(error.where, error.message) from None
             raise ConfigError(self._cannot(self._node_mark(), str(error))) from None
         except Exception as error:
-            problem = str(error) or type(error).__name__
+            place = "" if self._cls.__module__.startswith("stowplan.") else place_of(error)
+            problem = f"{str(error) or type(error).__name__}{place}"
             raise ConfigError(self._cannot(self._node_mark(), problem)) from error
 
     def _arguments(self) -> dict[str, Any]:

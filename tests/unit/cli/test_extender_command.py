@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from stowplan.cli.extender import extender
+from stowplan.cli.extender import extender, main
 from stowplan.errors import ConfigError
 from stowplan.extender import serving
 from stowplan.extender.configuration import Configured
@@ -76,6 +76,16 @@ def test_flags_become_options(monkeypatch: pytest.MonkeyPatch, config: str) -> N
         drain_timeout_s=0.0,
         workers=4,
     )
+
+
+def test_the_package_of_the_other_name_reads_variables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["wca-scheduler.pex"])
+    monkeypatch.setenv("STOWPLAN_CONFIG", "no-such.yaml")
+    with pytest.raises(SystemExit):
+        main()
+    assert "Cannot find configuration file: 'no-such.yaml'" in capsys.readouterr().err
 
 
 def test_a_socket_instead_of_the_port(monkeypatch: pytest.MonkeyPatch, config: str) -> None:

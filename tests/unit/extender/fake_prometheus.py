@@ -27,6 +27,8 @@ class FakePrometheus:
     """`results`: by query; what is not there is an empty vector."""
 
     results: dict[str, Vector] = field(default_factory=dict)
+    #: By query; these are refused.
+    errors: dict[str, str] = field(default_factory=dict)
     #: If not None, every query is answered with exactly this.
     raw: bytes | None = None
     status: int = 200
@@ -43,6 +45,9 @@ class FakePrometheus:
         await self.open.wait()
         if self.raw is not None:
             return web.Response(body=self.raw, status=self.status)
+        if error := self.errors.get(request.query["query"]):
+            refusal = {"status": "error", "errorType": "bad_data", "error": error}
+            return web.Response(body=json.dumps(refusal).encode(), status=400)
         vector = [
             {"metric": dict(labels), "value": [1605400000.123, str(value)]}
             for labels, value in self.results.get(request.query["query"], [])

@@ -9,6 +9,7 @@ import pytest
 
 from stowplan.extender.data import Resource
 
+from . import shapes_of_arguments
 from .configuration_kit import OWN, Load, everything, problem_of
 from .shapes_of_arguments import Colour, Everything, Inner, Old
 
@@ -100,6 +101,14 @@ def test_arguments_without_annotations_are_taken_as_they_are(load_text: Load) ->
     assert old.given == ([1], "x", {"other": {"a": 1}})
 
 
+def line_of(text: str) -> str:
+    """Where the constructor of a user's class raises."""
+    lines = SHAPES.read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return f"{SHAPES}:{number}"
+
+
+SHAPES = Path(shapes_of_arguments.__file__)
 SIGNATURE = "(constructor signature is: (how: str = '', limit: int = 0)): "
 
 
@@ -124,12 +133,12 @@ SIGNATURE = "(constructor signature is: (how: str = '', limit: int = 0)): "
         (
             "{how: value}",
             "Cannot instantiate 'Fails' in \"config.yaml\", line 2, column 12 with "
-            f"arguments={{'how': 'value'}} {SIGNATURE}no such luck",
+            f"arguments={{'how': 'value'}} {SIGNATURE}no such luck ({line_of('no such luck')})",
         ),
         (
             "{how: silent}",
             "Cannot instantiate 'Fails' in \"config.yaml\", line 2, column 12 with "
-            f"arguments={{'how': 'silent'}} {SIGNATURE}KeyError",
+            f"arguments={{'how': 'silent'}} {SIGNATURE}KeyError ({line_of('raise KeyError')})",
         ),
         (
             "[x]",

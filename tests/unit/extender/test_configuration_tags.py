@@ -132,7 +132,18 @@ def test_paths_are_a_list(load_text: Load) -> None:
 
 def test_a_class_that_is_no_algorithm(load_text: Load) -> None:
     text = f"algorithms: ['{HERE}:NotAnAlgorithm']\nalgorithm: !NotAnAlgorithm\n"
-    assert problem_of(load_text, text).startswith("algorithm: <NotAnAlgorithm")
+    assert problem_of(load_text, text) == (
+        'algorithm: <NotAnAlgorithm> is none in "config.yaml", line 2, column 12. Fix: let class '
+        "NotAnAlgorithm inherit from stowplan.extender.Algorithm, or from one of "
+        "stowplan.extender.algorithms such as Fit"
+    )
+
+
+def test_a_part_of_ours_that_is_no_algorithm(load_text: Load) -> None:
+    assert problem_of(load_text, "algorithm: !Queries\n") == (
+        'algorithm: <Queries> is none in "config.yaml", line 1, column 12; write for example '
+        "algorithm: !NOPAlgorithm"
+    )
 
 
 def test_installed_algorithms(load_text: Load, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from stowplan.extender import mutation
-from stowplan.extender.cluster_data import ClusterDataProvider, Queries
+from stowplan.extender.cluster_data import ClusterDataProvider, ClusterScoreDataProvider, Queries
 from stowplan.extender.configuration import Settings, load
+from stowplan.extender.data import NodeType
 from stowplan.extender.kubeapi import Kubeapi
-from stowplan.extender.prometheus import Prometheus
+from stowplan.extender.prometheus import Prometheus, Result, Row, _Kept
 
 PAGE = (Path(__file__).parents[3] / "docs" / "extender-data.md").read_text()
 
@@ -54,6 +55,26 @@ def test_all_arguments_are_there_with_their_defaults(heading: str, cls: type) ->
             assert float(told[name]) == default
         elif isinstance(default, str) and "serviceaccount" not in default:
             assert told[name] == default
+
+
+def test_the_labels_that_score_reads() -> None:
+    """The rows that the page shows are understood: apps by `app`, nodes by `node`, `nodetype`."""
+    heading = "\n## !ClusterScoreDataProvider\n"
+    section = PAGE.partition(heading)[2].partition("\n## ")[0]
+    told, real = table("!ClusterScoreDataProvider"), defaults(ClusterScoreDataProvider)
+    assert told == {name: real[name] for name in ("app_profiles_query", "node_type_query")}
+    (block,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    prometheus = Prometheus("127.0.0.1", 1)
+    for query in told.values():
+        rows = tuple(
+            Row(dict(re.findall(r'(\w+)="(\w[^"]*)"', line)), float(line.split()[-1]))
+            for line in block.splitlines()
+            if line.startswith(query)
+        )
+        prometheus._kept[query, True] = _Kept(Result(rows, 1), at=prometheus.clock.monotonic())
+    provider = ClusterScoreDataProvider(Kubeapi("http://127.0.0.1", 1), prometheus)
+    assert provider.get_apps_profile() == {"memcached": 0.7}
+    assert provider.get_nodes_type() == {"worker-1": NodeType.PMEM, "worker-2": NodeType.DRAM}
 
 
 def test_all_fields_of_rescheduling_are_there() -> None:

@@ -62,6 +62,11 @@ async def test_the_algorithm_does_what_is_told(monkeypatch: pytest.MonkeyPatch) 
         assert [score["Score"] for score in scores] == [1, 2, 1]
 
 
+def test_the_containerfile_is_the_example_s() -> None:
+    (shown,) = code("dockerfile")
+    assert (EXAMPLE / "Containerfile").read_text().endswith(f"\n{shown}")
+
+
 def test_every_flag_is_explained_with_its_default() -> None:
     shared = {"verbosity", "log_format", "help"}
     expected = {}

@@ -133,6 +133,9 @@ async def test_without_prometheus_it_is_ready_and_says_so(
                 reply = await served.ask("/readyz")
                 assert reply.status == 200
                 assert b"[+]prometheus ok: 8 of 8 queries have no fresh result" in reply.body
+                names = [line.split()[0] for line in reply.body.decode().splitlines()
+                         if line.startswith("[")]  # fmt: skip
+                assert names == ["[+]kubeapi", "[+]prometheus", "[+]rescheduling"], "each once"
                 reply = await served.ask("/filter", json.dumps(ARGS).encode())
                 assert reply.content["NodeNames"] == ["n1", "n2"], "what is not known fits"
                 reply = await served.ask("/prioritize", json.dumps(ARGS).encode())

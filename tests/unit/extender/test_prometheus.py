@@ -126,6 +126,30 @@ async def test_it_starts_while_prometheus_is_away_and_finds_it_when_it_comes(
                 await until(lambda: "Works again" in caplog.messages)
 
 
+async def test_failing_queries_are_named_with_their_reasons() -> None:
+    async with serving(FakePrometheus({QUERY: APPS})) as fake:
+        fake.errors["bad("] = "parse error at 4"
+        prometheus = client(fake)
+        for query in (QUERY, "bad("):
+            prometheus.require(query)
+        async with started(prometheus):
+            await until(lambda: bool(prometheus.ask(QUERY).rows))
+            await until(lambda: measured(prometheus, background.PROMETHEUS_ERRORS) >= 1)
+            first, *lines = str(prometheus.note()).splitlines()
+    assert first == ("1 of 2 queries have no fresh result, 1 of them none that can be used")
+    assert lines == ["    bad(: bad_data: parse error at 4"]
+
+
+async def test_of_many_failing_queries_some_are_named() -> None:
+    async with serving(FakePrometheus()) as fake:
+        prometheus = client(fake)
+    for number in range(50):
+        prometheus.require(f"q{number}")
+    lines = str(prometheus.note()).splitlines()
+    assert lines[1] == "    q0: no answer yet"
+    assert (len(lines), lines[-1]) == (22, "    and 30 more")
+
+
 async def test_old_results_serve_for_a_while_and_are_then_unknown() -> None:
     clock = VirtualClock()
     async with serving(FakePrometheus({QUERY: APPS})) as fake:

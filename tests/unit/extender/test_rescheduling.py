@@ -220,7 +220,12 @@ async def test_a_failing_round_does_not_end_the_interval(
     async with scene(algorithm, interval=0.02) as on:
         await on.rescheduler.start()
         await until(lambda: algorithm.asked >= 3)
-        assert on.rescheduler.note() == "the last round failed: ZeroDivisionError: no idea"
+        note = str(on.rescheduler.note())
+        assert note.startswith(
+            "the last round failed: Failing.reschedule: ZeroDivisionError: no idea"
+        )
+        tracebacks = [record for record in caplog.records if record.exc_info]
+        assert [record.message for record in tracebacks] == ["The algorithm failed"]
         assert [record.message for record in caplog.records].count("Failing") == 1
         assert measured(on.rescheduler)["reschedules.failed"] >= 2
         await on.rescheduler.stop()
@@ -253,7 +258,7 @@ async def test_it_is_off_unless_there_is_a_token() -> None:
         reply = await served.ask("/reschedule", b"", Authorization=BEARER)
         assert reply.status == 403
         assert "set reschedule_token_file" in reply.problem
-        assert (await served.ask("/reschedule")).status == 405
+        assert (await served.ask("/reschedule")).status == 403
         assert await on.going() == []
 
 
@@ -278,7 +283,18 @@ async def test_post_needs_the_token(token_file: str) -> None:
             "DryRun": False, "Deleted": ["web-0"], "Skipped": {}, "Failed": {}, "Left": 1,
         }  # fmt: skip
         assert await on.going() == ["web-0"]
-        assert (await served.ask("/reschedule", Authorization=BEARER)).status == 405
+        reply = await served.ask("/reschedule", Authorization=BEARER)
+        assert (reply.status, reply.headers["allow"]) == (405, "POST")
+        assert reply.problem == (
+            "GET would delete pods and is off: use POST, add ?dryRun=true, or set "
+            "reschedule_by_get: true"
+        )
+        assert await on.going() == ["web-0"]
+        dry = await served.ask("/reschedule?dryRun=true", Authorization=BEARER)
+        assert dry.content["WouldDelete"] == ["web-1"], (
+            "a GET that changes nothing needs no setting"
+        )
+        assert (await served.ask("/reschedule?dryRun=true")).status == 401
 
 
 async def test_a_new_token_holds_at_once(token_file: str) -> None:
@@ -291,15 +307,48 @@ async def test_a_new_token_holds_at_once(token_file: str) -> None:
         assert (await served.ask("/reschedule", b"", Authorization="Bearer newer")).status == 403
 
 
-@pytest.mark.parametrize("query", ["dryRun=perhaps", "limit=0", "limit=x", "limit=-1", "limit=²"])
-async def test_odd_questions(token_file: str, query: str) -> None:
-    async with scene(Names("web-0"), token_file=token_file) as on, kit.stage() as served:
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("dryRun=perhaps", "dryRun is true or false, not 'perhaps'"),
+        ("limit=x", "limit is a number from 0, not 'x'"),
+        ("limit=-1", "limit is a number from 0, not '-1'"),
+        ("limit=", "limit is a number from 0, not ''"),
+        ("limit=²", "limit is a number from 0, not '\ufffd"),
+        ("dryrun=true", "there is no parameter 'dryrun'; did you mean dryRun?"),
+        ("dry_run=true", "there is no parameter 'dry_run'; did you mean dryRun?"),
+        ("pods=3", "there is no parameter 'pods'; there are dryRun and limit"),
+    ],
+)
+@pytest.mark.parametrize("body", [None, b""], ids=["GET", "POST"])
+async def test_a_query_that_is_not_understood_deletes_nothing(
+    token_file: str, query: str, problem: str, body: bytes | None
+) -> None:
+    names = Names("web-0")
+    async with scene(names, token_file=token_file, by_get=True) as on, kit.stage() as served:
         on.rescheduler.add_routes(served.service)
-        reply = await served.ask(
-            f"/reschedule?{query}".encode().decode("latin-1"), b"", Authorization=BEARER
-        )
+        path = f"/reschedule?{query}".encode().decode("latin-1")
+        reply = await served.ask(path, body, Authorization=BEARER)
         assert reply.status == 400
+        assert reply.problem.startswith(f"nothing was deleted: {problem}") or "²" in query
         assert await on.going() == []
+        assert names.asked == 0
+
+
+async def test_get_honours_its_query() -> None:
+    async with scene(Names("web-0", "web-1"), by_get=True) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        reply = await served.ask("/reschedule?dryRun=true")
+        assert reply.content == {
+            "DryRun": True, "WouldDelete": ["web-0", "web-1"], "Skipped": {}, "Failed": {},
+            "Left": 0,
+        }  # fmt: skip
+        reply = await served.ask("/reschedule?limit=0")
+        assert (reply.content["Deleted"], reply.content["Left"]) == ([], 2)
+        assert await on.going() == []
+        reply = await served.ask("/reschedule?limit=1&dryRun=false")
+        assert (reply.content["Deleted"], reply.content["Left"]) == (["web-0"], 1)
+        assert await on.going() == ["web-0"]
 
 
 async def test_a_limit_in_the_question(token_file: str) -> None:
@@ -336,7 +385,8 @@ async def test_a_failing_algorithm_and_a_cluster_that_is_not_there(token_file: s
         on.rescheduler.add_routes(served.service)
         reply = await served.ask("/reschedule", b"", Authorization=BEARER)
         assert reply.status == 500
-        assert reply.problem == "ZeroDivisionError: no idea"
+        assert reply.problem.startswith("Failing.reschedule: ZeroDivisionError: no idea (")
+        assert f"{__file__}:" in reply.problem
         await on.kubeapi.stop()
     rescheduler = Rescheduler(Names(), Kubeapi("http://127.0.0.1", 1), token_file=token_file)
     headers = Headers(f"\r\nAuthorization: {BEARER}\r\n".encode())

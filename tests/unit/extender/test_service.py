@@ -6,10 +6,12 @@ import asyncio
 import json
 import logging
 import threading
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from stowplan.clock import VirtualClock
 from stowplan.extender import (
     Algorithm,
     ExtenderArgs,
@@ -134,18 +136,70 @@ async def test_scores_are_clamped_and_counted() -> None:
         assert await metric(served, "clamped_scores") == 2
 
 
-async def test_a_filter_that_raises_is_an_error_in_the_answer(
+class Racks(Algorithm):
+    """Fails in a line of its own, in one of a library, and with an answer of the wrong type."""
+
+    def filter(self, extender_args: ExtenderArgs) -> ExtenderFilterResult:
+        return ExtenderFilterResult(NodeNames=[str(1 // len(extender_args.Nodes or ()))])
+
+    def prioritize(self, extender_args: ExtenderArgs) -> list[HostPriority]:
+        json.loads("no JSON")
+        return []
+
+    def preempt(self, extender_args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        return NOTHING
+
+
+NOTHING: ExtenderPreemptionResult = None  # type: ignore[assignment]
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+async def test_a_filter_that_raises_is_an_error_in_the_answer() -> None:
+    async with stage(Racks()) as served:
+        reply = await served.ask("/filter", ARGS_TEXT)
+        assert reply.status == 200
+        assert reply.content["Error"] == (
+            "Racks.filter: ZeroDivisionError: integer division or modulo by zero "
+            f"({__file__}:{line_of('1 // len(')})"
+        )
+        assert reply.content["NodeNames"] is None
+
+
+async def test_the_line_is_one_of_the_algorithm() -> None:
+    async with stage(Racks()) as served:
+        reply = await served.ask("/prioritize", ARGS_TEXT)
+        assert reply.problem.endswith(f"({__file__}:{line_of('json.loads(')})")
+        reply = await served.ask("/preempt", body("preemption args meta"))
+        assert reply.problem.startswith("Racks.preempt: BadAnswer: the answer is None, not an ")
+        assert reply.problem.endswith(f"({__file__}:{line_of('return NOTHING') - 1})")
+
+
+async def test_one_traceback_and_repeats_are_folded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with stage(Calls(raising(KeyError("memcached")))) as served:
-        for _ in range(2):
-            reply = await served.ask("/filter", ARGS_TEXT)
-            assert reply.status == 200
-            assert reply.content["Error"] == "Calls.filter: KeyError: 'memcached'"
-            assert reply.content["NodeNames"] is None
-        assert await metric(served, 'errors{verb="filter"}') == 2
-    failures = [each for each in caplog.records if each.message == "The algorithm failed"]
-    assert [each.exc_info is not None for each in failures] == [True, False]
+    clock = VirtualClock()
+    async with stage(Racks(), clock=clock) as served:
+        for _ in range(5):
+            await served.ask("/filter", ARGS_TEXT)
+        await served.ask("/prioritize", ARGS_TEXT)
+        clock.advance(60)
+        await served.ask("/filter", ARGS_TEXT)
+        await served.ask("/filter", ARGS_TEXT)
+        assert await metric(served, 'errors{verb="filter"}') == 7
+    told = [
+        (each.message, each.exc_info is not None, each.__dict__["kv"].get("repeats"))
+        for each in caplog.records
+        if each.levelno >= logging.ERROR
+    ]
+    assert told == [
+        ("The algorithm failed", True, None),
+        ("The algorithm failed", True, None),
+        ("The algorithm failed again", False, 5),
+    ]
 
 
 async def test_others_that_raise() -> None:
@@ -155,7 +209,8 @@ async def test_others_that_raise() -> None:
 
     async with stage(Broken(prioritize=raising(ValueError("x")))) as served:
         reply = await served.ask("/prioritize", ARGS_TEXT)
-        assert (reply.status, reply.problem) == (500, "Broken.prioritize: ValueError: x")
+        assert reply.status == 500
+        assert reply.problem.startswith("Broken.prioritize: ValueError: x (")
         reply = await served.ask("/preempt", body("preemption args meta"))
         assert reply.status == 500
         reply = await served.ask("/bind", body("binding args"))
@@ -192,16 +247,18 @@ async def test_an_error_whose_text_is_no_text(caplog: pytest.LogCaptureFixture) 
     broken = raising(ValueError("a\ud800b"))
     async with stage(Calls(broken, broken)) as served:
         reply = await served.ask("/filter", ARGS_TEXT)
-        assert reply.content["Error"] == "Calls.filter: ValueError: a?b"
-        assert (await served.ask("/prioritize", ARGS_TEXT)).problem.endswith(": a?b")
+        assert reply.content["Error"].startswith("Calls.filter: ValueError: a?b (")
+        assert (await served.ask("/prioritize", ARGS_TEXT)).problem.startswith(
+            "Calls.prioritize: ValueError: a?b ("
+        )
 
 
 async def test_an_answer_of_the_wrong_kind_is_the_algorithms_error() -> None:
     wrong = Calls(lambda _: {"NodeNames": []}, lambda _: [HostPriority("n1", "x")])  # type: ignore[arg-type]
     async with stage(wrong) as served:
         reply = await served.ask("/filter", ARGS_TEXT)
-        assert reply.content["Error"] == (
-            "Calls.filter: BadAnswer: the answer is a dict, not an ExtenderFilterResult"
+        assert reply.content["Error"].startswith(
+            "Calls.filter: BadAnswer: the answer is a dict, not an ExtenderFilterResult ("
         )
         assert (await served.ask("/prioritize", ARGS_TEXT)).status == 500
         assert await metric(served, 'errors{verb="filter"}') == 1
@@ -239,8 +296,8 @@ async def test_an_algorithm_that_takes_too_long_is_an_error_in_the_answer() -> N
     slow = ThreadedCalls(lambda _: release.wait(10))
     async with stage(slow, algorithm_timeout_s=0.05) as served:
         reply = await served.ask("/filter", ARGS_TEXT)
-        assert reply.content["Error"] == (
-            "ThreadedCalls.filter: AlgorithmTimeout: no answer within 0.05 s"
+        assert reply.content["Error"].startswith(
+            "ThreadedCalls.filter: AlgorithmTimeout: no answer within 0.05 s ("
         )
         release.set()
 
@@ -248,7 +305,7 @@ async def test_an_algorithm_that_takes_too_long_is_an_error_in_the_answer() -> N
 async def test_a_timeout_of_the_algorithm_itself_is_told_as_such() -> None:
     async with stage(ThreadedCalls(raising(TimeoutError("Prometheus")))) as served:
         reply = await served.ask("/filter", ARGS_TEXT)
-        assert reply.content["Error"] == "ThreadedCalls.filter: TimeoutError: Prometheus"
+        assert reply.content["Error"].startswith("ThreadedCalls.filter: TimeoutError: Prometheus (")
 
 
 async def test_a_client_that_leaves_while_an_algorithm_works() -> None:
@@ -311,13 +368,17 @@ async def test_readiness_with_checks_and_notes() -> None:
         served.service.ready_checks["cache"] = lambda: problem
         served.service.ready_notes["prometheus"] = lambda: None
         assert (await served.ask("/readyz")).body == b"ok"
+        served.service.ready_notes["cache"] = lambda: None
         reply = await served.ask("/readyz?verbose")
-        assert reply.body == b"[+]cache ok\n[+]prometheus ok\nreadyz check passed\n"
+        assert reply.body == b"[+]cache ok\n[+]prometheus ok\nreadyz check passed\n", "each once"
+        assert (await served.ask("/readyz?quiet=verbose")).body == b"ok"
         served.service.ready_notes["prometheus"] = lambda: "down for 7 s"
         reply = await served.ask("/readyz")
         assert reply.status == 200
         assert b"[+]prometheus ok: down for 7 s\n" in reply.body
         problem = "not synced"
+        reply = await served.ask("/readyz?exclude=cache")
+        assert (reply.status, reply.body.splitlines()[0]) == (200, b"[+]cache excluded: ok")
         reply = await served.ask("/readyz")
         assert (reply.status, reply.body.splitlines()[0]) == (503, b"[-]cache failed: not synced")
         served.service.ready_checks["cache"] = lambda: str(1 // 0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -132,31 +134,103 @@ def test_c_libraries(libc: str, release: str, enough: bool) -> None:
 
 def test_make_builds_both_packages() -> None:
     done = subprocess.run(
-        ["make", "-n", "package", "wca_scheduler_package", "PYTHONS=3.11", "DIST=out"],
+        ["make", "-n", "package", "wca_scheduler_package", "PYTHONS=3.11", "DIST=out",
+         "PLUGINS=examples/extender"],
         cwd=REQUIREMENTS.parent, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert re.findall(r"tools\.package (.*)", done.stdout) == [
-        'out/stowplan.pex --pythons "3.11"',
-        'out/wca-scheduler.pex --pythons "3.11"',
+        'out/stowplan.pex --pythons "3.11" --plugins "examples/extender"',
+        'out/wca-scheduler.pex --pythons "3.11" --plugins "examples/extender"',
     ]
 
 
-def test_make_builds_both_images_from_the_package() -> None:
+def test_make_looks_for_an_engine_and_builds_both_images_each_from_its_package() -> None:
     done = subprocess.run(
         ["make", "-n", "image", "wca_scheduler_docker_image", "DIST=out", "BASE=mine:1"],
         cwd=REQUIREMENTS.parent, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert re.findall(r"tools[./](?:package|image\.sh) (\S+.*)", done.stdout) == [
-        "out/stowplan.pex ",
-        f"out stowplan:{__version__} mine:1",
-        "out wca-scheduler:latest mine:1",
+    steps = re.findall(r"tools[./](?:package|image\.sh) (\S+.*?) *$", done.stdout, re.MULTILINE)
+    assert steps == [
+        "check",
+        "out/stowplan.pex",
+        f"out/stowplan.pex stowplan:{__version__} mine:1",
+        "out/wca-scheduler.pex",
+        "out/wca-scheduler.pex wca-scheduler:latest mine:1",
     ]
+
+
+class Make:
+    """`make` with the checkout's Makefile and programs that only write down how they are called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = folder / "calls"
+        shutil.copy(REQUIREMENTS.parent / "Makefile", folder)
+        shutil.copy(REQUIREMENTS.parent / "pyproject.toml", folder)
+        for name in ("src", "requirements", "tools", "bin", ".venv/bin", "mine"):
+            (folder / name).mkdir(parents=True)
+        shutil.copy(REQUIREMENTS.parent / "tools" / "image.sh", folder / "tools")
+        (folder / "requirements" / "dev.txt").touch()
+        for name in ("tools/package.py", "tools/pex_preamble.py", "mine/algorithm.py"):
+            (folder / name).touch()
+        # Writes the package, which is the argument after `-m tools.package`.
+        self.program(".venv/bin/python", 'shift 2; echo "pack $*" >> calls; touch "$1"')
+        (folder / ".venv" / ".ready").touch()
+
+    def program(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.folder / name).chmod(0o755)
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        # With as little in the path as make needs: no engine but what a test puts there.
+        for tool in ("sh", "find", "sed", "mkdir", "cmp", "echo", "touch", "dirname", "basename"):
+            link = self.folder / "bin" / tool
+            if not link.is_symlink():
+                link.symlink_to(shutil.which(tool) or "/bin/true")
+        make = shutil.which("make")
+        assert make is not None
+        return subprocess.run(
+            [make, f"SHELL={self.folder}/bin/sh", *arguments],
+            cwd=self.folder, env={"PATH": f"{self.folder}/bin"}, capture_output=True, text=True,
+            timeout=60,
+        )  # fmt: skip
+
+    def told(self) -> list[str]:
+        return self.calls.read_text().splitlines() if self.calls.exists() else []
+
+
+def test_nothing_is_packed_where_no_image_can_be_built(tmp_path: Path) -> None:
+    make = Make(tmp_path)
+    for target in ("image", "wca_scheduler_docker_image"):
+        done = make(target)
+        assert done.returncode != 0
+        assert "Error: an image is built by docker" in done.stderr
+    assert make.told() == []
+
+
+def test_a_package_is_packed_once(tmp_path: Path) -> None:
+    make = Make(tmp_path)
+    make.program("bin/buildah", 'echo "buildah $*" >> calls')
+    for target in ("wca_scheduler_package", "wca_scheduler_docker_image", "wca_scheduler_package"):
+        done = make(target)
+        assert done.returncode == 0, done.stderr
+    image = "--tag wca-scheduler:latest --build-arg PACKAGE=wca-scheduler.pex dist"
+    built = f"buildah bud --file tools/../Containerfile {image}"
+    assert make.told() == ["pack dist/wca-scheduler.pex", built]
+    # What is packed has changed, or what was asked for: with an algorithm of one's own, a new one.
+    make("wca_scheduler_package", "PLUGINS=mine")
+    make("wca_scheduler_package", "PLUGINS=mine")
+    assert make.told()[2:] == ["pack dist/wca-scheduler.pex --plugins mine"]
+    later = time.time() + 10
+    os.utime(tmp_path / "mine" / "algorithm.py", (later, later))
+    make("wca_scheduler_package", "PLUGINS=mine")
+    assert make.told()[3:] == ["pack dist/wca-scheduler.pex --plugins mine"]
 
 
 def test_no_engine_is_one_line(tmp_path: Path) -> None:
     script = REQUIREMENTS.parent / "tools" / "image.sh"
     done = subprocess.run(
-        ["/bin/sh", script, tmp_path, "stowplan:test"],
+        ["/bin/sh", script, tmp_path / "stowplan.pex", "stowplan:test"],
         env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
