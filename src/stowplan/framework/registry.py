@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from stowplan.errors import ConfigError
 from stowplan.framework.installed import installed_entry_points
 from stowplan.framework.loading import check_class, is_loaded_twice, load_error, place_of
+from stowplan.framework.misspelt import misspelt
 from stowplan.framework.plugin import Plugin, points_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class Registry:
                 f"two plugins are called {plugin.name!r}: {known.__qualname__} in"
                 f" {place_of(known)} and {plugin.__qualname__} in {place_of(plugin)}."
                 " Fix: change the `name` of one of them",
+                where="plugins",
+            )
+        for member, meant in misspelt(plugin):
+            raise ConfigError(
+                f"plugin {plugin.name!r} has a method {member!r}, which is never called"
+                f" ({place_of(plugin)}). Fix: call it {meant!r}, or '_{member}' if it is meant for"
+                " the plugin itself",
                 where="plugins",
             )
         points = points_of(plugin)

@@ -15,7 +15,14 @@ import pytest
 from stowplan.config.load import parse_tree
 from stowplan.config.types import KIND
 from stowplan.errors import ConfigError, StowplanError
-from stowplan.testing.plugin_checks import CHECKS, CheckFailed, NotApplicable, Subject, load_subject
+from stowplan.testing.plugin_checks import (
+    CHECKS,
+    CheckFailed,
+    NotApplicable,
+    Subject,
+    load_subject,
+    run_check,
+)
 
 _PREFIX = "stowplan-plugin"
 
@@ -30,7 +37,7 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         try:
-            CHECKS[self.name](self._subject)
+            run_check(self.name, self._subject)
         except NotApplicable as reason:
             pytest.skip(str(reason))
 

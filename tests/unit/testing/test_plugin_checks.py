@@ -24,7 +24,7 @@ QUICK = [name for name in CHECKS if name != "processes"]
 PLANTED: list[tuple[type[Plugin], set[str], str]] = [
     (planted.Remembering, {"same-question"}, "answers the same question differently"),
     (planted.Shared, {"instances"}, "in one instance"),
-    (planted.Dicing, {"same-question", "no-effects", "instances"}, "the same question"),
+    (planted.Dicing, {"same-question", "no-effects", "instances"}, "global random"),
     (planted.ReadsClock, {"no-effects"}, "read the clock"),
     (planted.ReadsDate, {"no-effects"}, "datetime.now"),
     (planted.Sleeping, {"no-effects"}, "slept"),

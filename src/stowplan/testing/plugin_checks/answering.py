@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
-
 from stowplan.api.objects import Pod
+from stowplan.cluster.pod_info import compile_pod
 from stowplan.errors import PluginError, StowplanError
-from stowplan.framework.plugin import Plugin
 from stowplan.plugin_failures import describe
+from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case
@@ -35,6 +33,7 @@ def check_answers(subject: Subject) -> None:
             if answers.problem:
                 raise _broken(subject, case, pod, answers.raised)
             _check_reasons(subject, case, pod, answers)
+            _check_decisions(subject, case, asker, pod)
             _check_late_points(subject, case, asker, pod, answers)
 
 
@@ -48,8 +47,7 @@ def _broken(subject: Subject, case: Case, pod: Pod, problem: BaseException | Non
             f"Of {where}: {problem}.", "answer what docs/plugins.md says for this point."
         )
     return CheckFailed(
-        f"{subject.name} breaks the attempt of {where}: {_told(problem)}"
-        f"{line_in(subject.plugin, problem)}.",
+        f"{subject.name} breaks the attempt of {where}: {_told(problem)}.",
         _RAISES,
     )
 
@@ -58,6 +56,14 @@ def _told(problem: BaseException | None) -> str:
     return (
         str(problem) if isinstance(problem, StowplanError) or problem is None else describe(problem)
     )
+
+
+def _check_decisions(subject: Subject, case: Case, asker: Asker, pod: Pod) -> None:
+    """Nothing raises in a decision of the scheduler, whether columns are cached or not."""
+    for _ in range(3):
+        decision = decide(asker.cluster.table, compile_pod(pod), asker.profile)
+        for problem in decision.cycle.failures:
+            raise _broken(subject, case, pod, problem)
 
 
 def _check_reasons(subject: Subject, case: Case, pod: Pod, answers: PluginAnswers) -> None:
@@ -97,6 +103,8 @@ def _check_late_points(
         run_unreserve(profile, cycle, pod, node)
     except StowplanError as problem:
         raise _broken(subject, case, pod, problem) from problem
+    for failure in cycle.failures:
+        raise _broken(subject, case, pod, failure)
     if not (status.is_success or status.is_wait or status.is_rejected):
         raise CheckFailed(
             f"Of {in_words(pod)} on node {node} (cluster {case.seed}): {status.message}.", _RAISES
@@ -108,18 +116,6 @@ def _check_late_points(
     except Exception as problem:
         raise CheckFailed(
             f"{subject.name}.unreserve raises if reserve was not called before:"
-            f" {type(problem).__name__}: {problem}{line_in(subject.plugin, problem)}.",
+            f" {describe(problem)}.",
             "bear it: when another plugin's reserve fails, all are asked to undo theirs.",
         ) from problem
-
-
-def line_in(plugin: type[Plugin], problem: BaseException | None) -> str:
-    """Where in the plugin's own code an exception came from."""
-    module = sys.modules.get(plugin.__module__)
-    file = getattr(module, "__file__", None)
-    while problem is not None:
-        for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-            if frame.filename == file:
-                return f" ({frame.filename}:{frame.lineno})"
-        problem = problem.__cause__
-    return ""

@@ -10,7 +10,6 @@ import msgspec
 
 from stowplan.api.objects import Pod
 from stowplan.errors import ConfigError
-from stowplan.testing.plugin_checks.answering import line_in
 from stowplan.testing.plugin_checks.asking import Asker
 from stowplan.testing.plugin_checks.cases import Case
 from stowplan.testing.plugin_checks.subject import CaseCluster, CheckFailed, NotApplicable, Subject
@@ -86,8 +85,7 @@ def _try(subject: Subject, field: str, value: Any) -> None:
             answers = asker.ask(pod)
             if answers.problem and not _usually_breaks(subject, case, pod):
                 raise CheckFailed(
-                    f"{subject.name} takes {field}: {value!r} and breaks later:"
-                    f" {answers.problem}{line_in(subject.plugin, answers.raised)}.",
+                    f"{subject.name} takes {field}: {value!r} and breaks later: {answers.problem}.",
                     "reject it in __init__ with a ValueError whose text explains the mistake to the"
                     " user; it is reported with the path of the field.",
                 )

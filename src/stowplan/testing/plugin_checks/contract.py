@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.framework.misspelt import misspelt
 from stowplan.framework.plugin import POINTS, Plugin, Reads, points_of
 from stowplan.framework.status import Status
 from stowplan.testing.plugin_checks.subject import CheckFailed, Subject
@@ -39,20 +40,6 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "what_if": ("cycle", "other", "row", "delta"),
 }
 _MAY_BE_ASYNC = ("pre_bind", "bind", "post_bind")
-_NEARLY = {
-    "prefilter": "pre_filter",
-    "prescore": "pre_score",
-    "postfilter": "post_filter",
-    "preenqueue": "pre_enqueue",
-    "prebind": "pre_bind",
-    "postbind": "post_bind",
-    "normalizescore": "normalize",
-    "filtercolumns": "filter_columns",
-    "filtercolumn": "filter_columns",
-    "scorecolumns": "score_columns",
-    "scorecolumn": "score_columns",
-    "unreserved": "unreserve",
-}
 
 
 def check_contract(subject: Subject) -> None:
@@ -73,13 +60,11 @@ def _check_name(plugin: type[Plugin]) -> None:
 
 
 def _check_methods(plugin: type[Plugin]) -> None:
-    for member in dir(plugin):
-        meant = _NEARLY.get(member.lower().replace("_", ""))
-        if meant and member != meant and not member.startswith("_"):
-            raise CheckFailed(
-                f"{plugin.name} has a method {member}, which is never called.",
-                f"call it {meant}.",
-            )
+    for member, meant in misspelt(plugin):
+        raise CheckFailed(
+            f"{plugin.name} has a method {member}, which is never called.",
+            f"call it {meant}, or _{member} if it is meant for the plugin itself.",
+        )
     if not points_of(plugin):
         methods = ", ".join(names[0] for names in POINTS.values())
         raise CheckFailed(

@@ -11,7 +11,7 @@ import gc
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -75,6 +75,10 @@ _EXCUSED = ("linecache.py", "inspect.py", "logging/__init__.py")
 _watching: list[_Watch] = []
 
 
+class _Enough(BaseException):
+    """What was seen will do: the plugin need not go on sleeping."""
+
+
 class _Watch:
     """Notes what happens within, with the line of the plugin that it comes from."""
 
@@ -90,6 +94,8 @@ class _Watch:
         if _is_excused(frame):
             return
         self.seen.append((what, details, self._line(frame)))
+        if what == _SLEEP:
+            raise _Enough
 
     def _line(self, frame: FrameType | None) -> str:
         """The innermost line of the plugin's own files."""
@@ -185,9 +191,11 @@ def check_effects(subject: Subject) -> None:
         asker = Asker(plugin, cluster)
         for pod in case.askers:
             watch = _Watch(subject.plugin)
-            with watch.on():
+            with suppress(_Enough), watch.on():
                 asker.ask(pod)
             for what, details, line in watch.seen:
+                if what == _SLEEP:
+                    subject.stuck_in = "no-effects"
                 raise CheckFailed(
                     f"{subject.name} {what} while it judged {in_words(pod)}: {details}{line}.",
                     _MENDS.get(what, _IO_MEND),

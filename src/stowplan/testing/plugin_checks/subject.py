@@ -32,6 +32,8 @@ from stowplan.testing.plugin_checks.vocabulary import Words, words_of
 
 #: Random clusters that each check looks at.
 CASES = 24
+#: Seconds that one check may take; a check of an ordinary plugin takes a few.
+LIMIT_S = 60.0
 
 
 class CheckFailed(AssertionError):
@@ -104,6 +106,7 @@ class Subject:
         spec: str = "",
         cases: int = CASES,
         seed: int = 0,
+        limit_s: float = LIMIT_S,
     ) -> None:
         self.plugin = plugin
         self.args: dict[str, Any] = dict(args or {})
@@ -112,6 +115,9 @@ class Subject:
         #: How many clusters it is tried on.
         self.count = cases
         self._seed = seed
+        #: How long one check may take, and the check that found the plugin to be too slow for more.
+        self.limit_s = limit_s
+        self.stuck_in = ""
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.cache import ClusterCache
+from stowplan.plugin_failures import describe
 from stowplan.queue.changes import node_changes, pod_changes
 from stowplan.queue.events import (
     ASSIGNED_POD_ADD,
@@ -25,7 +26,6 @@ from stowplan.queue.events import (
     Hint,
 )
 from stowplan.queue.hints import complete_hints
-from stowplan.testing.plugin_checks.answering import line_in
 from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case, apply, variants
 from stowplan.testing.plugin_checks.subject import CaseCluster, CheckFailed, NotApplicable, Subject
@@ -139,8 +139,7 @@ def _hinted(
         said = entry.hint(pod, old, new)
     except Exception as problem:
         raise CheckFailed(
-            f"{subject.name}'s hint for {entry.event.label} raises: {type(problem).__name__}:"
-            f" {problem}{line_in(subject.plugin, problem)}.",
+            f"{subject.name}'s hint for {entry.event.label} raises: {describe(problem)}.",
             "a hint is given (pod, old, new), where old is None for what was added and new is None"
             " for what was deleted; answer stowplan.Hint.QUEUE when in doubt.",
         ) from problem
