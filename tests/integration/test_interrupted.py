@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.embedded_fixtures import EmbeddedServer
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +103,34 @@ def test_ctrl_c_while_decide_waits_for_a_question(tmp_path: Path) -> None:
     process.stdin.flush()
     assert process.stdout.readline()
     interrupt_and_expect(process, 130)
+
+
+@pytest.mark.parametrize(
+    ("argv", "ready"),
+    [
+        (("run", "--leader-elect=false", "--port", "0"), "Scheduling"),
+        (("extender", "--config", "config.yaml", "--port", "0"), '"Serving"'),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else each,
+)
+def test_ctrl_c_ends_a_service_in_order(
+    argv: tuple[str, ...], ready: str, embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text("algorithm: !NOPAlgorithm {}\n")
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            [*STOWPLAN, *argv],
+            cwd=tmp_path,
+            stdout=stream,
+            stderr=stream,
+            env=os.environ | {"KUBECONFIG": str(embedded_server.kubeconfig_path)},
+            start_new_session=True,
+        )
+    wait_for(f"{ready!r} in the log", lambda: ready in log.read_text(), 30)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 0
+    assert "Traceback" not in log.read_text()
 
 
 def interrupt_and_expect(process: subprocess.Popen[str], code: int) -> None:
