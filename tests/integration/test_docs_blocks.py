@@ -50,6 +50,8 @@ class Shell:
             "KUBECONFIG": str(kubeconfig),
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
+            # Of programs whose port the page does not name.
+            "STOWPLAN_PORT": "0",
             "PYTHONUNBUFFERED": "1",
         }
 
