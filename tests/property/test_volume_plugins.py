@@ -179,7 +179,7 @@ def _only(plugin: type[Plugin], method: str, catalog: Catalog) -> FilterStep:
 
 def _prepared(step: FilterStep, cache: ClusterCache, mine: Pod) -> Cycle | None:
     cycle = Cycle(cache.table, compile_pod(mine))
-    answer = step.plugin.pre_filter(cycle)  # type: ignore[attr-defined]
+    answer = step.plugin.pre_filter(cycle)
     return None if isinstance(answer, Status) else cycle
 
 

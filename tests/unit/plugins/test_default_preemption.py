@@ -139,7 +139,7 @@ class Broken(Plugin):
 
     name = "Broken"
 
-    def filter(self, cycle: Cycle, node: NodeView) -> Status:
+    def filter(self, pod: Pod, node: NodeView) -> Status:
         return error(f"no answer on {node.labels['rack']}")
 
 

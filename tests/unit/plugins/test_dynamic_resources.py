@@ -5,7 +5,7 @@ from __future__ import annotations
 from stowplan.api.objects import Pod
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.plugin import Plugin, PreFilterResult
-from stowplan.framework.status import Code, unresolvable
+from stowplan.framework.status import Code, Status, unresolvable
 from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
 from stowplan.testing import node, pod
@@ -64,14 +64,14 @@ def test_without_claims_there_is_nothing_to_give_back() -> None:
 class Refusing(Plugin):
     name = "Refusing"
 
-    def pre_filter(self, cycle: object) -> object:
+    def pre_filter(self, cycle: object) -> Status:
         return unresolvable("no")
 
 
 class Nowhere(Plugin):
     name = "Nowhere"
 
-    def pre_filter(self, cycle: object) -> object:
+    def pre_filter(self, cycle: object) -> PreFilterResult:
         return PreFilterResult(frozenset())
 
 

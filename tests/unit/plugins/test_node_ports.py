@@ -85,7 +85,7 @@ def test_init_containers_count_if_they_keep_running(policy: str | None, counts: 
     sidecar = pod(init_containers=[_init(policy)])
     plugin, cache = made("NodePorts"), in_place([node("n")], [having("TCP//8001", node="n")])
     cycle = Cycle(cache.table, compile_pod(sidecar))
-    assert plugin.pre_filter(cycle) == (None if counts else SKIP)  # type: ignore[attr-defined]
+    assert plugin.pre_filter(cycle) == (None if counts else SKIP)
     assert run_filter(plugin, sidecar, cache)["n"].is_success is not counts
     standing = in_place([node("n")], [pod(init_containers=[_init(policy)], node="n")])
     assert run_filter(plugin, having("TCP//8001"), standing)["n"].is_success is not counts
@@ -94,7 +94,7 @@ def test_init_containers_count_if_they_keep_running(policy: str | None, counts: 
 def test_without_host_ports_it_is_skipped() -> None:
     cache = in_place([node("n")])
     internal = pod(containers=[{"name": "c", "ports": [{"containerPort": 80}]}])
-    answer = made("NodePorts").pre_filter(Cycle(cache.table, compile_pod(internal)))  # type: ignore[attr-defined]
+    answer = made("NodePorts").pre_filter(Cycle(cache.table, compile_pod(internal)))
     assert answer == SKIP
 
 

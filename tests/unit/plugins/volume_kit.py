@@ -114,7 +114,7 @@ def made_for(plugin: type[Plugin], cache: ClusterCache) -> Any:
 def judged(plugin: Plugin, pod: Pod, cache: ClusterCache) -> Status | dict[str, Status]:
     """The answer for every node, the same in both forms; or PreFilter's, if it ends it."""
     cycle = Cycle(cache.table, compile_pod(pod))
-    prepared = plugin.pre_filter(cycle)  # type: ignore[attr-defined]
+    prepared = plugin.pre_filter(cycle)
     if isinstance(prepared, Status):
         return prepared
     step = FilterStep(plugin)

@@ -15,13 +15,14 @@ import pytest
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
-from stowplan.api.objects import Node, Pod
+from stowplan.api.objects import Pod
 from stowplan.api.resources import LEASES, PODS, Resource
 from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import ApiRequest
+from stowplan.cluster.views import NodeView
 from stowplan.config.load import parse_config
 from stowplan.errors import LeadershipLost
 from stowplan.framework.plugin import Plugin
@@ -57,7 +58,7 @@ class Stage:
             name = "Muse"
             bind_is_idempotent = True
 
-            def filter(self, pod: Pod, node: Node) -> bool:
+            def filter(self, pod: Pod, node: NodeView) -> bool:
                 stage.on_filter()
                 return True
 

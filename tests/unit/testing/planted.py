@@ -195,7 +195,7 @@ class FloatColumns(Plugin):
 class FloatScore(Plugin):
     name = "FloatScore"
 
-    def score(self, pod: Pod, node: NodeView) -> float:
+    def score(self, pod: Pod, node: NodeView) -> float:  # type: ignore[override]
         return 50.5
 
 
@@ -411,7 +411,7 @@ class LazyArguments(Plugin):
 class WrongParameters(Plugin):
     name = "WrongParameters"
 
-    def pre_score(self, cycle: Cycle) -> None:
+    def pre_score(self, cycle: Cycle) -> None:  # type: ignore[override]
         return None
 
     def score(self, pod: Pod, node: NodeView) -> int:
