@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stowplan.framework.registry import Registry
 
 _OURS = str(Path(__file__).parents[1])
+_MOST_SHOWN = 10
 
 
 def find_plugin(named: object, registry: Registry, *, folder: Path, where: str) -> type[Plugin]:
@@ -165,6 +166,8 @@ def _classes(module: ModuleType) -> str:
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Plugin) and value is not Plugin
     ]
+    if len(names) > _MOST_SHOWN:
+        names[_MOST_SHOWN:] = [f"{len(names) - _MOST_SHOWN} more"]
     return ", ".join(names) or "no plugin class"
 
 

@@ -1,32 +1,26 @@
 """The plugin under test: where it is, how instances of it are made, and the clusters to try it on.
 
-A plugin is named as `module:Class` or `file.py:Class`. Loading a file that starts a scheduler by
-`stowplan.run(...)` at its end does not start one.
+A plugin is named as `module:Class` or `file.py:Class` (`framework.loading`).
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
-import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
-import stowplan
 from stowplan.clock import VirtualClock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.table import NodeTable
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.framework.handle import Handle
+from stowplan.framework.loading import find_plugin
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.profile import make_plugin
+from stowplan.framework.registry import Registry
 from stowplan.testing.plugin_checks.cases import Case, make_case
 from stowplan.testing.plugin_checks.vocabulary import Words, words_of
 
@@ -147,87 +141,9 @@ class Subject:
 
 def load_subject(spec: str, args: Mapping[str, Any] | None = None, **options: Any) -> Subject:
     """The plugin of `module:Class` or `file.py:Class`; ConfigError says what is wrong with it."""
-    place, separator, attribute = spec.rpartition(":")
-    if not separator or not place or not attribute:
+    if ":" not in spec:
         raise ConfigError(
             "is no plugin; write module:Class or path/to/file.py:Class", where=repr(spec)
         )
-    with _nothing_starts():
-        module = _load_file(place) if place.endswith(".py") else _load_module(place, spec)
-    found: Any = module
-    for part in attribute.split("."):
-        found = getattr(found, part, None)
-    if found is None:
-        classes = [
-            name
-            for name, value in vars(module).items()
-            if isinstance(value, type) and issubclass(value, Plugin) and value is not Plugin
-        ]
-        there = f"it has {', '.join(classes)}" if classes else "it has no plugin at all"
-        raise ConfigError(f"{place} has no {attribute}; {there}", where=repr(spec))
-    if not (isinstance(found, type) and issubclass(found, Plugin)):
-        raise ConfigError(
-            f"is {type(found).__name__}, not a plugin class: derive it from stowplan.Plugin, or"
-            " decorate the function with @stowplan.filter or @stowplan.score",
-            where=repr(spec),
-        )
+    found = find_plugin(spec, Registry(), folder=Path(), where=repr(spec))
     return Subject(found, args, spec=spec, **options)
-
-
-def _load_module(name: str, spec: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as problem:
-        if problem.name and (name == problem.name or name.startswith(f"{problem.name}.")):
-            raise ConfigError(
-                f"there is no module {name}; is it installed, or its folder in PYTHONPATH?",
-                where=repr(spec),
-            ) from None
-        raise ConfigError(_told(problem), where=name) from problem
-    except Exception as problem:
-        raise ConfigError(_told(problem), where=name) from problem
-
-
-def _load_file(path: str) -> ModuleType:
-    file = Path(path).resolve()
-    name = f"stowplan_checked_{file.stem}"
-    known = sys.modules.get(name)
-    if known is not None and known.__file__ == str(file):
-        return known
-    found = spec_from_file_location(name, file)
-    if found is None or found.loader is None or not file.is_file():
-        raise ConfigError("there is no such file", where=path)
-    module = module_from_spec(found)
-    sys.modules[name] = module
-    try:
-        found.loader.exec_module(module)
-    except Exception as problem:
-        del sys.modules[name]
-        raise ConfigError(_told(problem), where=path) from problem
-    return module
-
-
-def _told(problem: Exception) -> str:
-    """An exception while loading, with the line that it came from."""
-    if isinstance(problem, SyntaxError):
-        return f"line {problem.lineno}: {problem.msg}"
-    if isinstance(problem, StowplanError):
-        return str(problem)
-    frames = traceback.extract_tb(problem.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"cannot be imported: {type(problem).__name__}: {problem}{where}"
-
-
-@contextmanager
-def _nothing_starts() -> Iterator[None]:
-    """`stowplan.run` at the end of a file does nothing while it is loaded."""
-    missing = object()
-    before = vars(stowplan).get("run", missing)
-    vars(stowplan)["run"] = lambda *_plugins, **_options: None
-    try:
-        yield
-    finally:
-        if before is missing:
-            del vars(stowplan)["run"]
-        else:
-            vars(stowplan)["run"] = before
