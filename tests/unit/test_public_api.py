@@ -222,10 +222,9 @@ def imports_of(file: Path) -> set[str]:
 
 #: The original's file name for a command of ours: it runs the command, and needs no API.
 STATIC = ROOT / "examples" / "static" / "scheduler.py"
-HELLO = ROOT / "examples" / "hello" / "scheduler.py"
 #: What learners and readers get to see; `check.py` of a lesson is the course's own.
 SHOWN = [
-    *(file for file in (ROOT / "examples").rglob("*.py") if file not in (STATIC, HELLO)),
+    *(file for file in (ROOT / "examples").rglob("*.py") if file != STATIC),
     *(
         file
         for file in (ROOT / "src/stowplan/learn/lessons").rglob("*.py")
