@@ -13,6 +13,7 @@ import click
 
 from stowplan.cli.tables import print_object, print_table
 from stowplan.errors import ConfigError, StowplanError
+from stowplan.output_file import check_output_file
 
 if TYPE_CHECKING:
     from stowplan.lab.bench.contestants import Contestant
@@ -172,6 +173,8 @@ def bench(
     if list_only:
         _list(file, workload, output)
         return 0
+    for path, option in ((html, "--html"), (report, "--report"), (runs, "--runs")):
+        check_output_file(path, option)
     from stowplan.lab.bench.plan import plan
     from stowplan.lab.bench.results import Results
 

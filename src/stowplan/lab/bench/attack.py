@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stowplan.lab.bench.as_command import as_command
 from stowplan.lab.bench.attack_search import search
 from stowplan.lab.bench.attack_trial import (
     AttackedCluster,
@@ -33,6 +34,7 @@ from stowplan.lab.bench.attack_trial import (
     time_trial,
 )
 from stowplan.lab.bench.hostile import ATTACKS, Attack, stored_size
+from stowplan.output_file import check_output_file
 
 #: The targets.
 WAIT_S = 0.5
@@ -98,9 +100,14 @@ def forked(measure: Callable[[Report], None], limit_s: float) -> Report:
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
+    try:
+        with os.fdopen(reading) as answer:
+            text = answer.read()
+    except KeyboardInterrupt:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.waitpid(child, 0)
     return Report(**json.loads(text)) if text else Report(problem="the trial broke down")
 
 
@@ -239,6 +246,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    check_output_file(options.json, "--json")
     # A pod that exhausts the memory of its trial is logged with a traceback by the engine.
     logging.getLogger("stowplan").setLevel(logging.CRITICAL)
     if options.search is not None:
@@ -316,4 +324,4 @@ def document(done: Sequence[tuple[AttackCase, Report]]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_command(main, "the cases above are complete, no file was written"))

@@ -25,6 +25,7 @@ from stowplan.api.objects import Pod
 from stowplan.config.defaults import default_config
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.framework.registry import Registry
+from stowplan.lab.bench.as_command import as_command
 from stowplan.lab.bench.plugin_costs import Costs, timed_registry
 from stowplan.lab.bench.synthetic import (
     HOPELESS,
@@ -34,6 +35,7 @@ from stowplan.lab.bench.synthetic import (
     nodes,
     objects_for,
 )
+from stowplan.output_file import check_output_file
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine, Placement
@@ -262,6 +264,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    check_output_file(options.json, "--json")
     rounds = options.rounds or (2 if options.quick else 3)
     chosen = [
         each
@@ -310,4 +313,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_command(main, "nothing was kept"))

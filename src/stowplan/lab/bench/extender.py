@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from stowplan import __version__
+from stowplan.lab.bench.as_command import as_command
 from stowplan.lab.bench.extender_bodies import (
     ExtenderQuestion,
     Mode,
@@ -265,9 +266,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress.erase()
         print(f"Error: {problem}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    finally:
         progress.erase()
-        return 130
     progress.say(f"Measured in {time.monotonic() - began:.0f} s")
     if options.output == "json":
         print(msgspec.json.format(msgspec.json.encode(_document(options, measured))).decode())
@@ -279,4 +279,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_command(main, "nothing was kept"))

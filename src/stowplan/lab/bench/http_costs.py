@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from stowplan.lab.bench.as_command import as_command
 from stowplan.lab.bench.extender_load import Effort, LoadError, Verb, ask_once, put_load
 from stowplan.lab.bench.observe import cpu_seconds
 from stowplan.lab.controlplane.processes import free_port
@@ -132,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(as_command(main, "the figures above are complete"))

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import aiohttp
 
 from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.lab.bench.as_command import EXIT_INTERRUPTED, as_command
 from stowplan.lab.bench.churn import NODES, PODS, ChurnLoad
 from stowplan.lab.bench.churn_objects import NODE_CPUS, NodeLayout, PodKind, PodMaker, node_name
 from stowplan.lab.bench.contestants import scheduler_kubeconfig
@@ -40,6 +41,7 @@ from stowplan.lab.controlplane.binaries import BinaryMissing
 from stowplan.lab.controlplane.cluster import ControlPlane
 from stowplan.lab.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
 from stowplan.lab.controlplane.processes import ControlPlaneError, ServerProcess, free_port
+from stowplan.output_file import check_output_file
 
 RESULTS = Path("bench-results")
 SHARE_OF_RAW = 0.2
@@ -311,6 +313,10 @@ def _terminate(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _kept(log: Path) -> str:
+    return f"the scheduler's log is {log}" if log.exists() else "nothing was kept"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -322,7 +328,9 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     began = datetime.now(UTC)
     path: Path = options.json or RESULTS / f"soak-{began:%Y%m%dT%H%M%SZ}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if options.json is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    check_output_file(path, "--json")
     soak = Soak(options)
     log = path.with_suffix(".log")
     log.unlink(missing_ok=True)
@@ -332,8 +340,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+        print(f"\ninterrupted; no figures were written, {_kept(log)}", file=sys.stderr)
+        return EXIT_INTERRUPTED
     found = faults(outcome)
     about = {
         "began": began.isoformat(timespec="seconds"),
@@ -350,4 +358,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_command(main, "nothing was kept"))

@@ -23,6 +23,7 @@ from stowplan.api.objects import PodStatus
 from stowplan.api.resources import PODS
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.defaults import default_config
+from stowplan.lab.bench.as_command import as_command
 from stowplan.lab.bench.contestants import STOWPLAN, Start, scheduler_kubeconfig
 from stowplan.lab.bench.figures import percentile
 from stowplan.lab.bench.observe import NAMESPACE, PODS_PATH, BindObserver, cpu_seconds, machine_cpu
@@ -241,4 +242,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_command(main, "nothing was kept"))

@@ -58,7 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         if is_stdout_closed():
             return EXIT_PIPE_CLOSED
-        print("interrupted", file=sys.stderr)
+        kept = "; what is built stays in the cache" if options.command == "build" else ""
+        print(f"\ninterrupted{kept}", file=sys.stderr)
         return 130
 
 

@@ -117,5 +117,8 @@ def test_errors_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2
     store(("stowplan", 900))
     told, code = fails(capsys, "own.yaml", "--stored", "--html", "no/such/folder.html")
-    assert told == "Error: no/such/folder.html: cannot be written: No such file or directory\n"
+    assert told == (
+        "Error: --html no/such/folder.html: the folder no/such does not exist. "
+        "Fix: mkdir -p no/such\n"
+    )
     assert code == 2

@@ -1,0 +1,37 @@
+"""Output files that cannot be written are refused, and the check leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stowplan.errors import ConfigError
+from stowplan.output_file import check_output_file
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_output_file(path, "--html")
+    return str(caught.value)
+
+
+def test_a_file_that_can_be_written_is_neither_made_nor_changed(tmp_path: Path) -> None:
+    there, new = tmp_path / "there", tmp_path / "new"
+    there.write_text("text")
+    for path in (there, new, Path(os.devnull), None):
+        check_output_file(path, "--html")
+    assert there.read_text() == "text"
+    assert not new.exists()
+
+
+def test_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none" / "page.html") == (
+        f"--html {tmp_path}/none/page.html: the folder {tmp_path}/none does not exist. "
+        f"Fix: mkdir -p {tmp_path}/none"
+    )
+    assert refusal(tmp_path).endswith(": is a folder. Fix: name a file in it")
+    (tmp_path / "file").write_text("")
+    assert "does not exist" in refusal(tmp_path / "file" / "page.html")
+    assert "cannot be written: File name too long. Fix: " in refusal(tmp_path / ("x" * 300))
