@@ -130,9 +130,13 @@ class Fields:
 
     def fail(self, message: str, *, at: str = "") -> NoReturn:
         """Raise a ConfigError; with `at`, the error names the line of that field."""
-        line = self.line(at)
+        raise ConfigError(message, where=self.where(at))
+
+    def where(self, name: str = "") -> str:
+        """`file:line: what` of the field, or of the whole mapping."""
+        line = self.line(name)
         place = f"{self._file}:{line}" if line else str(self._file)
-        raise ConfigError(message, where=f"{place}: {self._what}".rstrip(": "))
+        return f"{place}: {self._what}".rstrip(": ")
 
     def line(self, name: str = "") -> int:
         """Where the field is written, or the whole mapping; 0 if that is not known."""

@@ -191,13 +191,21 @@ def rows(file: Path, of: str, layout: Layout | None, broken: BrokenRows) -> Iter
             cells, line = _next(reader, broken)
         while cells is not None:
             if len(cells) != len(header):
-                broken.add(line, f"has {len(cells)} cells, not {len(header)}")
+                broken.add(line, _wrong_width(len(cells), header))
             elif not all(map(is_text, cells)):
                 broken.add(line, "is not UTF-8")
             else:
                 row.fill(cells, line)
                 yield row
             cells, line = _next(reader, broken)
+
+
+def _wrong_width(cells: int, header: tuple[str, ...]) -> str:
+    if cells < len(header):
+        why = f"`{header[cells]:.60}` is the first column without one"
+    else:
+        why = "a value with a delimiter in it needs quotes"
+    return f"has {cells} cells, not {len(header)}; {why}"
 
 
 class _Reader(Protocol):

@@ -169,7 +169,7 @@ def read_pods(
             pods.add(row)
         except BadRow as problem:
             broken.add(row.line, str(problem))
-    broken.check(len(pods))
+    broken.check(len(pods), left_out)
     if layout is not None and layout.from_first:
         pods.count_from_first()
     pods.settle(file)
@@ -196,7 +196,7 @@ def read_nodes(file: Path, *, layout: Layout | None = None, skip_broken: bool = 
             read += 1
         except BadRow as problem:
             broken.add(row.line, str(problem))
-    broken.check(read)
+    broken.check(read, left_out)
     return Trace(
         sources=(str(file),),
         make_objects=lambda: iter(nodes.values()),

@@ -157,7 +157,8 @@ class Description:
     applications: tuple[Application, ...]
     priority_classes: tuple[PriorityClass, ...]
     arrivals: Arrivals
-    disruptions: tuple[Disruption, ...]
+    #: Each with its place in the file.
+    disruptions: tuple[tuple[Disruption, str], ...]
     #: Failures and drains go on until then, at least until the last arrival.
     until_ms: int
     #: Pods arrive, and run for, whole multiples of it.
@@ -325,7 +326,7 @@ class _Reader:
             swing=swing,
         )
 
-    def disruptions(self) -> tuple[Disruption, ...]:
+    def disruptions(self) -> tuple[tuple[Disruption, str], ...]:
         listed = self._top.items("disruptions") if "disruptions" in self._top else []
         made = []
         for number, value in enumerate(listed):
@@ -335,8 +336,9 @@ class _Reader:
             if len(verbs) != 1:
                 fields.fail(f"expected one of {', '.join(_VERBS)}, with the name of a node")
             at = self.time(fields, "at") / 1000
-            made.append(Disruption(at, verbs[0], fields.required_text(verbs[0])))
-        return tuple(sorted(made, key=lambda each: each.at))
+            disruption = Disruption(at, verbs[0], fields.required_text(verbs[0]))
+            made.append((disruption, fields.where(verbs[0])))
+        return tuple(sorted(made, key=lambda each: each[0].at))
 
     def scaled(self, description: Description) -> Description:
         """The description scaled to a number of nodes and pods, in the same proportions."""
@@ -368,6 +370,15 @@ class _Reader:
                     "which `priorityClasses` does not list",
                     at="applications",
                 )
+        if not pools and not applications and not description.disruptions:
+            self._top.fail("describes nothing; write `pools`, `applications` or a `preset`")
+        pods = arrivals.count + sum(each.initial for each in applications)
+        if applications and not pods and "podCount" not in self._top:
+            self._top.fail(
+                "`applications`: no pod ever arrives; write `arrivals: {count: ...}`, or `initial` "
+                "of an application",
+                at="applications",
+            )
         return replace(description, pools=pools, applications=applications, arrivals=arrivals)
 
     def number(self, fields: Fields, name: str, default: int, read: Any = pieces) -> int:

@@ -53,6 +53,7 @@ def generate(
         make_events=made.events,
         pods=read.arrivals.count + sum(each.initial for each in read.applications),
         nodes=sum(pool.count for pool in read.pools),
+        listed=read.disruptions,
     )
 
 
@@ -81,7 +82,7 @@ class _Synthesis:
 
     def events(self) -> Iterator[Event]:
         """Pods and troubles together, with those disruptions that the description lists."""
-        listed = iter(self._description.disruptions)
+        listed = (disruption for disruption, _ in self._description.disruptions)
         return heapq.merge(listed, self._happening(), key=lambda event: event.at)
 
     def _happening(self) -> Iterator[Event]:

@@ -115,6 +115,9 @@ class Trace:
     reading: ReadCounts = field(default_factory=ReadCounts)
     #: A KubeSchedulerConfiguration that came with the trace.
     config: Json | None = None
+    #: Disruptions that a description lists, each with its place there: their nodes must exist
+    #: when the trace begins.
+    listed: tuple[tuple[Disruption, str], ...] = ()
 
     def objects(self) -> Iterator[Json]:
         """What the cluster begins with, in the order in which it can be created."""
@@ -153,4 +156,5 @@ def combined(*traces: Trace) -> Trace:
         nodes=sum(trace.nodes for trace in traces),
         reading=reading,
         config=configs[-1] if configs else None,
+        listed=tuple(each for trace in traces for each in trace.listed),
     )

@@ -22,7 +22,9 @@ from stowplan.sim.traces.model import BrokenRow, ReadCounts
 _TOLD = 5
 #: If nothing may be skipped, read on up to so many broken rows, to report how many there are.
 _ENOUGH = 100
-_GO_ON = "to go on without them, say `skipBroken: true` (in Python skip_broken=True)"
+_FIX = (
+    "Fix: correct {}, or leave out broken rows with `skipBroken: true` (Python: skip_broken=True)"
+)
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -44,12 +46,18 @@ class BrokenRows:
         if not self._skip and self.count >= _ENOUGH:
             self._fail(f"{self.count} broken rows so far, reading stopped there")
 
-    def check(self, read: int) -> None:
-        """Raise at the end of the file if broken rows must not be skipped, or are all there is."""
+    def check(self, read: int, left_out: int = 0) -> None:
+        """Raise at the end of the file if broken rows must not be skipped, or no row is left."""
         if self.count and not self._skip:
-            self._fail(f"{self.count} broken row{'s' if self.count > 1 else ''}")
+            self._fail(f"{self.count} broken rows" if self.count > 1 else "")
         if self.count and not read:
             self._fail(f"not one row can be used, {self.count} are broken")
+        if not read:
+            why = f": `where` and `limit` leave out all {left_out} rows" if left_out else ""
+            raise ConfigError(
+                f"holds nothing to play{why}. Fix: give it rows, or leave the trace out",
+                where=str(self._file),
+            )
 
     def reading(self, read: int, left_out: int) -> ReadCounts:
         return ReadCounts(read, left_out, self.count, tuple(self._examples))
@@ -57,8 +65,9 @@ class BrokenRows:
     def _fail(self, summary: str) -> None:
         first, *others = self._examples
         told = "".join(f"\n  {row.where}: {row.reason}" for row in others)
-        hint = "" if self._skip else f"; {_GO_ON}"
-        raise ConfigError(f"{first.reason} ({summary}{hint}){told}", where=first.where)
+        counted = f" ({summary})" if summary else ""
+        fix = "" if self._skip else f". {_FIX.format('them' if others else 'the row')}"
+        raise ConfigError(f"{first.reason}{counted}{fix}{told}", where=first.where)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def read_recording(file: Path, *, skip_broken: bool = False, reschedule: bool = 
             _learn(facts, line)
         except NotAnObject as problem:
             broken.add(line.number, f"resource {problem}")
-    broken.check(facts.lines)
+    broken.check(facts.lines, facts.left_out)
     walk = _Walk(file, facts, place=not reschedule)
     return Trace(
         sources=(f"{file} (recording of kube-scheduler-simulator)",),

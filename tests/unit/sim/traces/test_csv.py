@@ -157,8 +157,8 @@ GOOD = "0,good,,1,1,1Gi,,,,,,\n"
         ("0,a,,,,,,,,app=a b,,", "labels: `a b` cannot be the value of label app"),
         ("0,a,,,,,,,,,=x,", "nodeSelector: `=x` is not key=value"),
         ("0,a,,,,,,,,,,k=v:Never", "tolerations: `k=v:Never` is not a toleration"),
-        ("0,a,,", "has 4 cells, not 12"),
-        ("0,a,,,,,,,,,,,,,,", "has 16 cells, not 12"),
+        ("0,a,,", "has 4 cells, not 12; `cpu` is the first column without one"),
+        ("0,a,,,,,,,,,,,,,,", "has 16 cells, not 12; a value with a delimiter in it needs quotes"),
         ("0,good,,,,,,,,,,", "name: there is a pod default/good already"),
         ('0,"a"b,,,,,,,,,,', "is not CSV: ',' expected after '\"'"),
     ],
@@ -169,7 +169,11 @@ def test_broken_rows(file: Path, row: str, reason: str) -> None:
         read_pods(file)
     message = str(caught.value)
     assert message.startswith(f"{file}:3: {reason}")
-    assert "1 broken row; to go on without them, say `skipBroken: true`" in message
+    assert message.endswith(
+        ". Fix: correct the row, or leave out broken rows with `skipBroken: true` "
+        "(Python: skip_broken=True)"
+    )
+    assert "\n" not in message
     trace = read_pods(file, skip_broken=True)
     assert (trace.reading.read, trace.reading.broken) == (2, 1)
     assert trace.reading.examples[0].where == f"{file}:3"
@@ -179,7 +183,7 @@ def test_broken_rows(file: Path, row: str, reason: str) -> None:
 
 def test_bytes_that_are_no_text_break_their_row_only(file: Path) -> None:
     write(file, b"name,cpu\na,1\nM\xfcller,1\nb,1\n")
-    with pytest.raises(ConfigError, match=r":3: is not UTF-8 \(1 broken row"):
+    with pytest.raises(ConfigError, match=r":3: is not UTF-8\. Fix: correct the row"):
         read_pods(file)
     assert names(file, skip_broken=True) == ["a", "b"]
 
@@ -201,7 +205,7 @@ def test_the_first_few_broken_rows_are_told(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_pods(file)
     assert str(caught.value).count("`x` is not an amount") == 5
-    assert "(8 broken rows; to go on" in str(caught.value)
+    assert "(8 broken rows). Fix: correct them, or" in str(caught.value)
     summary = read_pods(file, skip_broken=True).reading.summary()
     assert summary.startswith("1 rows used, 8 broken and skipped\n  ")
     assert summary.count("\n") == 5
@@ -234,8 +238,11 @@ def test_files_that_are_no_traces(file: Path, data: bytes, message: str) -> None
     assert str(caught.value).startswith(str(file))
 
 
-def test_a_header_alone_is_an_empty_trace(file: Path) -> None:
-    assert names(write(file, "name,cpu\n")) == []
+def test_a_trace_of_nothing_is_refused(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"trace\.csv: holds nothing to play\. Fix: give it rows"):
+        read_pods(write(file, "name,cpu\n"))
+    with pytest.raises(ConfigError, match="holds nothing to play"):
+        read_nodes(file)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -190,7 +190,9 @@ def test_a_cluster_in_full() -> None:
         "taints": ["dedicated=web:NoSchedule"],
     }
     made = list(
-        generate({"pools": [pool], "applications": [{"name": "x", "namespace": "prod"}]}).objects()
+        generate(
+            {"pools": [pool], "applications": [{"name": "x", "namespace": "prod", "initial": 1}]}
+        ).objects()
     )
     assert made[0] == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}}
     offers = {
@@ -330,6 +332,11 @@ def test_listed_disruptions_are_put_in_their_places() -> None:
         ({"priorityClasses": [{"name": "a", "value": "x"}]}, "`value` must be a whole number"),
         ({"disruptions": [{"at": 3}]}, "expected one of fail, recover, drain, cordon, uncordon"),
         ({"arrivals": {"swing": 2}}, "`swing` must be between 0"),
+        ({}, "describes nothing; write `pools`, `applications` or a `preset`"),
+        (
+            {"pools": [{"name": "n"}], "applications": [{"name": "a"}]},
+            "no pod ever arrives; write `arrivals: {count: ...}`, or `initial` of an application",
+        ),
     ],
 )
 def test_mistakes_name_the_field(description: Any, message: str) -> None:
