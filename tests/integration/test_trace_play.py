@@ -57,7 +57,9 @@ def test_pods_arrive_wait_for_room_and_end() -> None:
         [(10.0, "created"), (30.5, "bound to node-0"), (61.0, "finished")],
         [(20.0, "created"), (61.0, "bound to node-0"), (91.5, "finished")],
     ]
-    assert reports[-1] == TraceProgress(at=91.5, arrived=3, pods=3, finished=3, replaced=0)
+    assert reports[-1] == TraceProgress(
+        at=91.5, arrived=3, pods=3, finished=3, replaced=0, ending=3
+    )
 
 
 def test_a_queue_that_takes_long_is_waited_for() -> None:

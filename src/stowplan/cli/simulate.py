@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +15,12 @@ from stowplan.cli.options import verbosity_level, verify_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
+from stowplan.output_file import check_output_file
+from stowplan.present.pipes import is_stdout_closed
 
 if TYPE_CHECKING:
-    from stowplan.sim.scenarios import Outcome
+    from stowplan.sim.scenarios import Entry, Outcome
+    from stowplan.sim.scenarios.report import DecisionLog
 
 EXIT_NOT_MET: Final = 1
 
@@ -73,7 +77,13 @@ EXIT_NOT_MET: Final = 1
     "--decisions",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write one JSON line per attempt, eviction and binding.",
+    help="Write one JSON line per attempt, eviction and binding, as it happens.",
+)
+@click.option(
+    "--with-scores",
+    is_flag=True,
+    help="With --decisions: for every attempt also each feasible node's score by plugin, and the "
+    "other nodes' reasons. Large: a line names every node.",
 )
 @click.option(
     "--timeline",
@@ -111,6 +121,7 @@ def simulate(
     labels: Sequence[str],
     html: Path | None,
     decisions: Path | None,
+    with_scores: bool,
     timeline: str,
     output: str,
     verbosity: int | None,
@@ -127,11 +138,15 @@ def simulate(
       $ stowplan simulate performance-config.yaml --workload 'SchedulingBasic/*'
 
     The exit code is 0 if all expectations are met, 1 if one is not or the scenario failed, 2 if
-    the file is invalid. docs/scenarios.md explains how to write scenarios.
+    the file is invalid, 130 after Ctrl-C. docs/scenarios.md explains how to write scenarios.
     """
     configure(verbosity or 0, "text")
     if verbosity is None:
         logging.getLogger("stowplan").setLevel(logging.WARNING)
+    if with_scores and decisions is None:
+        raise ConfigError("adds to the lines of --decisions FILE; give both", where="--with-scores")
+    check_output_file(html, "--html")
+    check_output_file(decisions, "--decisions")
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
     from stowplan.sim.scenarios import Options
     from stowplan.sim.scenarios.files import Wishes, read_playables
@@ -146,47 +161,89 @@ def simulate(
     )
     wishes = Wishes(seed, config_file, workload, labels, live.progress)
     outcomes: list[Outcome] = []
-    for playable in read_playables(Path(file), wishes):
-        options = Options(
-            name=playable.name,
-            seed=seed if seed is not None else playable.seed or 0,
-            on_entry=live,
-            # On a virtual cluster only a Python scenario can read events.
-            writes_events=on != "virtual" or file.endswith(".py"),
-            context=context,
-            allow_remote=allow_remote,
-            verify_decisions=verify_decisions,
-        )
-        if output == "table":
-            click.echo(f"{playable.name}, on {on}, seed {options.seed}")
-        try:
-            outcome = playable.play(on, options)
-        finally:
-            live.end()
-        outcomes.append(outcome)
-        if output == "table":
-            _show(outcome)
-        if html is not None:
-            from stowplan.sim.scenarios.page import page
+    kept: list[str] = []
+    try:
+        playables = read_playables(Path(file), wishes)
+        with _decision_log(decisions, kept) as log:
+            for playable in playables:
+                options = Options(
+                    name=playable.name,
+                    seed=seed if seed is not None else playable.seed or 0,
+                    on_entry=live if log is None else _both(live, log),
+                    # On a virtual cluster only a Python scenario can read events.
+                    writes_events=on != "virtual" or file.endswith(".py"),
+                    context=context,
+                    allow_remote=allow_remote,
+                    verify_decisions=verify_decisions,
+                    explains=with_scores,
+                    draws=html is not None,
+                )
+                if output == "table":
+                    click.echo(f"{playable.name}, on {on}, seed {options.seed}")
+                live.begin(playable.pods)
+                try:
+                    outcome = playable.play(on, options)
+                finally:
+                    live.end()
+                outcomes.append(outcome)
+                if output == "table":
+                    _show(outcome)
+                if html is not None:
+                    from stowplan.sim.scenarios.page import page
 
-            shown = page(outcome, playable.pictures(outcome), about=playable.about)
-            _write(_numbered(html, len(outcomes)), shown)
+                    path = _numbered(html, len(outcomes))
+                    _write(path, page(outcome, about=playable.about))
+                    kept.append(f"{path} is complete")
+    except KeyboardInterrupt:
+        told = "; ".join(kept) or "nothing was written"
+        at = f" at {live.at:,.1f} s of the cluster's time"
+        if not is_stdout_closed():
+            click.echo(f"\ninterrupted{at}; {told}", err=True)
+        raise
     if output != "table":
         _print_data(outcomes, "json" if output == "json" else "yaml", timeline != "none")
-    if decisions is not None:
-        from stowplan.sim.scenarios.report import decision_log
-
-        entries = (entry for outcome in outcomes for entry in outcome.entries)
-        _write(decisions, "".join(decision_log(entries)))
     return 0 if all(outcome.is_ok for outcome in outcomes) else EXIT_NOT_MET
 
 
+@contextmanager
+def _decision_log(path: Path | None, kept: list[str]) -> Iterator[DecisionLog | None]:
+    """The log of decisions, if one is wanted; what it holds in the end is noted in `kept`."""
+    if path is None:
+        yield None
+        return
+    from stowplan.sim.scenarios.report import DecisionLog
+
+    try:
+        file = path.open("w", encoding="utf-8")
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+    with file:
+        log = DecisionLog(file)
+        try:
+            yield log
+        finally:
+            kept.append(f"{path} has {log.lines:,} lines")
+
+
+def _both(
+    first: Callable[[Entry], None], second: Callable[[Entry], None]
+) -> Callable[[Entry], None]:
+    def on_entry(entry: Entry) -> None:
+        first(entry)
+        second(entry)
+
+    return on_entry
+
+
 def _show(outcome: Outcome) -> None:
-    from stowplan.sim.scenarios.report import summary, tables
+    from stowplan.sim.scenarios.report import figure_rows, summary, tables
 
     for table in tables(outcome):
         click.echo()
         print_table(table.headers, table.rows)
+    if rows := figure_rows(outcome):
+        click.echo()
+        print_table(("figure", "value"), rows)
     click.echo()
     for line in summary(outcome):
         click.secho(line, fg="red" if line.startswith("FAIL") else None)

@@ -29,7 +29,7 @@ def verdicts(decision: Decision) -> Json:
         return {"prefilter": _rejection(decision.diagnosis.absent), "nodes": {}}
     said: Json = {"nodes": _nodes(decision.diagnosis)}
     if decision.scores is not None:
-        said |= _scores(decision.scores)
+        said |= scores(decision.scores)
     return said
 
 
@@ -60,13 +60,14 @@ def _rejection(status: Status) -> Json:
     return {"code": status.code.label, "plugin": status.plugin, "reasons": list(status.reasons)}
 
 
-def _scores(sheet: ScoreSheet) -> Json:
+def scores(sheet: ScoreSheet) -> Json:
+    """The scores of all feasible nodes by plugin, their totals, and the best nodes."""
     names = [sheet.table.names[row] for row in sheet.rows.tolist()]
-    scores: dict[str, dict[str, int]] = {name: {} for name in names}
+    by_node: dict[str, dict[str, int]] = {name: {} for name in names}
     for plugin, weighted in sheet.by_plugin:
         for name, score in zip(names, weighted.tolist(), strict=True):
-            scores[name][plugin] = score
+            by_node[name][plugin] = score
     totals = dict(zip(names, sheet.totals.tolist(), strict=True))
     highest = max(totals.values())
     best = sorted(name for name, total in totals.items() if total == highest)
-    return {"scores": scores, "totals": totals, "best": best}
+    return {"scores": by_node, "totals": totals, "best": best}

@@ -18,6 +18,8 @@ from typing import Final
 _WIDTH: Final = 1000
 _HEIGHT: Final = 300
 
+#: Seconds of the units of a time axis.
+_UNITS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 #: In Unschedulable/5kNodes_QueueingHintsEnabled.
 _WORD_ENDS: Final = re.compile(r"(?<=[/_])|(?<=[a-z])(?=[A-Z])")
 
@@ -37,17 +39,21 @@ figure { margin: 1rem 0; }
 .lines figcaption { display: flex; flex-wrap: wrap; gap: 0 1.2rem; font-size: .85rem; }
 .lines .key { display: inline-block; width: 1.4rem; margin-right: .4rem; vertical-align: .25em;
   border-top: 2px solid; }
-.lines .frame { display: grid; grid-template: 11rem 1.6rem / max-content 1fr; gap: .4rem;
+.lines .frame { display: grid; grid-template: 11rem 1.6rem / 3.2rem minmax(0, 1fr); gap: .4rem;
   margin: .7rem 1.5rem 0 0; color: var(--faint); font-size: .75rem; }
 .lines svg { width: 100%; height: 100%; overflow: visible; }
 .lines svg * { fill: none; vector-effect: non-scaling-stroke; }
 .lines .grid { stroke: var(--rule); }
 .lines polyline { stroke-width: 2; }
-.lines .ups, .lines .seconds { display: flex; justify-content: space-between; }
-.lines .ups { flex-direction: column; text-align: right; }
+.lines .mark { stroke: var(--bad); stroke-dasharray: 2 3; pointer-events: stroke; }
+.lines .ups { display: flex; justify-content: space-between; flex-direction: column;
+  text-align: right; }
 .lines .ups span { height: 0; line-height: 0; }
-.lines .seconds { grid-column: 2; }
-.lines .seconds span { width: 0; display: flex; justify-content: center; white-space: nowrap; }
+.lines .plot { position: relative; }
+.lines .now { position: absolute; inset: 0 auto 0 0; border-left: 1px solid var(--ink); }
+.lines .times { grid-column: 2; position: relative; }
+.lines .times span { position: absolute; width: 0; display: flex; justify-content: center;
+  white-space: nowrap; }
 @media (max-width: 44rem) {
   .bars { display: block; }
   .bars .row { display: grid; grid-template: "label text" "track track" / 1fr max-content;
@@ -71,6 +77,14 @@ class Bar:
     color: str
     #: The id of the element that the label links to.
     leads_to: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment, drawn as a dashed line; its text is shown on hover."""
+
+    at: float
+    text: str
 
 
 @dataclass(frozen=True)
@@ -129,25 +143,48 @@ def _bar(bar: Bar, scale: float, mark: float | None) -> str:
     )
 
 
-def lines(title: str, caption: str, series: Sequence[Series], *, until_s: float) -> str:
-    """Values from 0 to at least `until_s` seconds, one line each, with a legend."""
+def lines(
+    title: str,
+    caption: str,
+    series: Sequence[Series],
+    *,
+    until_s: float,
+    marks: Sequence[Mark] = (),
+    unit: str = "",
+) -> str:
+    """Values from 0 to `until_s` seconds, one line each, with a legend and axes.
+
+    The caption says what the upward axis counts; `unit` follows its numbers.
+    """
     ups = nice_steps(max([value for line in series for _, value in line.points] + [0.0]), 4)
-    seconds = nice_steps(until_s)
     legend = "".join(
         f'<span><span class="key" style="{_key_look(line)}"></span>{escape(line.label)}</span>'
         for line in series
     )
-    drawn = "".join(_drawing(series, ups, seconds))
-    up_labels = "".join(f"<span>{_number(value)}</span>" for value in reversed(ups))
-    across_labels = "".join(f"<span>{_number(value)} s</span>" for value in seconds)
+    drawn = "".join(_drawing(series, marks, ups, until_s))
+    up_labels = "".join(f"<span>{_number(value)}{escape(unit)}</span>" for value in reversed(ups))
+    across_labels = "".join(
+        f'<span style="left: {at / until_s * 100:.2f}%">{text}</span>'
+        for at, text in time_steps(until_s)
+    )
     return (
         f'<figure class="lines" aria-label="{escape(title)}">'
         f"<figcaption><span>{escape(caption)}</span>{legend}</figcaption>"
         f'<div class="frame"><div class="ups">{up_labels}</div>'
-        f'<svg role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" '
-        f'aria-label="{escape(title)}">{drawn}</svg>'
-        f'<div class="seconds">{across_labels}</div></div></figure>'
+        f'<div class="plot"><svg role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'preserveAspectRatio="none" aria-label="{escape(title)}">{drawn}</svg></div>'
+        f'<div class="times">{across_labels}</div></div></figure>'
     )
+
+
+def time_steps(until_s: float) -> list[tuple[float, str]]:
+    """Round times from 0 up to `until_s`, about six of them, with their texts."""
+    unit, name = next((unit for unit in _UNITS if until_s >= 2 * unit[0]), _UNITS[-1])
+    rough = until_s / unit / 6
+    magnitude = 10 ** math.floor(math.log10(rough))
+    step = next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= rough)
+    count = math.floor(until_s / unit / step + 1e-9)
+    return [(step * each * unit, f"{step * each:g} {name}") for each in range(count + 1)]
 
 
 def _number(value: float) -> str:
@@ -155,12 +192,18 @@ def _number(value: float) -> str:
 
 
 def _drawing(
-    series: Sequence[Series], ups: Sequence[float], seconds: Sequence[float]
+    series: Sequence[Series], marks: Sequence[Mark], ups: Sequence[float], until_s: float
 ) -> Iterator[str]:
-    up, across = _HEIGHT / ups[-1], _WIDTH / seconds[-1]
+    up, across = _HEIGHT / ups[-1], _WIDTH / until_s
     for value in ups:
         y = _HEIGHT - value * up
         yield f'<line class="grid" x1="0" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    for mark in marks:
+        x = f"{mark.at * across:.1f}"
+        yield (
+            f'<line class="mark" x1="{x}" x2="{x}" y1="0" y2="{_HEIGHT}">'
+            f"<title>{escape(mark.text)}</title></line>"
+        )
     for line in series:
         points = " ".join(
             f"{at * across:.1f},{_HEIGHT - value * up:.1f}" for at, value in line.points

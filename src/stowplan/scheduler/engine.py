@@ -152,6 +152,8 @@ class Engine:
         self.pre_binding: dict[str, Callable[[str], None]] = {}
         #: Decisions so far; this number seeds the random choices for a pod.
         self.turn = 0
+        #: Called with every decision while the table is as it was decided on.
+        self.on_decision: Callable[[Decision], None] | None = None
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
@@ -336,6 +338,9 @@ class Engine:
             self._log_failures(decision.cycle)
             if took > SLOW_PLUGIN_S and watch is not None:
                 self._expensive.plugins_took(watch.seconds, info.pod.key, profile.name)
+            if self.on_decision is not None:
+                table.work.unlimit()
+                self.on_decision(decision)
             return decision
         finally:
             table.work.unlimit()

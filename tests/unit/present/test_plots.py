@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.present.plots import Bar, Series, bars, lines, nice_steps
+from stowplan.present.plots import Bar, Mark, Series, bars, lines, nice_steps, time_steps
 
 
 @pytest.mark.parametrize("highest", [0.003, 0.7, 1, 3, 8.4, 99, 1644, 120_000])
@@ -27,3 +27,29 @@ def test_labels_are_escaped() -> None:
 def test_points_are_scaled_to_the_axes() -> None:
     drawn = lines("a", "b", [Series("c", [(0.0, 0.0), (5.0, 4.0)], "ours")], until_s=10.0)
     assert 'points="0.0,300.0 500.0,0.0"' in drawn
+
+
+@pytest.mark.parametrize(
+    ("until", "texts"),
+    [
+        (2.0, ["0 s", "0.5 s", "1 s", "1.5 s", "2 s"]),
+        (90.0, ["0 s", "20 s", "40 s", "60 s", "80 s"]),
+        (3_599.0, ["0 min", "10 min", "20 min", "30 min", "40 min", "50 min"]),
+        (36_630.0, ["0 h", "2 h", "4 h", "6 h", "8 h", "10 h"]),
+        (600_000.0, ["0 d", "2 d", "4 d", "6 d"]),
+    ],
+)
+def test_a_time_axis_has_round_times_in_a_fitting_unit(until: float, texts: list[str]) -> None:
+    steps = time_steps(until)
+    assert [text for _, text in steps] == texts
+    assert steps[0][0] == 0
+    assert steps[-1][0] <= until
+
+
+def test_marks_are_lines_with_their_text() -> None:
+    text = lines("x", "pods", [Series("a", [(0, 1), (10, 3)], "used")], until_s=10, marks=MARKS)
+    assert '<line class="mark" x1="500.0" x2="500.0"' in text
+    assert "<title>node &lt;a&gt; fails</title>" in text
+
+
+MARKS = [Mark(5.0, "node <a> fails")]

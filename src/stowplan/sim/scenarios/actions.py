@@ -167,3 +167,19 @@ class Scenario:
     #: None: no preference.
     seed: int | None
     scheduling: Scheduling
+
+    @property
+    def pods(self) -> int:
+        """Pods that its steps create."""
+        return sum(_pods_of(step.action) for step in self.steps)
+
+
+def _pods_of(action: Action) -> int:
+    match action:
+        case Create():
+            return len(action.pods)
+        case PlayWorkload():
+            return sum(workload.pods for workload in action.workloads)
+        case PlayTrace():
+            return action.trace.pods
+    return 0

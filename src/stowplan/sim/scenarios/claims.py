@@ -14,6 +14,7 @@ from typing import Protocol
 
 from stowplan.sim.scenarios.actions import Json
 from stowplan.sim.scenarios.facts import (
+    FINISHED_PHASES,
     ClaimResult,
     ClusterState,
     all_of,
@@ -62,6 +63,11 @@ class On:
         return f"{is_or_are(is_one)} {'not ' if self.not_on else ''}on {names}"
 
     def look(self, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
+        if self.not_on:
+            for name in self.nodes:
+                if not any(fnmatchcase(node, name) for node in view.seen_nodes):
+                    return ClaimResult(False, f"there never was a node {name}")
+
         def is_so(pod: Json) -> bool:
             node = node_of(pod)
             if self.not_on:
@@ -259,7 +265,7 @@ class Holds:
 
     def look(self, node: Json, view: ClusterState) -> ClaimResult:
         here = [pod for pod in view.pods if node_of(pod) == node["metadata"]["name"]]
-        here = [pod for pod in here if phase_of(pod) not in ("Succeeded", "Failed")]
+        here = [pod for pod in here if phase_of(pod) not in FINISHED_PHASES]
         if self.amount is not None:
             return ClaimResult(self.amount.has(len(here)), f"it holds {len(here)}")
         names = sorted(pod["metadata"]["name"] for pod in here)

@@ -30,6 +30,7 @@ from stowplan.errors import (
     Throttled,
 )
 from stowplan.scheduler.process import SchedulerProcess
+from stowplan.sim.scenarios.facts import FINISHED_PHASES, phase_of
 from stowplan.sim.scenarios.own_names import MARK, own_scheduler_name, place_of
 from stowplan.sim.scenarios.quiet import Quiet
 from stowplan.sim.scenarios.recording import Recording
@@ -251,6 +252,16 @@ class Cluster:
             items = [each for each in items if _is_within(each, self.target.prefix)]
         return items
 
+    def ever_had(self, kind: str, name: str, *, namespace: str = "") -> bool:
+        """True if the object exists, or existed at some time of the scenario."""
+        resource = self._resource(kind)
+        place = self._place(resource, namespace)
+        if resource is PODS:
+            return f"{place}/{name}" in self.recording.seen_pods
+        if kind == "Node" and name in self.recording.seen_nodes:
+            return True
+        return any(made == (resource, place, name) for made in self._made)
+
     async def node_of(self, pod: str, *, namespace: str = "") -> str:
         """The node that a pod is bound to; "" if there is none."""
         node: str = (await self.get("Pod", pod, namespace=namespace))["spec"].get("nodeName", "")
@@ -267,23 +278,24 @@ class Cluster:
     async def drain(self, node: str) -> None:
         """Cordon, and have every pod leave, as `kubectl drain --disable-eviction` does."""
         await self.cordon(node)
-        await self._empty(node)
+        self.recording.add(EntryKind.FAULT, f"node {node}", "is drained")
+        await self._empty(node, "drained")
 
     async def fail(self, node: str) -> None:
         """The node is lost: tainted as unreachable, its pods gone at once, as if long evicted."""
-        self.recording.add(EntryKind.FAULT, f"node {node}", "fails")
         known = await self.get("Node", node)
+        self.recording.add(EntryKind.FAULT, f"node {node}", "fails")
         others = [each for each in known["spec"].get("taints") or () if each["key"] != _LOST]
         lost = [{"key": _LOST, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
         await self._set_ready(node, "Unknown", "NodeStatusUnknown")
         await self._replace_taints(node, [*others, *lost])
-        await self._empty(node, grace_period_s=0)
+        await self._empty(node, "lost", grace_period_s=0)
 
     async def recover(self, node: str) -> None:
         """Bring a failed node back."""
+        known = await self.get("Node", node)
         self.recording.add(EntryKind.FAULT, f"node {node}", "recovers")
         await self._set_ready(node, "True", "KubeletReady")
-        known = await self.get("Node", node)
         others = [each for each in known["spec"].get("taints") or () if each["key"] != _LOST]
         await self._replace_taints(node, others)
 
@@ -299,12 +311,15 @@ class Cluster:
             kind=PatchKind.MERGE,
         )
 
-    async def _empty(self, node: str, *, grace_period_s: int | None = None) -> None:
+    async def _empty(self, node: str, how: str, *, grace_period_s: int | None = None) -> None:
+        """Delete the pods of a node, and count them as drained or lost."""
         there = await self.client.request(
             "GET", PODS.path(), params={"fieldSelector": f"spec.nodeName={node}"}
         )
         for pod in msgspec.json.decode(there).get("items") or ():
             metadata = pod["metadata"]
+            if phase_of(pod) not in FINISHED_PHASES:
+                self.recording.counts[how] += 1
             await self.delete(
                 "Pod",
                 metadata["name"],

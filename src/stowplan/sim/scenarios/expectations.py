@@ -6,7 +6,7 @@ returns a `ClaimResult` with a text for people.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -55,6 +55,15 @@ class Selection:
 
     def of(self, view: ClusterState) -> list[Json]:
         return [pod for pod in view.pods if self._has(pod, view)]
+
+    def ever_was(self, view: ClusterState) -> bool:
+        """True if it means a pod that exists or existed at some time."""
+        for key, labels in view.seen_pods.items():
+            namespace, _, name = key.partition("/")
+            metadata = {"namespace": namespace, "name": name, "labels": labels}
+            if self._has({"metadata": metadata}, view):
+                return True
+        return False
 
     def has_key(self, key: str, view: ClusterState) -> bool:
         """Whether it means the pod of that name, be it there or not."""
@@ -105,14 +114,17 @@ class OfPods:
             if self.selection.has_key(victim, view)
         }
         narrowed = replace(view, preempted=victims)
-        return worst(
-            [
-                claim.look(pods, narrowed)
-                if pods or getattr(claim, "may_be_none", False)
-                else ClaimResult(False, "there is no such pod")
-                for claim in self.claims
-            ]
-        )
+        return worst([self._check(claim, pods, narrowed) for claim in self.claims])
+
+    def _check(self, claim: PodCheck, pods: Sequence[Json], view: ClusterState) -> ClaimResult:
+        if pods:
+            return claim.look(pods, view)
+        if not getattr(claim, "may_be_none", False):
+            return ClaimResult(False, "there is no such pod")
+        # A misspelt name must not make an expectation come true; an explicit 0 is none.
+        if claim != Count(Amount(0, 0)) and not self.selection.ever_was(view):
+            return ClaimResult(False, "there never was such a pod")
+        return claim.look(pods, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +139,10 @@ class OfNode:
         for node in view.nodes:
             if node["metadata"]["name"] == self.node:
                 return worst([claim.look(node, view) for claim in self.claims])
-        if any(isinstance(claim, NodeGone) for claim in self.claims):
-            return ClaimResult(True, "there is no such node")
-        return ClaimResult(False, "there is no such node")
+        if self.node not in view.seen_nodes:
+            return ClaimResult(False, "there never was such a node")
+        is_met = any(isinstance(claim, NodeGone) for claim in self.claims)
+        return ClaimResult(is_met, "there is no such node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +155,9 @@ class OfObject:
         return f"{self.target} {'is gone' if self.has is None else f'has {shortened(self.has)}'}"
 
     def look(self, view: ClusterState) -> ClaimResult:
-        there = view.objects.get(self.target)
+        if self.target not in view.objects:
+            return ClaimResult(False, "there never was such an object")
+        there = view.objects[self.target]
         if there is None:
             return ClaimResult(self.has is None, "there is no such object")
         if self.has is None:

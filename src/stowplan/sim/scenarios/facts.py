@@ -6,13 +6,14 @@ Used by expectations, reports and pictures. Pure: objects in JSON go in, values 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stowplan.sim.scenarios.actions import Json, ObjectPattern
 from stowplan.sim.scenarios.own_names import place_of
 
+FINISHED_PHASES: Final = ("Succeeded", "Failed")
 #: So many pods are named in words; more would hide what they say.
 _MOST_NAMED: Final = 5
 
@@ -27,8 +28,11 @@ class ClusterState:
     prefix: str = ""
     #: Victims of preemption so far, each with the pod that it had to leave for.
     preempted: Mapping[str, str] = field(default_factory=dict)
-    #: Objects of other kinds that expectations name.
-    objects: Mapping[ObjectPattern, Json] = field(default_factory=dict)
+    #: Objects of other kinds that expectations name; None: it was there once.
+    objects: Mapping[ObjectPattern, Json | None] = field(default_factory=dict)
+    #: Pods that ever existed, by namespace/name, with their labels; and names of nodes.
+    seen_pods: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    seen_nodes: Collection[str] = ()
 
     def place(self, namespace: str) -> str:
         """What a namespace is called there, or that of pods that name none."""

@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stowplan.config.load import load_config
 from stowplan.errors import ConfigError
-from stowplan.sim.scenarios.actions import ScenarioStep
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.document import is_performance_config, read_scenario
-from stowplan.sim.scenarios.picture import Album, Picture, take_picture
 from stowplan.sim.scenarios.python_file import read_python
 from stowplan.sim.scenarios.run import Options, run_scenario
 from stowplan.sim.scenarios.scheduling import Scheduling
@@ -42,8 +40,8 @@ class Playable:
     about: str = ""
     #: The file's own options.
     seed: int | None = None
-    #: Pictures of its steps, once it has been played.
-    album: Album = field(default_factory=Album)
+    #: How many pods it creates; 0: not known.
+    pods: int = 0
 
     def play(self, on: str, options: Options) -> Outcome:
         """ConfigError if the API server refused what the file asked for."""
@@ -51,11 +49,6 @@ class Playable:
         if isinstance(self.scenario, Player) and self.scenario.mistake is not None:
             raise self.scenario.mistake
         return outcome
-
-    def pictures(self, outcome: Outcome) -> list[Picture]:
-        """The pictures of the steps and of the end."""
-        end = take_picture(outcome.cluster_s, "the end", outcome.nodes, outcome.pods)
-        return [*self.album.pictures, end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +62,22 @@ class Wishes:
     labels: Sequence[str] = ()
     on_progress: Callable[[TraceProgress], None] | None = None
 
+    def refuse_choice_of_workloads(self, file: Path) -> None:
+        """Raise ConfigError if one was made: the file is a single scenario."""
+        if self.pattern != "*" or self.labels:
+            option = "--label" if self.labels else "--workload"
+            raise ConfigError(
+                f"{option} chooses among the workloads of a performance-config.yaml, and this is "
+                f"a scenario. Fix: leave out {option}",
+                where=str(file),
+            )
+
 
 def read_playables(file: Path, wishes: Wishes | None = None) -> list[Playable]:
     """ConfigError says what is wrong with the file, and where."""
     wishes = wishes or Wishes()
     if file.suffix == ".py":
+        wishes.refuse_choice_of_workloads(file)
         return [_python(file, wishes)]
     if (not file.suffix and not file.exists()) or file.is_dir():
         # One of upstream's, by the name of its folder.
@@ -81,22 +85,15 @@ def read_playables(file: Path, wishes: Wishes | None = None) -> list[Playable]:
     document = read_yaml(file)
     if is_performance_config(document):
         return _workloads(file, wishes)
+    wishes.refuse_choice_of_workloads(file)
     return [_yaml(file, document, wishes)]
 
 
 def _yaml(file: Path, document: object, wishes: Wishes) -> Playable:
     read = read_scenario(file, document)
-    album = Album()
-
-    async def picture(cluster: Cluster, step: ScenarioStep) -> None:
-        if step.settle and album.has_room:
-            nodes, pods = await cluster.list("Node"), await cluster.list("Pod", namespace="*")
-            title = f"step {step.number}: {step.title}" if step.number else step.title
-            album.add(take_picture(cluster.now(), title, nodes, pods))
-
-    player = Player(read, seed=wishes.seed, after_step=picture, on_progress=wishes.on_progress)
+    player = Player(read, seed=wishes.seed, on_progress=wishes.on_progress)
     prepare = _prepared(read.scheduling, wishes)
-    return Playable(read.name, player, prepare, read.about, read.seed, album)
+    return Playable(read.name, player, prepare, read.about, read.seed, read.pods)
 
 
 def _python(file: Path, wishes: Wishes) -> Playable:
@@ -122,6 +119,11 @@ def _workloads(file: Path, wishes: Wishes) -> list[Playable]:
         return workload_options(workload, replace(options, config=config))
 
     return [
-        Playable(workload.title, workload_scenario(workload), partial(prepare, workload))
+        Playable(
+            workload.title,
+            workload_scenario(workload),
+            partial(prepare, workload),
+            pods=workload.pods,
+        )
         for workload in playable
     ]

@@ -1,8 +1,8 @@
-"""The timeline of a scenario, printed as it happens, with a status line on terminals.
+"""The timeline of a scenario, printed as it happens, and progress with an estimate.
 
-`Live` is `on_entry` of a run. Lines go to `lines` (none where the output is JSON), the status line
-to `status` if that is a terminal. It must cost little however many entries come, and piped output
-gets neither colours nor carriage returns.
+`Live` is `on_entry` of a run. Lines go to `lines` (none where the output is JSON). Progress goes to
+`status`: one line that is redrawn on a terminal, elsewhere a plain line now and then. It must cost
+little however many entries come, and piped output gets neither colours nor carriage returns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
-from stowplan.present.status_line import LIVE_INTERVAL_S, StatusLine
+from stowplan.present.status_line import (
+    LIVE_INTERVAL_S,
+    PLAIN_INTERVAL_S,
+    StatusLine,
+    format_elapsed,
+)
 from stowplan.sim.scenarios.report import is_worth_a_line, timeline_line
 from stowplan.sim.scenarios.timeline import Entry, EntryKind
 
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 #: After so many entries, print only steps, faults, expectations and messages.
 MOST_LINES: Final = 400
 _BAR: Final = 24
+#: The share of the work that must be done before the rest is estimated.
+_ESTIMATED_FROM: Final = 0.02
 _BOLD, _RED, _GREEN, _CYAN, _FAINT, _PLAIN = (
     f"\x1b[{code}m" for code in ("1", "31", "32", "36", "2", "0")
 )
@@ -40,14 +47,32 @@ class Live:
         """`most`: None tells every entry."""
         self._lines = lines
         self._status = None
-        if status is not None and status.isatty():
-            self._status = StatusLine(status, delay_s=LIVE_INTERVAL_S, clock=clock)
+        if status is not None:
+            delay_s = LIVE_INTERVAL_S if status.isatty() else PLAIN_INTERVAL_S
+            self._status = StatusLine(
+                status, plain_interval_s=PLAIN_INTERVAL_S, delay_s=delay_s, clock=clock
+            )
+        self._clock = clock
+        self._began = clock()
+        self._pods = 0
         self._has_colours = lines is not None and lines.isatty() and not os.environ.get("NO_COLOR")
         self._most = most
         self._told = 0
         self._counts: Counter[EntryKind] = Counter()
         self._at = 0.0
         self._progress: TraceProgress | None = None
+
+    @property
+    def at(self) -> float:
+        """The cluster's time of the latest entry."""
+        return self._at
+
+    def begin(self, pods: int) -> None:
+        """The next scenario begins, which creates so many pods; 0: not known."""
+        self._pods = pods
+        self._progress = None
+        self._counts.clear()
+        self._at, self._began = 0.0, self._clock()
 
     def __call__(self, entry: Entry) -> None:
         self._at = entry.at
@@ -59,6 +84,8 @@ class Live:
 
     def progress(self, progress: TraceProgress) -> None:
         """Show how far a trace has come."""
+        if self._progress is None:
+            self._began = self._clock()  # what came before says nothing about the trace's pace
         self._progress = progress
         if self._status is not None:
             self._status.update(self._state)
@@ -98,16 +125,29 @@ class Live:
         return f"{_FAINT}{line}{_PLAIN}"
 
     def _state(self) -> str:
-        clock = clock_text(self._at)
+        clock = f"{clock_text(self._at)} of the cluster's time"
         progress = self._progress
-        if progress is None or not progress.pods:
-            counts = self._counts
-            bound, failed = counts[EntryKind.BOUND], counts[EntryKind.UNSCHEDULABLE]
-            return f"{clock}  {bound:,} bound, {failed:,} failed attempts"
-        share = min(progress.arrived / progress.pods, 1.0)
-        bar = f"[{'#' * round(share * _BAR):<{_BAR}}] {share:4.0%}"
-        come = f"{progress.arrived:,} of {progress.pods:,} pods"
-        return f"{bar}  {clock}  {come}, {progress.finished:,} finished"
+        if progress is not None and progress.pods:
+            share = progress.share
+            come = f"{progress.arrived:,} of {progress.pods:,} pods"
+            done = f"{come}, {progress.finished:,} finished"
+        else:
+            bound, failed = self._counts[EntryKind.BOUND], self._counts[EntryKind.UNSCHEDULABLE]
+            share = min(bound / self._pods, 1.0) if self._pods else 0.0
+            of = f" of {self._pods:,} pods" if self._pods else ""
+            done = f"{bound:,}{of} bound, {failed:,} failed attempts"
+        parts = [f"{share:4.0%}" if share else "", clock, done, self._estimate(share)]
+        text = "  ".join(part for part in parts if part)
+        assert self._status is not None
+        bar = f"[{'#' * round(share * _BAR):<{_BAR}}]" if share and self._status.is_live else ""
+        return f"{bar}{text}"
+
+    def _estimate(self, share: float) -> str:
+        """How long the rest takes if it goes on like this."""
+        elapsed = self._clock() - self._began
+        if share < _ESTIMATED_FROM or share >= 1 or elapsed < LIVE_INTERVAL_S:
+            return ""
+        return f"about {format_elapsed(elapsed * (1 - share) / share)} left"
 
 
 def clock_text(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""A scenario as an HTML page: its expectations, drawings of the cluster, and the timeline.
+"""A scenario as an HTML page: figures, expectations, the cluster over time, and the timeline.
 
 `stowplan simulate --html` writes it. Pure text; its look is in `page_style`. Everything that comes
 from a cluster must be escaped.
@@ -6,16 +6,20 @@ from a cluster must be escaped.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import groupby
 from typing import Final
 from zlib import crc32
 
 from stowplan.present import html, plots
-from stowplan.present.plots import Series, lines
+from stowplan.present.plots import Mark, Series, lines
+from stowplan.sim.scenarios.drawing import MOST_PODS
+from stowplan.sim.scenarios.history import history, node_order
 from stowplan.sim.scenarios.page_style import COLOURS, FAMILIES, SCRIPT, STYLE
-from stowplan.sim.scenarios.picture import NodeBox, Picture, PodBox
-from stowplan.sim.scenarios.report import entry_text, is_worth_a_line, summary
+from stowplan.sim.scenarios.picture import NodeBox, PodBox, take_picture
+from stowplan.sim.scenarios.report import entry_text, figure_rows, is_worth_a_line, summary
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Outcome
 
 #: Nodes beyond this are small tiles.
@@ -23,22 +27,34 @@ _MOST_CARDS: Final = 60
 #: Pods of one node, or waiting, that are drawn.
 _MOST_PODS: Final = 60
 _MOST_ENTRIES: Final = 3_000
+#: Points of a line in a chart, and faults that are marked there, one beside the other.
 _POINTS: Final = 600
+_MOST_MARKS: Final = 200
+#: Heading, unit, and lines: column of the course, label, colour.
+_CHARTS: Final = (
+    ("Pods", "", (("placed", "with a node", "used"), ("waiting", "waiting", "waiting"))),
+    (
+        "Requested share of what nodes offer",
+        "%",
+        (("cpu", "CPU", "used"), ("memory", "memory", "waiting")),
+    ),
+    ("Nodes", "", (("nodes_in_use", "in use", "used"), ("nodes", "there", "faint"))),
+)
 _GIB: Final = 2**30
 
 
-def page(outcome: Outcome, pictures: Sequence[Picture], *, about: str = "") -> str:
-    """`pictures` in the order of time; the last is the end."""
-    body = _body(outcome, pictures, about)
+def page(outcome: Outcome, *, about: str = "") -> str:
+    """The page of an outcome; one that was played with `draws` can be seen at any moment."""
+    body = _body(outcome, about)
     style = plots.STYLE + STYLE
     return html.page(outcome.name, body, colours=COLOURS, style=style, script=SCRIPT)
 
 
-def _body(outcome: Outcome, pictures: Sequence[Picture], about: str) -> Iterator[str]:
+def _body(outcome: Outcome, about: str) -> Iterator[str]:
     yield f"<h1>{escape(outcome.name)}</h1>"
-    verdict = ("good", "All as expected") if outcome.is_ok else ("bad", "Not as expected")
+    look, verdict = _verdict(outcome)
     yield (
-        f'<p class="about"><span class="verdict {verdict[0]}">{verdict[1]}</span>; '
+        f'<p class="about"><span class="verdict {look}">{verdict}</span>; '
         f"on {escape(outcome.on)}, seed {outcome.seed}. {escape(summary(outcome)[-1])}.</p>"
     )
     if about:
@@ -48,13 +64,22 @@ def _body(outcome: Outcome, pictures: Sequence[Picture], about: str) -> Iterator
     if outcome.expectations:
         yield "<h2>Expectations</h2>"
         yield _expectations(outcome)
-    if pictures:
-        yield "<h2>The cluster</h2>"
-        yield from _album(pictures)
-    if outcome.cluster_s > 0 and outcome.entries:
-        yield _chart(outcome.entries, outcome.cluster_s)
+    if rows := figure_rows(outcome):
+        yield "<h2>Figures</h2>"
+        yield html.table([("figure", "value"), *rows])
+    if outcome.nodes or outcome.pods:
+        yield "<h2>The cluster over time</h2>"
+        yield from _cluster(outcome)
+    if outcome.cluster_s > 0:
+        yield from _charts(outcome)
     yield "<h2>Timeline</h2>"
     yield _timeline(outcome.entries)
+
+
+def _verdict(outcome: Outcome) -> tuple[str, str]:
+    if not outcome.is_ok:
+        return "bad", "Not as expected" if not outcome.problem else "Failed"
+    return ("good", "All as expected") if outcome.expectations else ("", "Nothing was expected")
 
 
 def _expectations(outcome: Outcome) -> str:
@@ -68,44 +93,66 @@ def _expectations(outcome: Outcome) -> str:
     return f'<ul class="expectations">{"".join(items)}</ul>'
 
 
-# Pictures
+# The cluster
 
 
-def _album(pictures: Sequence[Picture]) -> Iterator[str]:
-    last = len(pictures) - 1
-    if last:
+def _cluster(outcome: Outcome) -> Iterator[str]:
+    """The cluster at the end, and what the script needs to draw it at any other moment."""
+    picture = take_picture(outcome.nodes, outcome.pods)
+    drawing = outcome.drawing
+    can_move = drawing is not None and not drawing.is_cut and outcome.cluster_s > 0
+    if drawing is not None and drawing.is_cut:
         yield (
-            '<div class="turn" hidden><button id="back" aria-label="earlier">&#9664;</button>'
-            f'<input id="at" type="range" min="0" max="{last}" value="{last}" '
-            'aria-label="moment of the picture"><button id="on" aria-label="later">&#9654;</button>'
-            "</div>"
+            f'<p class="about">More than {MOST_PODS:,} pods: the cluster is drawn as it was at the '
+            "end.</p>"
         )
-    for number, picture in enumerate(pictures):
-        hidden = "" if number == last else " hidden"
+    if can_move:
         yield (
-            f'<div class="picture"{hidden}>'
-            f'<p class="caption">{picture.at:.1f} s: {escape(picture.title)}</p>'
-            f"{_nodes(picture)}{_waiting(picture)}</div>"
+            '<div class="turn" hidden><span>'
+            '<button id="back" aria-label="step back">&#9664;</button>'
+            '<button id="on" aria-label="next step">&#9654;</button></span>'
+            f'<input id="at" type="range" min="0" max="{outcome.cluster_s:.3f}" step="any" '
+            f'value="{outcome.cluster_s:.3f}" aria-label="time in seconds"></div>'
         )
+    yield f'<div class="picture"><p class="caption">{outcome.cluster_s:.1f} s: the end</p>'
+    known = {node.name: node for node in picture.nodes}
+    names = node_order(drawing) if drawing is not None and can_move else list(known)
+    yield _nodes([known.get(name) or NodeBox.gone(name) for name in names], set(known))
+    yield _waiting(picture.waiting)
+    yield "</div>"
+    if drawing is not None and can_move:
+        told = json.dumps(
+            history(outcome.entries, drawing, outcome.cluster_s),
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+        told = told.replace("<", "\\u003c")
+        yield f'<script type="application/json" id="history">{told}</script>'
 
 
-def _nodes(picture: Picture) -> str:
-    if len(picture.nodes) > _MOST_CARDS:
-        tiles = "".join(_tile(node) for node in picture.nodes)
-        return f'<div class="tiles" role="img" aria-label="nodes by CPU in use">{tiles}</div>'
-    return f'<div class="nodes">{"".join(_card(node) for node in picture.nodes)}</div>'
+def _nodes(nodes: Sequence[NodeBox], there: set[str]) -> str:
+    """All nodes that ever existed, numbered; those that are not there are hidden."""
+    draw = _tile if len(nodes) > _MOST_CARDS else _card
+    drawn = "".join(
+        draw(node, f'data-n="{number}"{"" if node.name in there else " hidden"}')
+        for number, node in enumerate(nodes)
+    )
+    if draw is _tile:
+        return f'<div class="tiles" role="img" aria-label="nodes by CPU in use">{drawn}</div>'
+    return f'<div class="nodes">{drawn}</div>'
 
 
-def _card(node: NodeBox) -> str:
+def _card(node: NodeBox, attributes: str) -> str:
     notes = [*node.taints]
     if node.is_cordoned:
         notes.insert(0, "cordoned")
     if not node.is_ready:
         notes.insert(0, "not ready")
-    noted = f'<div class="note">{escape(", ".join(notes))}</div>' if notes else ""
+    taints = escape(", ".join(node.taints))
+    noted = f'<div class="note" data-taints="{taints}">{escape(", ".join(notes))}</div>'
     zone = f"<small>{escape(node.zone)}</small>" if node.zone else ""
     return (
-        f'<div class="node{_look(node)}"><h3>{escape(node.name)}{zone}</h3>{noted}'
+        f'<div class="node{_look(node)}" {attributes}><h3>{escape(node.name)}{zone}</h3>{noted}'
         f"{_meter('cpu', node.cpu_share)}{_meter('memory', node.memory_share)}"
         f"{_pods(node.pods)}</div>"
     )
@@ -124,17 +171,15 @@ def _meter(what: str, share: float) -> str:
     )
 
 
-def _tile(node: NodeBox) -> str:
+def _tile(node: NodeBox, attributes: str) -> str:
     told = f"{node.name}: {len(node.pods)} pods, {node.cpu_share:.0%} CPU, {node.memory_share:.0%}"
     return (
-        f'<div class="tile{_look(node)}" title="{escape(told)} memory">'
+        f'<div class="tile{_look(node)}" {attributes} title="{escape(told)} memory">'
         f'<span style="height:{min(node.cpu_share, 1) * 100:.0f}%"></span></div>'
     )
 
 
 def _pods(pods: Sequence[PodBox]) -> str:
-    if not pods:
-        return ""
     chips = "".join(_chip(pod) for pod in pods[:_MOST_PODS])
     more = f"<span>and {len(pods) - _MOST_PODS} more</span>" if len(pods) > _MOST_PODS else ""
     return f'<div class="pods">{chips}{more}</div>'
@@ -154,65 +199,72 @@ def _chip(pod: PodBox) -> str:
     )
 
 
-def _waiting(picture: Picture) -> str:
-    if not picture.waiting:
-        return ""
+def _waiting(waiting: Sequence[PodBox]) -> str:
     return (
-        f'<div class="waiting"><p class="caption">{len(picture.waiting):,} without a node</p>'
-        f"{_pods(picture.waiting)}</div>"
+        f'<div class="waiting"{"" if waiting else " hidden"}>'
+        f'<p class="count">{len(waiting):,} without a node</p>{_pods(waiting)}</div>'
     )
 
 
 # Over time
 
 
-def pods_over_time(entries: Sequence[Entry]) -> list[tuple[float, int, int]]:
-    """Moments with how many pods had a node then, and how many waited."""
-    waiting: set[str] = set()
-    placed: set[str] = set()
-    points: list[tuple[float, int, int]] = [(0.0, 0, 0)]
-    for entry in entries:
-        if not entry.subject.startswith("pod "):
-            continue
-        if entry.kind is EntryKind.CREATED:
-            waiting.add(entry.subject)
-        elif entry.kind is EntryKind.BOUND:
-            waiting.discard(entry.subject)
-            placed.add(entry.subject)
-        elif entry.kind in (EntryKind.DELETED, EntryKind.FINISHED):
-            waiting.discard(entry.subject)
-            placed.discard(entry.subject)
-        else:
-            continue
-        point = (entry.at, len(placed), len(waiting))
-        if points[-1][0] == entry.at:
-            points[-1] = point
-        else:
-            points.append(point)
-    return points
+def _charts(outcome: Outcome) -> Iterator[str]:
+    course, until = outcome.figures.course, outcome.cluster_s
+    if not course or not len(course["at"]):
+        return
+    faults = [entry for entry in outcome.entries if _is_fault(entry)]
+    marks = _marks(faults, until)
+    dashed = f"; dashed: {len(faults):,} faults" if faults else ""
+    for heading, unit, names in _CHARTS:
+        series = [
+            _series(label, course["at"], course[name], until, unit, color)
+            for name, label, color in names
+        ]
+        caption = f"{heading}{dashed}"
+        yield lines(heading, caption, series, until_s=until, marks=marks, unit=unit)
 
 
-def _chart(entries: Sequence[Entry], until: float) -> str:
-    points = pods_over_time(entries)
-    stride = max(len(points) // _POINTS, 1)
-    points = [*points[::stride], points[-1]]
-    if not any(placed or waiting for _, placed, waiting in points):
-        return ""
-    series = [
-        Series(
-            "pods with a node", _stairs([(at, placed) for at, placed, _ in points], until), "used"
-        ),
-        Series("pods that wait", _stairs([(at, wait) for at, _, wait in points], until), "waiting"),
-    ]
-    return f"<h2>Pods over time</h2>{lines('pods over time', '', series, until_s=until)}"
+def _series(
+    label: str, at: Sequence[float], values: Sequence[float], until: float, unit: str, color: str
+) -> Series:
+    """A line, and its peak in the legend: of all values, not only of those that are drawn."""
+    factor = 100 if unit == "%" else 1
+    scaled = [(when, value * factor) for when, value in zip(at, values, strict=True)]
+    points = _stairs(scaled, until)
+    points.append((until, points[-1][1]))
+    return Series(f"{label}, at most {max(values) * factor:,.0f}{unit}", points, color)
 
 
-def _stairs(points: Sequence[tuple[float, int]], until: float) -> list[tuple[float, float]]:
-    """A line that keeps each value until the next one."""
-    stairs: list[tuple[float, float]] = []
-    for at, value in points:
-        stairs += [(at, stairs[-1][1] if stairs else 0.0), (at, float(value))]
-    return [*stairs, (until, stairs[-1][1])]
+def _stairs(points: Sequence[tuple[float, float]], until: float) -> list[tuple[float, float]]:
+    """A line that keeps each value until the next one; of many points the extremes of each span."""
+    span = until / _POINTS if len(points) > _POINTS else 0.0
+    stairs = [(points[0][0], 0.0)]
+    for at, several in groupby(points, lambda point: point[0] // span if span else point[0]):
+        values = [value for _, value in several]
+        when = at * span if span else at
+        drawn = dict.fromkeys((stairs[-1][1], values[0], min(values), max(values), values[-1]))
+        stairs += [(when, value) for value in drawn]
+        stairs.append((when, values[-1]))
+    return stairs[1:]
+
+
+def _is_fault(entry: Entry) -> bool:
+    is_change = entry.kind is EntryKind.CHANGED and entry.text in ("cordoned", "uncordoned")
+    return entry.kind is EntryKind.FAULT or is_change
+
+
+def _marks(faults: Sequence[Entry], until: float) -> list[Mark]:
+    """A mark for each moment with faults, as far as they can be told apart."""
+    together: dict[int, list[Entry]] = {}
+    for entry in faults:
+        together.setdefault(round(entry.at / until * _MOST_MARKS), []).append(entry)
+    marks = []
+    for several in together.values():
+        texts = [f"{entry.at:.1f} s: {entry_text(entry).strip()}" for entry in several[:5]]
+        more = [f"and {len(several) - 5} more"] if len(several) > 5 else []
+        marks.append(Mark(several[0].at, "; ".join([*texts, *more])))
+    return marks
 
 
 def _timeline(entries: Sequence[Entry]) -> str:

@@ -1,6 +1,7 @@
-"""How the page of a scenario looks, and the few lines of script that turn its pictures.
+"""How the page of a scenario looks, and the script that draws the cluster at any moment.
 
-Invariants: nothing is fetched; without scripts the last picture is shown and nothing is lost.
+Invariants: nothing is fetched; without scripts the cluster is shown as it was at the end; drawing a
+moment takes time in proportion to the events before it and to at most 60 pods of each node.
 """
 
 from __future__ import annotations
@@ -34,10 +35,13 @@ p.about { margin-top: 0; }
 .verdict { font-weight: 600; }
 ul.expectations { list-style: none; padding: 0; }
 ul.expectations li { margin: .15rem 0; } ul.expectations .found { color: var(--faint); }
-.turn { display: flex; gap: .6rem; align-items: center; margin: .5rem 0; }
-.turn[hidden] { display: none; }
-.turn input { flex: 1; max-width: 30rem; } .turn button { font: inherit; padding: 0 .6rem; }
-.picture[hidden] { display: none; }
+/* The slider's thumb is above the same moment of the charts. */
+.turn { display: grid; grid-template-columns: 3.6rem minmax(0, 1fr); align-items: center;
+  margin: .5rem 1.5rem .5rem 0; }
+.turn input { margin: 0 -8px; width: calc(100% + 16px); }
+.turn button { font: inherit; font-size: .7rem; padding: .1rem .3rem; margin-right: .2rem; }
+th { text-align: left; } td.at { width: 1%; }
+[hidden], .turn[hidden] { display: none; }
 .caption { color: var(--faint); margin: .2rem 0 .7rem; }
 .nodes { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); }
 .node { background: var(--card); border: 1px solid var(--rule); border-radius: 6px;
@@ -68,17 +72,107 @@ tr.detail td + td { padding-left: 1.2rem; } tr.bad td + td { color: var(--bad); 
 tr.good td + td { color: var(--good); }
 """
 
-SCRIPT: Final = """
-const pictures = [...document.querySelectorAll(".picture")], slider = document.querySelector("#at");
-function show(number) {
-  number = Math.max(0, Math.min(pictures.length - 1, number));
-  pictures.forEach((picture, place) => { picture.hidden = place !== number; });
-  slider.value = number;
-}
-if (slider) {
-  slider.addEventListener("input", () => show(+slider.value));
-  document.querySelector("#back").addEventListener("click", () => show(+slider.value - 1));
-  document.querySelector("#on").addEventListener("click", () => show(+slider.value + 1));
-  document.querySelector(".turn").hidden = false;
+SCRIPT: Final = r"""
+const source = document.querySelector("#history");
+if (source) {
+  const data = JSON.parse(source.textContent), { events, steps, until } = data;
+  const [slider, caption, waiting, turn] =
+    ["#at", ".caption", ".waiting", ".turn"].map(each => document.querySelector(each));
+  const cells = [...document.querySelectorAll("[data-n]")];
+  const lines = [...document.querySelectorAll(".plot")].map(plot => {
+    const line = document.createElement("div");
+    line.className = "now";
+    plot.append(line);
+    return line;
+  });
+  const percent = share => `${(share * 100).toFixed(0)}%`;
+  const escaped = text => text.replace(/[&<>"]/g, sign => `&#${sign.charCodeAt()};`);
+  let step = steps.length;
+
+  function replay(count) {
+    const nodes = data.nodes.map(node => ({ cordoned: node[3], pods: [] })), pods = new Map();
+    for (const [, kind, item, detail] of events.slice(0, count)) {
+      const node = nodes[item];
+      switch (kind) {
+        case 0: pods.set(item, { node: -1 }); break;
+        case 1: pods.set(item, { node: detail }); break;
+        case 2: pods.delete(item); break;
+        case 3: pods.set(item, { node: -1, message: data.messages[detail] }); break;
+        case 4: node.there = true; break;
+        case 5: node.there = false; break;
+        case 6: node.cordoned = true; break;
+        case 7: node.cordoned = false; break;
+        case 8: node.lost = true; break;
+        case 9: node.lost = false;
+      }
+    }
+    return [nodes, pods];
+  }
+  function chip([number, { node, message }]) {
+    const [key, family, cpu, memory, priority, scores] = data.pods[number];
+    const facts = [key, `${cpu}m CPU`, `${(memory / 1024).toPrecision(2)} GiB`];
+    if (priority) facts.push(`priority ${priority}`);
+    const why = node < 0 ? message : scores;
+    if (why) facts.push(why);
+    return `<span class="pod" style="background:var(--f${family})" ` +
+      `title="${escaped(facts.join("; "))}">${escaped(key.split("/")[1])}</span>`;
+  }
+  const chips = pods => pods.slice(0, 60).map(chip).join("") +
+    (pods.length > 60 ? `<span>and ${pods.length - 60} more</span>` : "");
+  function draw(count, at, title) {
+    const [nodes, pods] = replay(count), without = [];
+    for (const entry of pods) (nodes[entry[1].node]?.pods ?? without).push(entry);
+    cells.forEach((cell, number) => {
+      const node = nodes[number], [name, ...offers] = data.nodes[number];
+      cell.hidden = !node.there;
+      cell.classList.toggle("closed", !!node.cordoned);
+      cell.classList.toggle("lost", !!node.lost);
+      const shares = [0, 1].map(place => offers[place] &&
+        node.pods.reduce((sum, [pod]) => sum + data.pods[pod][place + 2], 0) / offers[place]);
+      if (cell.classList.contains("tile")) {
+        cell.firstChild.style.height = percent(Math.min(shares[0], 1));
+        cell.title = `${name}: ${node.pods.length} pods, ${percent(shares[0])} CPU, ` +
+          `${percent(shares[1])} memory`;
+        return;
+      }
+      const note = cell.querySelector(".note");
+      note.textContent = [node.lost && "not ready", node.cordoned && "cordoned",
+        note.dataset.taints].filter(Boolean).join(", ");
+      cell.querySelectorAll(".meter").forEach((meter, place) => {
+        const fill = meter.querySelector(".fill");
+        fill.style.width = percent(Math.min(shares[place], 1));
+        fill.classList.toggle("over", shares[place] > 1);
+        meter.lastChild.textContent = percent(shares[place]);
+      });
+      cell.querySelector(".pods").innerHTML = chips(node.pods);
+    });
+    waiting.hidden = !without.length;
+    waiting.querySelector(".count").textContent = `${without.length} without a node`;
+    waiting.querySelector(".pods").innerHTML = chips(without);
+    const clock = [at / 3600, at / 60 % 60, at % 60].map(Math.floor);
+    const told = at < 60 ? "" : ` (${clock.map(each => `${each}`.padStart(2, 0)).join(":")})`;
+    caption.textContent = `${at.toFixed(1)} s${told}: ${title}`;
+    lines.forEach(line => { line.style.left = `${at / until * 100}%`; });
+    slider.value = at;
+  }
+  function go(to) {
+    step = Math.max(0, Math.min(steps.length, to));
+    draw(...(steps[step] ?? [events.length, until, "the end"]));
+  }
+  slider.addEventListener("input", () => {
+    const at = +slider.value;
+    step = steps.findIndex(each => each[1] > at);
+    if (step < 0 || at >= until) return go(steps.length);
+    let low = 0, high = events.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (events[middle][0] <= at) low = middle + 1; else high = middle;
+    }
+    draw(low, at, steps[step][2]);
+  });
+  document.querySelector("#back").addEventListener("click", () => go(step - 1));
+  document.querySelector("#on").addEventListener("click", () => go(step + 1));
+  turn.hidden = false;
+  go(steps.length);
 }
 """

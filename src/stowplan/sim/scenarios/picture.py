@@ -1,14 +1,13 @@
 """A cluster at one moment as it can be drawn: nodes, what they offer and hold, pods that wait.
 
-Taken after the steps of a scenario (`Album`) and at its end; drawn by `page`. Amounts are those
-that the scheduler counts with.
+Taken at the end of a scenario and drawn by `page`, whose script draws other moments from the
+`history`. Amounts are those that the scheduler counts with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,12 +15,16 @@ from stowplan.api.objects import Pod
 from stowplan.api.quantity import milli_value, value
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.sim.scenarios.actions import Json
-from stowplan.sim.scenarios.facts import is_ready, key_of, message_of, node_of, phase_of
+from stowplan.sim.scenarios.drawing import family_of
+from stowplan.sim.scenarios.facts import (
+    FINISHED_PHASES,
+    is_ready,
+    key_of,
+    message_of,
+    node_of,
+    phase_of,
+)
 from stowplan.sim.scenarios.manifests import ZONE
-
-#: Nodes and pods in all pictures of an album; more would make a page that browsers cannot open.
-_MOST_DRAWN: Final = 20_000
-_DONE: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ class NodeBox:
     is_cordoned: bool
     taints: tuple[str, ...]
 
+    @classmethod
+    def gone(cls, name: str) -> NodeBox:
+        """A node that is not there any more."""
+        return cls(name, "", 0, 0, (), True, False, ())
+
     @property
     def cpu_share(self) -> float:
         return _share(sum(pod.milli_cpu for pod in self.pods), self.milli_cpu)
@@ -59,44 +67,21 @@ class NodeBox:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    at: float
-    title: str
     nodes: tuple[NodeBox, ...]
     waiting: tuple[PodBox, ...]
 
-    @property
-    def size(self) -> int:
-        return len(self.nodes) + len(self.waiting) + sum(len(node.pods) for node in self.nodes)
 
-
-@dataclass(slots=True)
-class Album:
-    """Pictures in the order of time, up to a sensible amount of them."""
-
-    pictures: list[Picture] = field(default_factory=list)
-    _drawn: int = 0
-
-    @property
-    def has_room(self) -> bool:
-        return self._drawn < _MOST_DRAWN
-
-    def add(self, picture: Picture) -> None:
-        self._drawn += picture.size
-        if self.has_room:
-            self.pictures.append(picture)
-
-
-def take_picture(at: float, title: str, nodes: Sequence[Json], pods: Sequence[Json]) -> Picture:
+def take_picture(nodes: Sequence[Json], pods: Sequence[Json]) -> Picture:
     held: dict[str, list[PodBox]] = {node["metadata"]["name"]: [] for node in nodes}
     waiting: list[PodBox] = []
     for pod in pods:
-        if phase_of(pod) in _DONE:
+        if phase_of(pod) in FINISHED_PHASES:
             continue
         home = held.get(node_of(pod))
         (waiting if home is None else home).append(_pod_box(pod))
     boxes = [_node_box(node, tuple(held[node["metadata"]["name"]])) for node in nodes]
     boxes.sort(key=lambda box: box.zone)
-    return Picture(at, title, tuple(boxes), tuple(waiting))
+    return Picture(tuple(boxes), tuple(waiting))
 
 
 def _node_box(node: Json, pods: tuple[PodBox, ...]) -> NodeBox:
@@ -118,11 +103,9 @@ def _node_box(node: Json, pods: tuple[PodBox, ...]) -> NodeBox:
 def _pod_box(pod: Json) -> PodBox:
     requests = dict(compile_pod(msgspec.convert(pod, Pod)).held)
     metadata = pod["metadata"]
-    labels, owners = metadata.get("labels") or {}, metadata.get("ownerReferences") or ()
-    family = labels.get("app") or (owners[0]["name"] if owners else "")
     return PodBox(
         key_of(pod),
-        family or metadata["name"].rstrip("0123456789").rstrip("-"),
+        family_of(metadata["name"], metadata.get("labels") or {}),
         requests.get("cpu", 0),
         requests.get("memory", 0),
         (pod.get("spec") or {}).get("priority") or 0,

@@ -8,14 +8,21 @@ informers of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from stowplan.api.objects import Node, Pod
 from stowplan.scheduler.engine import Engine, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.sim.scenarios.drawing import Drawing
+from stowplan.sim.scenarios.explanation import Explainer, scores_in_words
+from stowplan.sim.scenarios.figures import Measurement
 from stowplan.sim.scenarios.own_names import MARK
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation
+
+#: Entries that an explanation belongs to.
+_ATTEMPTS: Final = (EntryKind.DECIDED, EntryKind.UNSCHEDULABLE)
 
 
 class Recording:
@@ -28,11 +35,16 @@ class Recording:
         on_entry: Callable[[Entry], None] | None = None,
         keeps_entries: bool = True,
         prefix: str = "",
+        draws: bool = False,
     ) -> None:
         """With a `prefix`, record only the scenario's own objects (see `own_names`)."""
         self.entries: list[Entry] = []
         self.expectations: list[Expectation] = []
         self.counts: Counter[str] = Counter()
+        self.drawing = Drawing() if draws else None
+        #: Explains the latest decision, where that was asked for.
+        self.explainer: Explainer | None = None
+        self.measurement = Measurement(now, keeps_course=keeps_entries)
         #: Pods that the scenario deleted, to distinguish them from finished ones.
         self.deleted_on_purpose: set[str] = set()
         #: Seconds since the scenario began, in the cluster's time.
@@ -40,6 +52,11 @@ class Recording:
         #: Pods that ever had a node, and those that were ever tried, by namespace/name.
         self.bound: set[str] = set()
         self.attempted: set[str] = set()
+        #: Pods that ever existed, by namespace/name, with their labels; and names of nodes.
+        self.seen_pods: dict[str, Mapping[str, str]] = {}
+        self.seen_nodes: set[str] = set()
+        #: One object for equal labels.
+        self._labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         #: Further callbacks for each entry, for as long as they are registered.
         self.listeners: list[Callable[[Entry], None]] = []
         self._prefix = prefix
@@ -51,7 +68,10 @@ class Recording:
         if self._keeps_entries:
             self.entries.append(entry)
         if self._on_entry is not None:
-            self._on_entry(entry)
+            told = entry
+            if self.explainer is not None and kind in _ATTEMPTS:
+                told = replace(entry, details={**details, **self.explainer.latest})
+            self._on_entry(told)
         for listener in self.listeners:
             listener(entry)
 
@@ -65,6 +85,8 @@ class Recording:
         if isinstance(outcome, Placement):
             self.counts["placements"] += 1
             decision = outcome.decision
+            if self.drawing is not None:
+                self.drawing.scored(outcome.pod.key, scores_in_words(decision))
             self.add(
                 EntryKind.DECIDED,
                 subject,
@@ -95,9 +117,15 @@ class Recording:
     def pod_added(self, pod: Pod) -> None:
         if not pod.metadata.namespace.startswith(self._prefix):
             return
+        labels = pod.metadata.labels or {}
+        self.seen_pods[pod.key] = self._labels.setdefault(tuple(labels.items()), labels)
+        self.counts["created"] += 1
+        self.measurement.pod_created(pod)
+        if self.drawing is not None:
+            self.drawing.pod_created(pod)
         self.add(EntryKind.CREATED, f"pod {pod.key}", "created")
         if pod.spec.node_name:
-            self._bound(pod)
+            self._bound(pod, by_scheduler=False)
         elif any(each.type == "PodScheduled" for each in pod.status.conditions or ()):
             self.attempted.add(pod.key)  # gated, says the API server
 
@@ -105,7 +133,7 @@ class Recording:
         if not new.metadata.namespace.startswith(self._prefix):
             return
         if new.spec.node_name and not old.spec.node_name:
-            self._bound(new)
+            self._bound(new, by_scheduler=True)
         if new.is_terminating and not old.is_terminating:
             self.add(EntryKind.CHANGED, f"pod {new.key}", "is terminating")
 
@@ -119,16 +147,22 @@ class Recording:
         self.deleted_on_purpose.discard(pod.key)
         kind = EntryKind.FINISHED if is_done else EntryKind.DELETED
         self.counts[kind.value] += 1
+        self.measurement.pod_gone(pod.key)
         self.add(kind, f"pod {pod.key}", kind.value, node=pod.spec.node_name)
 
-    def _bound(self, pod: Pod) -> None:
+    def _bound(self, pod: Pod, *, by_scheduler: bool) -> None:
         self.counts["bound"] += 1
         self.bound.add(pod.key)
+        self.measurement.pod_bound(pod, by_scheduler=by_scheduler)
         self.attempted.add(pod.key)
         node = pod.spec.node_name
         self.add(EntryKind.BOUND, f"pod {pod.key}", f"bound to {node}", node=node)
 
     def node_added(self, node: Node) -> None:
+        self.seen_nodes.add(node.name)
+        self.measurement.node_seen(node)
+        if self.drawing is not None:
+            self.drawing.node_created(node)
         if self._is_ours(node):
             self.add(EntryKind.CREATED, f"node {node.name}", "created")
 
@@ -136,11 +170,13 @@ class Recording:
         return not self._prefix or (node.metadata.labels or {}).get(MARK) == self._prefix
 
     def node_updated(self, old: Node, new: Node) -> None:
+        self.measurement.node_seen(new)
         if old.spec.unschedulable != new.spec.unschedulable and self._is_ours(new):
             text = "cordoned" if new.spec.unschedulable else "uncordoned"
             self.add(EntryKind.CHANGED, f"node {new.name}", text)
 
     def node_removed(self, node: Node) -> None:
+        self.measurement.node_gone(node.name)
         if self._is_ours(node):
             self.add(EntryKind.DELETED, f"node {node.name}", "deleted")
 

@@ -1,7 +1,7 @@
 """What came of a scenario, for people and for programs.
 
 `timeline_line` is one line of the timeline, printed while it happens; `tables` and `summary` come
-at the end; `as_data` is `-o json`, `decision_log` what `--decisions` writes. Pure text and data.
+at the end; `as_data` is `-o json`, `DecisionLog` what `--decisions` writes.
 What must stay true: nothing that a cluster says can move a terminal's cursor, and a decision log
 holds nothing that differs between two runs of one seed in virtual time.
 """
@@ -9,18 +9,26 @@ holds nothing that differs between two runs of one seed in virtual time.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TextIO
 
 from stowplan.present.tables import printable
-from stowplan.sim.scenarios.facts import key_of, message_of, node_of, phase_of
+from stowplan.sim.scenarios.facts import FINISHED_PHASES, key_of, message_of, node_of, phase_of
+from stowplan.sim.scenarios.figures import Figures, Spread, Waits
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outcome
 
 #: More pods than this are listed by node, not one by one.
 FEW_PODS: Final = 50
 #: How many pending pods are listed even then.
 _MOST_WAITING: Final = 10
+_RESOURCES: Final = {"cpu": "CPU"}
+#: Names of counts, and how these pods lost their node.
+_EVICTIONS: Final = {
+    "preemptions": "preempted",
+    "drained": "drained",
+    "lost": "lost with their node",
+}
 _DECISIONS: Final = (
     EntryKind.DECIDED,
     EntryKind.UNSCHEDULABLE,
@@ -67,7 +75,7 @@ def tables(outcome: Outcome) -> list[Table]:
         return [Table(("pod", "node", "state"), tuple(told))]
     held: dict[str, int] = {node["metadata"]["name"]: 0 for node in outcome.nodes}
     for pod in outcome.pods:
-        if node := node_of(pod):
+        if (node := node_of(pod)) and phase_of(pod) not in FINISHED_PHASES:
             held[node] = held.get(node, 0) + 1
     found = []
     if len(held) <= FEW_PODS:
@@ -88,20 +96,66 @@ def summary(outcome: Outcome) -> list[str]:
     lines = [f"FAIL {where_and_what(each)}" for each in failed]
     if outcome.problem:
         lines += [f"FAIL {printable(line)}" for line in outcome.problem.splitlines()]
-    bound = sum(bool(node) for node in outcome.placements.values())
     parts = [_met(outcome)] if outcome.expectations else []
-    parts.append(f"{bound:,} of {len(outcome.placements):,} pods have a node")
-    counts = outcome.counts
-    for name, word in (
-        ("attempts", "attempt"),
-        ("preemptions", "preemption"),
-        ("finished", "finished pod"),
+    counts = Counter(outcome.counts)
+    pods = f"{counts['bound']:,} of {counts['created']:,} pods bound"
+    for number, what in (
+        (counts["finished"], "finished"),
+        (counts["deleted"], "deleted"),
+        (outcome.figures.waits.still, "waiting"),
     ):
-        if number := counts.get(name, 0):
-            parts.append(f"{number:,} {word}{'s' if number != 1 else ''}")
+        pods += f", {number:,} {what}" if number else ""
+    parts.append(pods)
+    if number := counts["attempts"]:
+        attempts = f"{number:,} attempt{'s' if number != 1 else ''}"
+        parts.append(f"{attempts}, {counts['verified']:,} verified")
     parts.append(f"{outcome.cluster_s:.1f} s of the cluster's time in {outcome.took_s:.1f} s")
     lines.append("; ".join(parts))
     return lines
+
+
+def figure_rows(outcome: Outcome) -> list[tuple[str, str]]:
+    """Names and texts of the figures; none if there was no pod."""
+    counts, figures = Counter(outcome.counts), outcome.figures
+    if not counts["created"]:
+        return []
+    use = figures.nodes_in_use
+    shares = [
+        f"{_RESOURCES.get(name, name)} {share.mean:.1%} on average, {share.peak:.1%} at most"
+        for name, share in figures.utilisation.items()
+    ]
+    evictions = {what: counts[name] for name, what in _EVICTIONS.items() if counts[name]}
+    causes = ", ".join(f"{number:,} {what}" for what, number in evictions.items())
+    return [
+        ("waiting time", _waiting_time(figures.waits)),
+        ("utilisation", "; ".join(shares) or "no pod requested anything"),
+        (
+            "nodes in use",
+            f"{use.mean:,.1f} on average, {use.peak:,.0f} at most, {use.end:,.0f} at the end, "
+            f"of {figures.nodes:,}",
+        ),
+        ("evictions", f"{sum(evictions.values()):,}{f': {causes}' if causes else ''}"),
+        ("decisions", _decisions(counts)),
+    ]
+
+
+def _waiting_time(waits: Waits) -> str:
+    still = f"{waits.still:,} still waiting, for up to {_seconds(waits.longest_still)}"
+    if not waits.pods:
+        return f"no pod was bound by the scheduler{f'; {still}' if waits.still else ''}"
+    parts = [f"{name} {_seconds(getattr(waits, name))}" for name in ("p50", "p90", "p99")]
+    text = f"{', '.join(parts)}, longest {_seconds(waits.longest)}"
+    return f"{text}; {still}" if waits.still else text
+
+
+def _decisions(counts: Counter[str]) -> str:
+    attempts = counts["attempts"]
+    text = f"{attempts:,} attempts, {counts['failures']:,} of them found no node"
+    return f"{text}; {counts['verified']:,} verified by the self-check"
+
+
+def _seconds(number: float) -> str:
+    return f"{number:,.0f} s" if number >= 1000 else f"{number:.1f} s"
 
 
 def where_and_what(expectation: Expectation) -> str:
@@ -130,12 +184,34 @@ def as_data(outcome: Outcome, *, with_timeline: bool = True) -> dict[str, Any]:
         "placements": dict(sorted(outcome.placements.items())),
         "waiting": {key_of(pod): message_of(pod) for pod in outcome.pods if not node_of(pod)},
         "counts": dict(sorted(outcome.counts.items())),
+        "figures": _figure_data(outcome.figures),
         "tookSeconds": round(outcome.took_s, 3),
         "clusterSeconds": round(outcome.cluster_s, 3),
     }
     if with_timeline:
         data["timeline"] = [entry_data(entry) for entry in outcome.entries]
     return data
+
+
+def _figure_data(figures: Figures) -> dict[str, Any]:
+    """Unrounded but for noise of floating point numbers."""
+
+    def spread(of: Spread) -> dict[str, float]:
+        return {name: round(number, 6) for name, number in asdict(of).items()}
+
+    waits = figures.waits
+    seconds = {name: round(getattr(waits, name), 6) for name in ("p50", "p90", "p99", "longest")}
+    return {
+        "waitingSeconds": {
+            "pods": waits.pods,
+            **seconds,
+            "stillWaiting": waits.still,
+            "longestStillWaiting": round(waits.longest_still, 6),
+        },
+        "utilisation": {name: spread(share) for name, share in figures.utilisation.items()},
+        "nodesInUse": spread(figures.nodes_in_use),
+        "nodes": figures.nodes,
+    }
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:
@@ -145,11 +221,19 @@ def entry_data(entry: Entry) -> dict[str, Any]:
     return data | {"text": entry.text, **entry.details}
 
 
-def decision_log(entries: Iterable[Entry]) -> Iterator[str]:
-    """A line of JSON for every attempt, eviction and binding."""
-    for entry in entries:
+class DecisionLog:
+    """Writes a line of JSON for every attempt, eviction and binding as it happens."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.lines = 0
+
+    def __call__(self, entry: Entry) -> None:
+        """Write the entry if it is a decision."""
         if entry.kind in _DECISIONS:
-            yield json.dumps(entry_data(entry), ensure_ascii=False, sort_keys=True) + "\n"
+            text = json.dumps(entry_data(entry), ensure_ascii=False, sort_keys=True)
+            self._file.write(f"{text}\n")
+            self.lines += 1
 
 
 def _state(pod: dict[str, Any]) -> str:

@@ -23,8 +23,10 @@ from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import StowplanError
 from stowplan.framework.registry import Registry
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.metrics import Family, Value
 from stowplan.scheduler.process import Means, SchedulerProcess
 from stowplan.sim.scenarios.cluster import Cluster
+from stowplan.sim.scenarios.explanation import Explainer
 from stowplan.sim.scenarios.own_names import under_own_names
 from stowplan.sim.scenarios.quiet import Quiet
 from stowplan.sim.scenarios.recording import Recording, Witness
@@ -72,6 +74,10 @@ class Options:
     allow_remote: bool = False
     #: Every N-th decision is made again on a rebuilt cluster and compared; 0: none.
     verify_decisions: int = 10
+    #: `on_entry` gets decisions with all scores and reasons; kept entries do not have them.
+    explains: bool = False
+    #: The outcome has what a page needs to draw the cluster over time.
+    draws: bool = False
 
 
 def run_scenario(
@@ -119,6 +125,7 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
             on_entry=options.on_entry,
             keeps_entries=options.keeps_entries,
             prefix=target.prefix,
+            draws=options.draws,
         )
         async with _scheduler(target, options, recording) as process:
             quiet = Quiet(
@@ -132,11 +139,14 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                 await _run(scenario, cluster, outcome)
                 outcome.nodes = await cluster.list("Node")
                 outcome.pods = await cluster.list("Pod", namespace="*")
+                outcome.figures = recording.measurement.figures()
             outcome.expectations = recording.expectations
             if process is not None:
+                recording.counts["verified"] = _sum(process.engine.metrics.decision_checks)
                 _name_plugin(outcome, process.engine.failures.latest)
                 outcome.problem = outcome.problem or process.engine.mismatches()
         outcome.entries = recording.entries
+        outcome.drawing = recording.drawing
         outcome.counts = dict(recording.counts)
         outcome.cluster_s = target.clock.monotonic() - started_at
     outcome.placements = {
@@ -145,6 +155,10 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
     }
     outcome.took_s = time.monotonic() - began
     return outcome
+
+
+def _sum(family: Family[Value]) -> int:
+    return round(sum(child.value for child in family.children.values()))
 
 
 async def _run(scenario: Scenario, cluster: Cluster, outcome: Outcome) -> None:
@@ -182,6 +196,8 @@ async def _scheduler(
         rng=random.Random(options.seed),
     )
     engine.verify_decisions(options.verify_decisions)
+    if options.explains:
+        recording.explainer = engine.on_decision = Explainer(engine)
     process = SchedulerProcess(
         engine,
         target.scheduler_client,

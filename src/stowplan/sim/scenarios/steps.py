@@ -7,7 +7,7 @@ a slow cluster. A request that the API server refuses is reported as an error in
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -48,13 +48,11 @@ class Player:
         scenario: Scenario,
         *,
         seed: int | None = None,
-        after_step: Callable[[Cluster, ScenarioStep], Awaitable[None]] | None = None,
         on_progress: Callable[[TraceProgress], None] | None = None,
     ) -> None:
         """`seed` goes before that of the scenario, and before those of its traces."""
         self._scenario = scenario
         self._seed = scenario.seed if seed is None else seed
-        self._after_step = after_step
         self._on_progress = on_progress
         self._preempted: dict[str, str] = {}
         self._seen_entries = 0
@@ -77,8 +75,6 @@ class Player:
                 raise self.mistake from None
             except StowplanError as problem:
                 raise StowplanError(f"{step.place}: {problem}") from None
-            if self._after_step is not None:
-                await self._after_step(cluster, step)
 
     async def _do(self, action: Action, cluster: Cluster, step: ScenarioStep) -> None:
         match action:
@@ -125,6 +121,9 @@ class Player:
         grace = None if action.grace_period_s is None else round(action.grace_period_s)
         for named in action.targets:
             for target in await _matching(named, cluster):
+                if not cluster.ever_had(target.kind, target.name, namespace=target.namespace):
+                    # NotFound: a step that deletes nothing is a mistake.
+                    await cluster.get(target.kind, target.name, namespace=target.namespace)
                 await cluster.delete(
                     target.kind, target.name, namespace=target.namespace, grace_period_s=grace
                 )
@@ -157,11 +156,13 @@ class Player:
             _record(cluster, each, each.look(view))
 
     async def _view(self, cluster: Cluster, asked_by: Sequence[Expected]) -> ClusterState:
-        objects: dict[ObjectPattern, Json] = {}
+        objects: dict[ObjectPattern, Json | None] = {}
         for target in (target for each in asked_by for target in each.objects):
             try:
                 found = await cluster.get(target.kind, target.name, namespace=target.namespace)
             except NotFound:
+                if cluster.ever_had(target.kind, target.name, namespace=target.namespace):
+                    objects[target] = None
                 continue
             objects[target] = found
         return ClusterState(
@@ -170,6 +171,8 @@ class Player:
             cluster.target.prefix,
             self._victims(cluster),
             objects,
+            cluster.recording.seen_pods,
+            cluster.recording.seen_nodes,
         )
 
     def _victims(self, cluster: Cluster) -> dict[str, str]:

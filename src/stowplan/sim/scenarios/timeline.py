@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from stowplan.sim.scenarios.drawing import Drawing
+from stowplan.sim.scenarios.figures import Figures
+
 
 class EntryKind(StrEnum):
     """The kind of an entry."""
@@ -68,9 +71,13 @@ class Outcome:
     #: Real seconds, and the cluster's.
     took_s: float = 0.0
     cluster_s: float = 0.0
-    #: How many attempts, bindings, failures, preemptions there were.
+    #: How many pods were created, bound, finished, deleted, drained, lost with their node; how
+    #: many attempts, failures and preemptions there were; how many decisions were verified.
     counts: dict[str, int] = field(default_factory=dict)
+    figures: Figures = field(default_factory=Figures)
     #: The cluster as it was at the end: manifests by kind.
+    #: What a page needs to draw it at any moment, if that was asked for.
+    drawing: Drawing | None = field(default=None, repr=False)
     nodes: list[dict[str, Any]] = field(default_factory=list, repr=False)
     pods: list[dict[str, Any]] = field(default_factory=list, repr=False)
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 
 from stowplan.api.resources import PODS
-from stowplan.errors import AlreadyExists, ApiError, NotFound, StowplanError
+from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, StowplanError
 from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.timeline import Entry, EntryKind
@@ -50,6 +52,16 @@ class TraceProgress:
     finished: int
     #: Pods that have come again after they were lost.
     replaced: int
+    #: Pods among those that have arrived that end by themselves.
+    ending: int = 0
+
+    @property
+    def share(self) -> float:
+        """The part of the work that is done, 0 to 1: arrivals, and ends as often as so far."""
+        if not self.arrived:
+            return 0.0
+        per_pod = 1 + self.ending / self.arrived
+        return min((self.arrived + self.finished) / (max(self.pods, 1) * per_pod), 1.0)
 
 
 async def play_trace(
@@ -107,7 +119,7 @@ class _Player:
         self._renamed: dict[str, str] = {}
         self._woken = asyncio.Event()
         self._began = 0.0
-        self._arrived = self._finished = self._replaced = 0
+        self._arrived = self._finished = self._replaced = self._ending = 0
 
     async def play(self) -> TraceProgress:
         cluster = self._cluster
@@ -122,6 +134,7 @@ class _Player:
                 await self._create(manifest)
             # A pod must not be tried before the scheduler knows all of its cluster.
             await cluster.settle()
+            await self._check_listed()
             self._began = cluster.now()
             for number, event in enumerate(self._trace.events()):
                 await self._until(self._began + event.at)
@@ -133,6 +146,15 @@ class _Player:
         finally:
             cluster.recording.listeners.remove(self._hear)
         return self._report()
+
+    async def _check_listed(self) -> None:
+        """Refuse a disruption of a node that is not there: the experiment would be void."""
+        if not self._trace.listed:
+            return
+        there = [node["metadata"]["name"] for node in await self._cluster.list("Node")]
+        for each, where in self._trace.listed:
+            if each.node not in there:
+                raise ConfigError(_no_such_node(each, there), where=where)
 
     async def _until(self, due: float) -> None:
         """Let time pass; create pods that are lost meanwhile again at that moment."""
@@ -190,7 +212,8 @@ class _Player:
             name = self._renamed.pop(key, name)
             self._living.pop(f"{namespace}/{name}", None)
         elif event.kind == "Node":
-            await self._disrupt(Disruption(event.at, "drain", name))
+            with suppress(NotFound):
+                await cluster.drain(name)
         await cluster.delete(event.kind, name, namespace=event.namespace)
 
     async def _arrive(self, event: Arrival) -> None:
@@ -199,6 +222,7 @@ class _Player:
         self._living[self._key(metadata)] = living
         await self._create(event.manifest)
         self._arrived += 1
+        self._ending += event.run_s is not None
 
     async def _again(self, lost: _Living) -> None:
         lost.lives += 1
@@ -273,7 +297,8 @@ class _Player:
         try:
             await change_node(self._cluster, event.kind, event.node)
         except NotFound:
-            log.info("No such node", extra=kv(node=event.node, event=event.kind))
+            there = [node["metadata"]["name"] for node in await self._cluster.list("Node")]
+            raise StowplanError(_no_such_node(event, there)) from None
 
     def _hear(self, entry: Entry) -> None:
         """Handle a pod's event: bound, finished or lost."""
@@ -305,10 +330,17 @@ class _Player:
             pods=self._trace.pods,
             finished=self._finished,
             replaced=self._replaced,
+            ending=self._ending,
         )
         if self._on_progress is not None:
             self._on_progress(progress)
         return progress
+
+
+def _no_such_node(event: Disruption, there: Sequence[str]) -> str:
+    close = get_close_matches(event.node, there, 1)
+    hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(there[:3])} ..."
+    return f"`{event.kind}`: there is no node `{event.node}` at {event.at:g} s; {hint}"
 
 
 def _own(metadata: Json) -> Json:

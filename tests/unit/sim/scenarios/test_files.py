@@ -40,7 +40,6 @@ def test_a_python_scenario(tmp_path: Path) -> None:
     outcome = playable.play("virtual", Options())
     assert outcome.is_ok
     assert outcome.placements == {"default/a": "n1"}
-    assert [picture.title for picture in playable.pictures(outcome)] == ["the end"]
 
 
 def test_an_assertion_is_told_with_its_line(tmp_path: Path) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from typing import Any
 
-from stowplan.sim.scenarios.page import page, pods_over_time
-from stowplan.sim.scenarios.picture import Album, Picture, take_picture
+import msgspec
+
+from stowplan.api.objects import Node, Pod
+from stowplan.sim.scenarios.drawing import MOST_PODS, Drawing
+from stowplan.sim.scenarios.figures import COURSE, Figures
+from stowplan.sim.scenarios.page import page
+from stowplan.sim.scenarios.picture import take_picture
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outcome
 
 Json = dict[str, Any]
@@ -67,16 +73,12 @@ class Elements(HTMLParser):
         return [attrs for _, attrs in self.found if name in (attrs.get("class") or "").split()]
 
 
-def picture(nodes: list[Json], pods: list[Json]) -> Picture:
-    return take_picture(1.0, "now", nodes, pods)
-
-
-def a_page(pictures: list[Picture], **more: Any) -> Elements:
-    return Elements(page(Outcome("a story", "virtual", 0, **more), pictures))
+def a_page(nodes: list[Json], pods: list[Json], **more: Any) -> Elements:
+    return Elements(page(Outcome("a story", "virtual", 0, nodes=nodes, pods=pods, **more)))
 
 
 def test_a_picture_counts_as_the_scheduler_does() -> None:
-    taken = picture(
+    taken = take_picture(
         [
             node("b", zone="z2"),
             node(
@@ -99,21 +101,14 @@ def test_a_picture_counts_as_the_scheduler_does() -> None:
 
 
 def test_pods_of_one_family_share_a_colour() -> None:
-    taken = picture([node("a")], [pod("web-0", "a"), pod("web-12", "a"), pod("x", "a", app="web")])
+    taken = take_picture(
+        [node("a")], [pod("web-0", "a"), pod("web-12", "a"), pod("x", "a", app="web")]
+    )
     assert {each.family for each in taken.nodes[0].pods} == {"web"}
 
 
-def test_an_album_ends_before_it_is_too_thick() -> None:
-    album = Album()
-    large = picture([node(f"n{number}") for number in range(9_000)], [])
-    for _ in range(5):
-        if album.has_room:
-            album.add(large)
-    assert len(album.pictures) == 2
-
-
 def test_the_page_needs_nothing_else() -> None:
-    text = page(Outcome("a story", "virtual", 0), [picture([node("a")], [])])
+    text = page(played(3))
     assert not re.search(r"https?://|//[a-z]|@import|url\(|src=|href=", text)
     used = set(re.findall(r"var\(--([\w-]+)\)", text))
     light, dark = re.findall(r":root \{(.*?)\}", text)
@@ -124,7 +119,8 @@ def test_the_page_needs_nothing_else() -> None:
 def test_names_are_escaped() -> None:
     bad = "<script>alert(1)</script>"
     shown = a_page(
-        [picture([node(bad)], [pod(bad, bad), pod("w")])],
+        [node(bad)],
+        [pod(bad, bad), pod("w")],
         entries=[Entry(0.0, EntryKind.SAID, "", bad)],
         expectations=[Expectation(bad, False, bad)],
         problem=bad,
@@ -133,23 +129,10 @@ def test_names_are_escaped() -> None:
     assert bad in shown.texts
 
 
-def test_every_picture_is_there_and_the_last_is_shown() -> None:
-    shown = a_page([picture([node("a")], []), picture([node("a")], [pod("p", "a")])])
-    first, last = shown.of_class("picture")
-    assert "hidden" in first
-    assert "hidden" not in last
-    slider = next(attrs for _, attrs in shown.found if attrs.get("id") == "at")
-    assert (slider["max"], slider["value"]) == ("1", "1")
-
-
 def test_nodes_show_what_they_hold() -> None:
     shown = a_page(
-        [
-            picture(
-                [node("a"), node("b", ready=False), node("c", unschedulable=True)],
-                [pod("p", "a", cpu="3"), pod("q", "a", cpu="3"), pod("w")],
-            )
-        ]
+        [node("a"), node("b", ready=False), node("c", unschedulable=True)],
+        [pod("p", "a", cpu="3"), pod("q", "a", cpu="3"), pod("w")],
     )
     looks = [attrs["class"] for attrs in shown.of_class("node")]
     assert looks == ["node", "node lost", "node closed"]
@@ -161,34 +144,118 @@ def test_nodes_show_what_they_hold() -> None:
 
 def test_large_clusters_are_tiles() -> None:
     nodes = [node(f"n{number}") for number in range(200)]
-    shown = a_page([picture(nodes, [pod("p", "n0", cpu="2")])])
+    shown = a_page(nodes, [pod("p", "n0", cpu="2")])
     assert shown.of_class("node") == []
     tiles = shown.of_class("tile")
     assert len(tiles) == 200
     assert tiles[0]["title"] == "n0: 1 pods, 50% CPU, 12% memory"
 
 
-def test_pods_over_time() -> None:
-    def at(when: float, kind: EntryKind, name: str) -> Entry:
-        return Entry(when, kind, f"pod {name}", "")
-
-    points = pods_over_time(
-        [
-            at(1.0, EntryKind.CREATED, "a"),
-            at(1.0, EntryKind.CREATED, "b"),
-            at(2.0, EntryKind.BOUND, "a"),
-            at(3.0, EntryKind.FINISHED, "a"),
-            at(3.0, EntryKind.DELETED, "b"),
-            Entry(4.0, EntryKind.CREATED, "node n", ""),
+def played(pods: int, *, nodes: int = 3, faults: int = 0) -> Outcome:
+    """An outcome as a run leaves it: each second a pod comes, is bound, and ends 10 s later."""
+    drawing, entries = Drawing(), []
+    for number in range(nodes):
+        drawing.node_created(msgspec.convert(node(f"n{number}"), Node))
+        entries.append(Entry(0.0, EntryKind.CREATED, f"node n{number}", "created"))
+    entries.append(Entry(0.0, EntryKind.STEP, "step 1", "play"))
+    for number in range(pods):
+        key, on, at = f"default/p{number}", f"n{number % nodes}", float(number)
+        drawing.pod_created(msgspec.convert(pod(f"p{number}"), Pod))
+        drawing.scored(key, "score n0 100 = NodeResourcesFit 60 + ImageLocality 40; n1 90")
+        entries += [
+            Entry(at, EntryKind.CREATED, f"pod {key}", "created"),
+            Entry(at, EntryKind.BOUND, f"pod {key}", f"bound to {on}", {"node": on}),
         ]
+        if number >= 10:
+            entries.append(Entry(at, EntryKind.FINISHED, f"pod default/p{number - 10}", "finished"))
+    for number in range(faults):
+        entries.append(Entry(number * pods / faults, EntryKind.FAULT, "node n0", "fails"))
+    course = {name: [float(min(each, 10)) for each in range(pods)] for name in COURSE}
+    course["at"] = [float(each) for each in range(pods)]
+    course["waiting"] = [0.0] * pods
+    return Outcome(
+        "a story",
+        "virtual",
+        0,
+        entries=entries,
+        drawing=drawing,
+        cluster_s=float(pods),
+        figures=Figures(course=course),
+        nodes=[node(f"n{number}") for number in range(nodes)],
     )
-    assert points == [(0.0, 0, 0), (1.0, 0, 2), (2.0, 1, 1), (3.0, 0, 0)]
+
+
+def test_only_what_was_expected_is_as_expected() -> None:
+    def verdict(**more: Any) -> str:
+        found = re.search(r'class="verdict [a-z]*">([^<]*)<', page(Outcome("x", "v", 0, **more)))
+        assert found is not None
+        return found[1]
+
+    assert verdict() == "Nothing was expected"
+    assert verdict(expectations=[Expectation("a", True)]) == "All as expected"
+    assert verdict(expectations=[Expectation("a", False)]) == "Not as expected"
+    assert verdict(problem="a plugin broke") == "Failed"
+
+
+def test_the_slider_runs_over_time() -> None:
+    outcome = played(100)
+    shown = Elements(page(outcome))
+    slider = next(attrs for _, attrs in shown.found if attrs.get("id") == "at")
+    assert (slider["min"], slider["max"], slider["step"]) == ("0", "100.000", "any")
+    data = json.loads(next(text for text in shown.texts if text.startswith('{"until"')))
+    assert len(data["events"]) == 3 + 100 + 100 + 90
+    assert [event[0] for event in data["events"]] == sorted(event[0] for event in data["events"])
+    assert data["steps"] == [[len(data["events"]), 100.0, "step 1: play"]]
+    assert data["pods"][0][-1].startswith("score n0 100 = ")
+    assert "hidden" not in next(attrs for _, attrs in shown.found if attrs.get("data-n") == "0")
+
+
+def test_legends_tell_the_peak_of_their_own_line() -> None:
+    shown = Elements(page(played(2_000)))
+    assert "with a node, at most 10" in shown.texts
+    assert "waiting, at most 0" in shown.texts
+
+
+def test_a_peak_survives_where_points_are_left_out() -> None:
+    outcome = played(5_000)
+    waiting = outcome.figures.course["waiting"]
+    assert isinstance(waiting, list)
+    waiting[2_345] = 165.0
+    text = page(outcome)
+    assert "waiting, at most 165" in text
+    drawn = re.findall(r'<polyline[^>]*points="([^"]*)"', text)
+    assert all(points.count(" ") < 4_000 for points in drawn)
+    # The scale goes to 200 on 300 units of height.
+    assert any(point.endswith(",52.5") for point in drawn[1].split())
+
+
+def test_faults_are_marked_and_bounded() -> None:
+    shown = Elements(page(played(100, faults=3)))
+    assert len(shown.of_class("mark")) == 3 * 3
+    assert "50.0 s: node n0 fails" not in shown.texts
+    assert "66.7 s: node n0 fails" in shown.texts
+    assert "Pods; dashed: 3 faults" in shown.texts
+    assert len(Elements(page(played(100, faults=5_000))).of_class("mark")) <= 3 * 201
+
+
+def test_ten_thousand_pods_make_a_page_of_bounded_size() -> None:
+    text = page(played(10_000, nodes=500))
+    assert len(text) < 3_000_000
+    assert len(Elements(text).found) < 2_000
+
+
+def test_more_pods_than_can_be_drawn_are_drawn_at_the_end_only() -> None:
+    outcome = played(1)
+    assert outcome.drawing is not None
+    outcome.drawing.is_cut = True
+    shown = Elements(page(outcome))
+    assert not any(attrs.get("id") in ("at", "history") for _, attrs in shown.found)
+    assert any(f"More than {MOST_PODS:,} pods" in text for text in shown.texts)
 
 
 def test_a_long_timeline_is_cut_to_what_matters() -> None:
     entries = [Entry(0.1, EntryKind.BOUND, f"pod p{number}", "bound") for number in range(4_000)]
     entries.append(Entry(0.2, EntryKind.STEP, "step 2", "the last"))
-    shown = a_page([], entries=entries, cluster_s=1.0)
+    shown = a_page([], [], entries=entries, cluster_s=1.0)
     assert "4,000 entries are not shown." in shown.texts
     assert "step 2: the last" in shown.texts
-    assert len(shown.of_class("lines")) == 1

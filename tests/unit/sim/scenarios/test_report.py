@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from stowplan.sim.scenarios.figures import Figures, Spread, Waits
 from stowplan.sim.scenarios.live import Live, clock_text
 from stowplan.sim.scenarios.report import (
     FEW_PODS,
+    DecisionLog,
     as_data,
-    decision_log,
+    figure_rows,
     summary,
     tables,
     timeline_line,
@@ -117,7 +119,8 @@ def test_the_last_lines() -> None:
                 Expectation("b is on n1", False, "pending", "x.yaml:4"),
             ],
             problem="x.py:5: not so",
-            counts={"attempts": 3, "preemptions": 1},
+            counts={"created": 2, "bound": 1, "attempts": 3, "verified": 1},
+            figures=Figures(Waits(pods=1, still=1, longest_still=90.0)),
             took_s=0.25,
             cluster_s=90.0,
         )
@@ -125,9 +128,57 @@ def test_the_last_lines() -> None:
     assert told == [
         "FAIL x.yaml:4: b is on n1; found: pending",
         "FAIL x.py:5: not so",
-        "1 of 2 expectations NOT met; 1 of 2 pods have a node; 3 attempts; 1 preemption; "
+        "1 of 2 expectations NOT met; 1 of 2 pods bound, 1 waiting; 3 attempts, 1 verified; "
         "90.0 s of the cluster's time in 0.2 s",
     ]
+
+
+def test_totals_count_every_pod_that_was_ever_created() -> None:
+    """Of 100,000 finished pods a cluster keeps 12,500: what is left there is no total."""
+    left = [pod(f"p{number}", "n1") for number in range(3)]
+    counts = {"created": 100_000, "bound": 100_000, "finished": 100_000, "attempts": 100_718}
+    (line,) = summary(outcome(left, counts=counts | {"verified": 6_000}))
+    assert line.startswith(
+        "100,000 of 100,000 pods bound, 100,000 finished; 100,718 attempts, 6,000 verified; "
+    )
+
+
+def test_finished_pods_are_not_on_a_node() -> None:
+    done = [pod(f"p{number}", "n1") for number in range(FEW_PODS + 1)]
+    for each in done[1:]:
+        each["status"]["phase"] = "Succeeded"
+    (by_node,) = tables(outcome(done))
+    assert by_node.rows == (("n1", "1"), ("n2", "0"))
+
+
+def test_figures_in_words() -> None:
+    figures = Figures(
+        Waits(100, 0.0, 2.25, 61.5, 1700.0, still=2, longest_still=30.0),
+        {"cpu": Spread(0.5, 0.875), "nvidia.com/gpu": Spread(0.1, 1.0)},
+        Spread(12.25, 20, 7),
+        nodes=24,
+    )
+    counts = {"created": 102, "attempts": 120, "failures": 20, "verified": 12}
+    evictions = {"preemptions": 3, "lost": 1}
+    assert figure_rows(outcome([], figures=figures, counts=counts | evictions)) == [
+        (
+            "waiting time",
+            "p50 0.0 s, p90 2.2 s, p99 61.5 s, longest 1,700 s; 2 still waiting, for up to 30.0 s",
+        ),
+        (
+            "utilisation",
+            "CPU 50.0% on average, 87.5% at most; nvidia.com/gpu 10.0% on average, 100.0% at most",
+        ),
+        ("nodes in use", "12.2 on average, 20 at most, 7 at the end, of 24"),
+        ("evictions", "4: 3 preempted, 1 lost with their node"),
+        (
+            "decisions",
+            "120 attempts, 20 of them found no node; 12 verified by the self-check",
+        ),
+    ]
+    assert figure_rows(outcome([])) == []
+    nobody = figure_rows(outcome([], figures=Figures(Waits(still=1)), counts={"created": 1}))
+    assert nobody[0][1] == "no pod was bound by the scheduler; 1 still waiting, for up to 0.0 s"
 
 
 def test_everything_as_data() -> None:
@@ -141,6 +192,7 @@ def test_everything_as_data() -> None:
     assert data["ok"] is True
     assert list(data["placements"].items()) == [("default/a", ""), ("default/b", "n1")]
     assert data["waiting"] == {"default/a": "no room"}
+    assert set(data["figures"]) == {"waitingSeconds", "utilisation", "nodesInUse", "nodes"}
     assert data["timeline"] == [
         {
             "at": 0.5,
@@ -162,7 +214,12 @@ def test_the_decision_log_has_decisions_only() -> None:
         entry(EntryKind.PREEMPTED, "pod c", "must leave"),
         entry(EntryKind.BOUND, "pod a", "bound to n1"),
     ]
-    lines = [json.loads(line) for line in decision_log(entries)]
+    file = io.StringIO()
+    log = DecisionLog(file)
+    for each in entries:
+        log(each)
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert log.lines == 4
     assert [line["kind"] for line in lines] == ["decided", "unschedulable", "preempted", "bound"]
     assert lines[0]["feasible"] == 2
 
@@ -173,17 +230,27 @@ class Terminal(io.StringIO):
 
 
 def test_what_is_piped_is_plain_lines() -> None:
+    now = 0.0
     out, err = io.StringIO(), io.StringIO()
-    live = Live(out, err)
+    live = Live(out, err, clock=lambda: now)
     live(entry(EntryKind.STEP, "step 1", "go"))
     live(entry(EntryKind.EXPECTATION, "", "so", is_met=False))
-    live.end()
     assert out.getvalue() == "     0.000  step 1: go\n     0.000    FAIL  so\n"
     assert err.getvalue() == ""
+    live.progress(TraceProgress(at=0.0, arrived=1, pods=100, finished=0, replaced=0))
+    now = 20.0
+    live.progress(TraceProgress(at=9.0, arrived=50, pods=100, finished=0, replaced=0, ending=50))
+    now = 25.0
+    live.progress(TraceProgress(at=9.5, arrived=51, pods=100, finished=0, replaced=0, ending=51))
+    live.end()
+    assert err.getvalue() == (
+        " 25%  0:00:00 of the cluster's time  50 of 100 pods, 0 finished  about 1m00s left\n"
+    )
 
 
 def test_a_terminal_gets_colours_and_a_line_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
     now = 0.0
     out, err = Terminal(), Terminal()
     live = Live(out, err, clock=lambda: now)
@@ -192,13 +259,26 @@ def test_a_terminal_gets_colours_and_a_line_that_moves(monkeypatch: pytest.Monke
     assert err.getvalue() == ""
     now = 1.0
     live(entry(EntryKind.BOUND, "pod a", "bound", 3725.0))
-    assert err.getvalue().endswith("\r\x1b[2K1:02:05  1 bound, 0 failed attempts")
+    clock = "1:02:05 of the cluster's time"
+    assert err.getvalue().endswith(f"\r\x1b[2K{clock}  1 bound, 0 failed attempts")
     now = 2.0
     live.progress(TraceProgress(at=10.0, arrived=50, pods=100, finished=7, replaced=0))
-    bar = "[############            ]  50%  1:02:05  50 of 100 pods, 7 finished"
+    bar = f"[##############          ] 57%  {clock}  50 of 100 pods, 7 finished"
     assert err.getvalue().endswith(f"\r\x1b[2K{bar}")
     live.end()
     assert err.getvalue().endswith("\r\x1b[2K")
+
+
+def test_pods_that_steps_create_are_estimated_too() -> None:
+    now = 0.0
+    err = io.StringIO()
+    live = Live(None, err, clock=lambda: now)
+    live.begin(4)
+    live(entry(EntryKind.BOUND, "pod a", "bound", 1.0))
+    now = 30.0
+    live(entry(EntryKind.BOUND, "pod b", "bound", 1.0))
+    told = " 50%  0:00:01 of the cluster's time  2 of 4 pods bound, 0 failed attempts"
+    assert err.getvalue() == f"{told}  about 30s left\n"
 
 
 def test_colours_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

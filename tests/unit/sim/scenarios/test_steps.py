@@ -10,6 +10,7 @@ import pytest
 from stowplan.errors import ConfigError
 from stowplan.sim.scenarios import EntryKind, Options, Outcome
 from stowplan.sim.scenarios.files import Playable, Wishes, read_playables
+from stowplan.sim.scenarios.history import history
 
 Play = Callable[..., Outcome]
 
@@ -162,19 +163,21 @@ def test_the_same_seed_gives_the_same_run(playable: Callable[..., Playable]) -> 
     assert first != other
 
 
-def test_pictures_are_taken_after_steps_that_change_something(
-    playable: Callable[..., Playable],
-) -> None:
+def test_every_step_can_be_drawn(playable: Callable[..., Playable]) -> None:
     read = playable(
         "cluster: {nodes: [{name: n1}]}\n"
         "steps:\n- create: {pods: [{name: a, cpu: 1}]}\n- expect: {pod: a, on: n1}\n"
     )
-    pictures = read.pictures(read.play("virtual", Options()))
-    assert [picture.title for picture in pictures] == [
+    outcome = read.play("virtual", Options(draws=True))
+    assert outcome.drawing is not None
+    told = history(outcome.entries, outcome.drawing, outcome.cluster_s)
+    assert [title for _, _, title in told["steps"]] == [
         "the cluster",
         "step 1: create pod a",
-        "the end",
+        "step 2: expect",
     ]
-    (node,) = pictures[1].nodes
-    assert [pod.key for pod in node.pods] == ["default/a"]
-    assert node.cpu_share == 0.25
+    assert told["nodes"] == [["n1", 4000, 32 * 1024, 0]]
+    assert told["pods"][0][:4] == ["default/a", told["pods"][0][1], 1000, 0]
+    # the node; the pod is created and bound
+    assert [event[1:] for event in told["events"]] == [[4, 0], [0, 0], [1, 0, 0]]
+    assert told["steps"][0][0] == 1

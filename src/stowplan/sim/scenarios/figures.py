@@ -1,0 +1,213 @@
+"""Figures of a run: waiting times, utilisation and nodes in use, as sums over the cluster's time.
+
+The recording reports every change of pods and nodes to a `Measurement`; `figures` are its result.
+Memory grows with the pods that exist at a time; each bound pod leaves one number, and each moment
+at which something changed one row of the `Course`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from stowplan.api.objects import Node, Pod
+from stowplan.api.quantity import milli_value, value
+from stowplan.cluster.pod_info import held_amounts
+
+#: Columns of a course; shares are of what all nodes offer.
+COURSE: Final = ("at", "placed", "waiting", "nodes_in_use", "nodes", "cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A quantity over time: its mean, weighted by how long each value lasted, peak and end."""
+
+    mean: float = 0.0
+    peak: float = 0.0
+    end: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds from the creation of a pod to its binding."""
+
+    #: Pods that were bound by the scheduler.
+    pods: int = 0
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+    longest: float = 0.0
+    #: Pods that have no node at the end, and how long the oldest of them has waited.
+    still: int = 0
+    longest_still: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of a run, from the first pod's creation to the end."""
+
+    waits: Waits = field(default_factory=Waits)
+    #: By resource that some pod requested: the requested share of what all nodes offer.
+    utilisation: Mapping[str, Spread] = field(default_factory=dict)
+    nodes_in_use: Spread = field(default_factory=Spread)
+    #: The largest number of nodes at a time.
+    nodes: int = 0
+    course: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False)
+
+
+class _OverTime:
+    """The sum of a value over time, and its peak among values that lasted."""
+
+    __slots__ = ("peak", "total")
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.peak = 0.0
+
+    def lasted(self, value: float, seconds: float) -> None:
+        self.total += value * seconds
+        self.peak = max(self.peak, value)
+
+    def spread(self, now: float, seconds: float) -> Spread:
+        mean = self.total / seconds if seconds else now
+        return Spread(mean, max(self.peak, now), now)
+
+
+class Measurement:
+    """Follows pods and nodes; the module's docstring explains it."""
+
+    def __init__(self, now: Callable[[], float], *, keeps_course: bool = True) -> None:
+        self._now = now
+        #: When the state last changed, and when the first pod was created.
+        self._at = 0.0
+        self._began: float | None = None
+        self._keeps_course = keeps_course
+        self._course = {name: array("d") for name in COURSE}
+        self._waiting: dict[str, float] = {}
+        self._waits = array("d")
+        self._placed: dict[str, tuple[str, dict[str, int]]] = {}
+        self._held: Counter[str] = Counter()
+        self._offers: dict[str, dict[str, int]] = {}
+        self._used: Counter[str] = Counter()
+        self._offered: Counter[str] = Counter()
+        self._in_use = _OverTime()
+        self._shares: dict[str, _OverTime] = {}
+        self._most_nodes = 0
+
+    # Changes
+
+    def pod_created(self, pod: Pod) -> None:
+        self._advance()
+        if self._began is None:
+            self._began = self._at
+        self._waiting[pod.key] = self._at
+
+    def pod_bound(self, pod: Pod, *, by_scheduler: bool) -> None:
+        self._advance()
+        created = self._waiting.pop(pod.key, self._at)
+        if by_scheduler:
+            self._waits.append(self._at - created)
+        amounts = held_amounts(pod)
+        self._placed[pod.key] = (pod.spec.node_name, amounts)
+        self._held[pod.spec.node_name] += 1
+        self._used.update(amounts)
+        for resource in amounts:
+            self._shares.setdefault(resource, _OverTime())
+
+    def pod_gone(self, key: str) -> None:
+        self._advance()
+        self._waiting.pop(key, None)
+        if key not in self._placed:
+            return
+        node, amounts = self._placed.pop(key)
+        self._used.subtract(amounts)
+        self._held[node] -= 1
+        if not self._held[node]:
+            del self._held[node]
+
+    def node_seen(self, node: Node) -> None:
+        """A node was created, or changed."""
+        offers = {
+            name: milli_value(amount) if name == "cpu" else value(amount)
+            for name, amount in (node.status.allocatable or {}).items()
+        }
+        if self._offers.get(node.name) == offers:
+            return
+        self._advance()
+        self._offered.subtract(self._offers.pop(node.name, {}))
+        self._offers[node.name] = offers
+        self._offered.update(offers)
+        self._most_nodes = max(self._most_nodes, len(self._offers))
+
+    def node_gone(self, name: str) -> None:
+        self._advance()
+        self._offered.subtract(self._offers.pop(name, {}))
+
+    # Results
+
+    def figures(self) -> Figures:
+        """The figures up to now."""
+        self._advance()
+        self._note()
+        seconds = self._at - (self._at if self._began is None else self._began)
+        return Figures(
+            self._waited(),
+            {
+                name: share.spread(self._share(name), seconds)
+                for name, share in sorted(self._shares.items())
+                if name != "pods" and self._offered[name]
+            },
+            self._in_use.spread(len(self._held), seconds),
+            self._most_nodes,
+            self._course,
+        )
+
+    def _waited(self) -> Waits:
+        still = len(self._waiting)
+        oldest = self._at - min(self._waiting.values()) if still else 0.0
+        waits = sorted(self._waits)
+        if not waits:
+            return Waits(still=still, longest_still=oldest)
+        p50, p90, p99 = (percentile(waits, share) for share in (50, 90, 99))
+        return Waits(len(waits), p50, p90, p99, waits[-1], still, oldest)
+
+    def _share(self, resource: str) -> float:
+        offered = self._offered[resource]
+        return self._used[resource] / offered if offered else 0.0
+
+    def _advance(self) -> None:
+        """Count the present state for the time that it has lasted."""
+        now = self._now()
+        seconds = now - self._at
+        if seconds <= 0:
+            return
+        if self._began is not None:
+            self._note()
+            self._in_use.lasted(len(self._held), seconds)
+            for name, share in self._shares.items():
+                share.lasted(self._share(name), seconds)
+        self._at = now
+
+    def _note(self) -> None:
+        if not self._keeps_course or self._began is None:
+            return
+        row = (
+            self._at,
+            len(self._placed),
+            len(self._waiting),
+            len(self._held),
+            len(self._offers),
+            self._share("cpu"),
+            self._share("memory"),
+        )
+        for name, number in zip(COURSE, row, strict=True):
+            self._course[name].append(number)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile of sorted numbers."""
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(int(rank), 1) - 1]
