@@ -104,6 +104,28 @@ def test_the_end_does_not_wait_for_ever(tmp_path: Path) -> None:
         assert '"Requests did not end in time" connections=1' in running.log
 
 
+BY_GET = """\
+kubeapi: !Kubeapi {host: 'http://127.0.0.1', port: 1}
+reschedule_by_get: true
+algorithm: !NOPAlgorithm
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_get_that_deletes_pods_is_warned_about_and_reads_its_query(
+    tmp_path: Path, workers: int
+) -> None:
+    with extender(tmp_path, BY_GET, f"--workers={workers}") as running:
+        assert running.log.count('"GET /reschedule deletes pods"') == 1
+        for path, problem in (
+            ("/reschedule?dryrun=true", "did you mean dryRun"),
+            ("/reschedule?dryRun=true", "nodes and pods of the cluster are not known yet"),
+        ):
+            for _ in range(workers):  # one after the other
+                with pytest.raises(AssertionError, match=problem):
+                    running.ask(path)
+
+
 def test_a_socket_for_a_proxy(tmp_path: Path) -> None:
     path = tmp_path / "extender.sock"
     with socket.socket(socket.AF_UNIX) as left_behind:

@@ -100,23 +100,32 @@ def test_an_algorithm_that_raises_is_told_with_its_line_once(tmp_path: Path) -> 
             "mine.py with --plugins DIR",
         ),
         ("def (\n", "SyntaxError: invalid syntax (mine.py, line 1)"),
-        ("x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero ({folder}/mine.py:2)"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3 (algorithms/mine.py:2)"),
+        ("x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero (algorithms/mine.py:2)"),
         (
             "x = 1\n",
             "AttributeError: module 'mine' has no attribute 'Mine' (it is {folder}/mine.py)",
         ),
         (
             "import no_such_library\n",
-            "ModuleNotFoundError: No module named 'no_such_library' ({folder}/mine.py:1). Fix: "
+            "ModuleNotFoundError: No module named 'no_such_library' (algorithms/mine.py:1). Fix: "
             "install it into a folder of --plugins (pip install --target DIR)",
         ),
         (
             "from wca.scheduler.algorithms import Algorithm\n",
-            "ModuleNotFoundError: No module named 'wca' ({folder}/mine.py:1). Fix: import the same "
-            "names from stowplan.extender",
+            "ModuleNotFoundError: No module named 'wca' (algorithms/mine.py:1). Fix: import the "
+            "same names from stowplan.extender",
         ),
     ],
-    ids=["no module", "syntax", "raises", "no class", "no library", "the original's import"],
+    ids=[
+        "no module",
+        "syntax",
+        "exits",
+        "raises",
+        "no class",
+        "no library",
+        "the original's import",
+    ],
 )
 def test_a_module_that_cannot_be_imported(tmp_path: Path, module: str, problem: str) -> None:
     folder = tmp_path / "algorithms"

@@ -25,10 +25,10 @@ from stowplan.errors import ConfigError
 from stowplan.extender.algorithm import Algorithm
 from stowplan.extender.arguments import MisfitError, Range, fitted, hints_of, shown
 from stowplan.extender.data import DataProvider
-from stowplan.extender.failures import place_of
 from stowplan.extender.loggers import apply_loggers, read_loggers
 from stowplan.extender.tags import Document, Tags
 from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import place_of
 
 __all__ = ["Configured", "Settings", "add_plugin_folders", "apply_loggers", "load"]
 
@@ -197,7 +197,7 @@ def _imported(path: str, where: str) -> type:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = f"{_text(error)}{_remedy(error, module)}"
         raise ConfigError(f"algorithms: {path!r} cannot be imported{where}: {problem}") from (
             None if isinstance(error, ImportError | AttributeError) else error
@@ -205,7 +205,7 @@ def _imported(path: str, where: str) -> type:
     return _algorithm_class(found, f"algorithms: {path!r}{where}")
 
 
-def _remedy(error: Exception, module: str) -> str:
+def _remedy(error: BaseException, module: str) -> str:
     """What to do about a module that cannot be imported."""
     if isinstance(error, AttributeError):
         file = getattr(sys.modules.get(module), "__file__", None)
@@ -213,15 +213,26 @@ def _remedy(error: Exception, module: str) -> str:
     if isinstance(error, SyntaxError):
         return ""  # its text has the place
     if not isinstance(error, ModuleNotFoundError) or not error.name:
-        return place_of(error)
+        return _line_of(error)
     top = module.partition(".")[0]
     if error.name in (module, top):
         return f". Fix: name the folder that holds {top} or {top}.py with --plugins DIR"
     if error.name.partition(".")[0] == "wca":
-        return f"{place_of(error)}. Fix: import the same names from stowplan.extender"
+        return f"{_line_of(error)}. Fix: import the same names from stowplan.extender"
     return (
-        f"{place_of(error)}. Fix: install it into a folder of --plugins (pip install --target DIR)"
+        f"{_line_of(error)}. Fix: install it into a folder of --plugins (pip install --target DIR)"
     )
+
+
+def _line_of(error: BaseException) -> str:
+    """` (file:line)` of the user's module: the frames of an import come before it."""
+    trace = error.__traceback__
+    while trace is not None and (
+        (file := trace.tb_frame.f_code.co_filename) in (__file__, importlib.__file__)
+        or file.startswith("<frozen ")
+    ):
+        trace = trace.tb_next
+    return place_of(error.with_traceback(trace))
 
 
 def _why_no_algorithm(found: Any, place: str) -> str:
@@ -242,5 +253,5 @@ def _algorithm_class(found: Any, what: str) -> type:
     return found
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -20,8 +20,8 @@ from yaml.constructor import ConstructorError
 
 from stowplan.errors import ConfigError
 from stowplan.extender.arguments import MisfitError, fitted, hints_of, shown
-from stowplan.extender.failures import place_of
 from stowplan.logs import get_logger, kv
+from stowplan.plugin_failures import place_of
 from stowplan.redaction import redact
 
 log = get_logger(__name__)

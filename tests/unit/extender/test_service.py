@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import threading
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +24,7 @@ from stowplan.extender import (
     HostPriority,
 )
 from stowplan.extender.metrics import Metric, MetricMetadata, MetricRegistry, MetricType
+from stowplan.logs import FOLDED_S
 from tests.unit.extender.kit import ARGS, ARGS_TEXT, Calls, Stage, ThreadedCalls, stage
 from tests.unit.extender.test_reading import body, content
 
@@ -136,6 +138,9 @@ async def test_scores_are_clamped_and_counted() -> None:
         assert await metric(served, "clamped_scores") == 2
 
 
+HERE = os.path.relpath(__file__)
+
+
 class Racks(Algorithm):
     """Fails in a line of its own, in one of a library, and with an answer of the wrong type."""
 
@@ -164,7 +169,7 @@ async def test_a_filter_that_raises_is_an_error_in_the_answer() -> None:
         assert reply.status == 200
         assert reply.content["Error"] == (
             "Racks.filter: ZeroDivisionError: integer division or modulo by zero "
-            f"({__file__}:{line_of('1 // len(')})"
+            f"({HERE}:{line_of('1 // len(')})"
         )
         assert reply.content["NodeNames"] is None
 
@@ -172,10 +177,10 @@ async def test_a_filter_that_raises_is_an_error_in_the_answer() -> None:
 async def test_the_line_is_one_of_the_algorithm() -> None:
     async with stage(Racks()) as served:
         reply = await served.ask("/prioritize", ARGS_TEXT)
-        assert reply.problem.endswith(f"({__file__}:{line_of('json.loads(')})")
+        assert reply.problem.endswith(f"({HERE}:{line_of('json.loads(')})")
         reply = await served.ask("/preempt", body("preemption args meta"))
         assert reply.problem.startswith("Racks.preempt: BadAnswer: the answer is None, not an ")
-        assert reply.problem.endswith(f"({__file__}:{line_of('return NOTHING') - 1})")
+        assert reply.problem.endswith(f"({HERE}:{line_of('return NOTHING') - 1})")
 
 
 async def test_one_traceback_and_repeats_are_folded(
@@ -186,19 +191,19 @@ async def test_one_traceback_and_repeats_are_folded(
         for _ in range(5):
             await served.ask("/filter", ARGS_TEXT)
         await served.ask("/prioritize", ARGS_TEXT)
-        clock.advance(60)
+        clock.advance(FOLDED_S)
         await served.ask("/filter", ARGS_TEXT)
         await served.ask("/filter", ARGS_TEXT)
         assert await metric(served, 'errors{verb="filter"}') == 7
     told = [
-        (each.message, each.exc_info is not None, each.__dict__["kv"].get("repeats"))
+        (each.message, each.exc_info is not None, each.__dict__["kv"].get("othersSinceLast"))
         for each in caplog.records
         if each.levelno >= logging.ERROR
     ]
     assert told == [
         ("The algorithm failed", True, None),
         ("The algorithm failed", True, None),
-        ("The algorithm failed again", False, 5),
+        ("The algorithm failed", False, 4),
     ]
 
 
