@@ -36,4 +36,4 @@ async def main(namespace: str = "", node: str = "") -> None:
 try:
     asyncio.run(main(*sys.argv[1:]))
 except (Exception, KeyboardInterrupt) as error:
-    sys.exit(str(error))
+    sys.exit(str(error) or 130)  # Ctrl-C has no text

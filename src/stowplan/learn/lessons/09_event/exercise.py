@@ -136,4 +136,4 @@ if __name__ == "__main__":
     try:
         asyncio.run(main())
     except StowplanError as problem:
-        sys.exit(str(problem))
+        sys.exit(str(problem) or 130)  # Ctrl-C has no text

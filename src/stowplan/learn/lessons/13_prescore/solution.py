@@ -145,4 +145,4 @@ if __name__ == "__main__":
     try:
         asyncio.run(main(*sys.argv[1:]))
     except (StowplanError, KeyboardInterrupt) as problem:
-        sys.exit(str(problem))
+        sys.exit(str(problem) or 130)  # Ctrl-C has no text
