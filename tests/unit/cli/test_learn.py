@@ -231,7 +231,8 @@ def test_play_says_what_it_lacks(learn: Learner) -> None:
     ran = learn("play", "10")
     assert ran.code == 1
     words = " ".join(ran.out.split())
-    assert "scheduler.py, line 30: AttributeError: 'MiniScheduler' object has no" in words
+    line = file.read_text().partition("self.quue")[0].count("\n") + 1
+    assert f"scheduler.py, line {line}: AttributeError: 'MiniScheduler' object has no" in words
     assert "self.quue.put(pod)" in ran.out
     assert "Traceback" not in ran.out + ran.err
 
