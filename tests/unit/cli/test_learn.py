@@ -89,7 +89,7 @@ def test_what_the_program_prints_is_shown_and_where_it_is_wrong(learn: Learner) 
     ran = learn("check", "2")
     told = " ".join(ran.out.split())
     assert ran.code == 1
-    assert f"{file}, line 18: AttributeError: 'ObjectMeta' object has no attribute 'nam'" in told
+    assert f"{file}, line 14: AttributeError: 'ObjectMeta' object has no attribute 'nam'" in told
     assert "Traceback" not in ran.out + ran.err
     learn.solve("print")
     assert "  | pod: 'hello', phase: 'Pending' PrgContSched.\n" in learn("check", "print").out
