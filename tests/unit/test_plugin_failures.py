@@ -94,6 +94,7 @@ def test_every_point_tells_file_and_line_and_logs_the_traceback_once(
     [record] = broken_lines(caplog)
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], KeyError)
+    assert record.exc_info[1].__context__ is None, "one traceback, not those of other tries as well"
     assert record.__dict__["kv"]["plugin"] == "Racks"
 
 

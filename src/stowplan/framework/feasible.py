@@ -81,13 +81,18 @@ def find_feasible(
     start %= size or 1
     what_if = cycle.what_if or WhatIf(profile)
     search = _Search(profile, cycle, what_if, diagnosis, narrowed, candidates, order, start, limit)
+    found: Feasible | None = None
+    failure: StowplanError | None = None
     try:
-        found = None
         if profile.shapes.is_used and not needs_verdicts:
             found = search.from_caches()
         if found is None:
             found = search.by_columns()
-    except StowplanError as failure:
+    except StowplanError as problem:
+        failure = problem
+    if found is None:
+        assert failure is not None
+        # Outside of `except`, so that the traceback of a row's failure is not that of the columns'.
         found = search.row_by_row(failure)
     if refused is not None:
         # kube-scheduler adds up statuses and feasible nodes. The nominated node has a status

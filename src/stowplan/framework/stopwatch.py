@@ -2,15 +2,19 @@
 
 The engine makes one for each profile that has plugins from outside this package; a decision
 without one pays nothing. Timed are whole calls (PreFilter, a column or all rows of Filter and
-Score, PreScore, NormalizeScore, PostFilter), not the single rows that are refreshed in between.
+Score, PreScore, NormalizeScore, PostFilter, Reserve, Permit), two clock reads each, not the single
+rows that are refreshed in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from stowplan.clock import Clock
+
+#: A plugin that takes longer in one decision is reported. Nothing can interrupt it.
+SLOW_S: Final = 0.1
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,11 +23,17 @@ T = TypeVar("T")
 class Stopwatch:
     """Seconds by plugin name; the engine clears them before each decision."""
 
-    __slots__ = ("_clock", "seconds")
+    __slots__ = ("_clock", "has_slow", "seconds")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.seconds: dict[str, float] = {}
+        #: Whether some plugin has taken longer than `SLOW_S`.
+        self.has_slow = False
+
+    def clear(self) -> None:
+        self.seconds.clear()
+        self.has_slow = False
 
     def run(self, plugin: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plugin's method and add the time that it takes."""
@@ -31,5 +41,7 @@ class Stopwatch:
         try:
             return method(*args, **kwargs)
         finally:
-            took = self._clock.monotonic() - began
-            self.seconds[plugin] = self.seconds.get(plugin, 0.0) + took
+            took = self.seconds.get(plugin, 0.0) + self._clock.monotonic() - began
+            self.seconds[plugin] = took
+            if took > SLOW_S:
+                self.has_slow = True

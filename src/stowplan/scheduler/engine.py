@@ -41,7 +41,7 @@ from stowplan.queue.queue import SchedulingQueue
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.expensive import SLOW_PLUGIN_S, ExpensiveDecisions
+from stowplan.scheduler.expensive import ExpensiveDecisions
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
 from stowplan.scheduler.metrics import SchedulerMetrics, Value
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
@@ -127,6 +127,7 @@ class Engine:
         extenders: Sequence[ConfiguredExtender] = (),
         draw_seed: int = 0,
         metrics: SchedulerMetrics | None = None,
+        stopwatch_clock: Clock | None = None,
         lookup: Callable[[str], Pod | None] | None = None,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
@@ -160,7 +161,7 @@ class Engine:
         #: Logs what plugins raise.
         self.failures = PluginFailures(clock)
         self._watches = {
-            name: Stopwatch(clock)
+            name: Stopwatch(stopwatch_clock or clock)
             for name, profile in self.profiles.items()
             if not all(map(_is_ours, profile.plugins.values()))
         }
@@ -307,7 +308,7 @@ class Engine:
         nominator, table = self.queue.nominator, self.cache.table
         watch = self._watches.get(profile.name)
         if watch is not None:
-            watch.seconds.clear()
+            watch.clear()
         steps = decide_steps(
             table,
             info,
@@ -333,11 +334,9 @@ class Engine:
             self.cursor = decision.cursor
             self.turn += 1
             self._evaluations[profile.name].count(decision)
-            took = self.clock.monotonic() - before
-            self.metrics.scheduling_algorithm_duration.at().observe(took)
+            self.metrics.scheduling_algorithm_duration.at().observe(self.clock.monotonic() - before)
             self._log_failures(decision.cycle)
-            if took > SLOW_PLUGIN_S and watch is not None:
-                self._expensive.plugins_took(watch.seconds, info.pod.key, profile.name)
+            self._log_slow_plugins(decision.cycle, profile)
             if self.on_decision is not None:
                 table.work.unlimit()
                 self.on_decision(decision)
@@ -393,6 +392,7 @@ class Engine:
             status, placement.waiting = run_permit(
                 profile, decision.cycle, pod, node, now=self.clock.monotonic()
             )
+        self._log_slow_plugins(decision.cycle, profile)
         if status.is_success or status.is_wait:
             if placement.waiting is not None:
                 self.handles[profile.name].waiting.add(placement.waiting)
@@ -513,6 +513,12 @@ class Engine:
             if not status.is_success:
                 return plugin.name, status.message
         return None
+
+    def _log_slow_plugins(self, cycle: Cycle, profile: Profile) -> None:
+        watch = cycle.watch
+        if watch is not None and watch.has_slow:
+            self._expensive.plugins_took(watch.seconds, cycle.pod.key, profile.name)
+            watch.clear()
 
     def _log_failures(self, cycle: Cycle) -> None:
         """Log what plugins raised in an attempt, once."""

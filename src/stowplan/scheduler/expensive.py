@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stowplan.clock import Clock
+from stowplan.framework.stopwatch import SLOW_S
 from stowplan.logs import V2, Folding, get_logger, kv
 from stowplan.queue.pod import QueuedPod
 from stowplan.scheduler.metrics import Reading, SchedulerMetrics
@@ -18,8 +19,6 @@ from stowplan.scheduler.metrics import Reading, SchedulerMetrics
 log = get_logger(__name__)
 
 _PODS_SHOWN: Final = 16
-#: A plugin that takes longer in one decision is reported. Nothing can interrupt it.
-SLOW_PLUGIN_S: Final = 0.1
 
 
 class ExpensiveDecisions:
@@ -66,9 +65,9 @@ class ExpensiveDecisions:
             del self._work[next(iter(self._work))]
 
     def plugins_took(self, seconds: Mapping[str, float], pod: str, profile: str) -> None:
-        """How long each plugin took in a decision that was slow as a whole."""
+        """How long each plugin took in a decision in which one was slow."""
         for plugin, took in seconds.items():
-            if took <= SLOW_PLUGIN_S:
+            if took <= SLOW_S:
                 continue
             self._slow_plugins.at(plugin, profile).value += 1
             if plugin not in self._plugin_lines:

@@ -5,6 +5,9 @@ What a plugin raises here is left in `cycle.failures`, for the engine to log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from stowplan.api.objects import Pod
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
@@ -23,7 +26,7 @@ def run_reserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> Status:
         if not hasattr(plugin, "reserve"):
             continue
         try:
-            answer = plugin.reserve(cycle, pod, node)
+            answer = _timed(plugin.reserve, plugin.name, cycle, pod, node)
             status = as_status(answer, plugin.name, "Reserve", plugin.reserve)
         except Exception as problem:
             return _broken(cycle, plugin.name, "Reserve", problem)
@@ -51,7 +54,7 @@ def run_permit(
     reasons: list[str] = []
     for plugin in profile.at("permit"):
         try:
-            answer = plugin.permit(cycle, pod, node)
+            answer = _timed(plugin.permit, plugin.name, cycle, pod, node)
             answer, patience_s = answer if isinstance(answer, tuple) else (answer, MAX_WAIT_S)
             status = as_status(answer, plugin.name, "Permit", plugin.permit)
             if status.is_wait:
@@ -65,6 +68,12 @@ def run_permit(
     if not deadlines:
         return SUCCESS, None
     return wait(*reasons, _WAITING), WaitingPod(pod, node, deadlines, started=now)
+
+
+def _timed(method: Callable[..., Any], plugin: str, cycle: Cycle, pod: Pod, node: str) -> Any:
+    if cycle.watch is None:
+        return method(cycle, pod, node)
+    return cycle.watch.run(plugin, method, cycle, pod, node)
 
 
 def _broken(cycle: Cycle, plugin: str, point: str, problem: Exception) -> Status:

@@ -35,7 +35,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import status_of
-from stowplan.clock import VirtualClock
+from stowplan.clock import SystemClock, VirtualClock
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.config.load import load_config
 from stowplan.config.types import KubeSchedulerConfiguration, PluginConfig
@@ -115,7 +115,11 @@ class MemoryCluster:
         try:
             wired, registry = configured(plugins, args, config, defaults, self.faults)
             self.engine = build_engine(
-                wired, registry=registry, clock=self._loop.clock, rng=Random(seed)
+                wired,
+                registry=registry,
+                clock=self._loop.clock,
+                stopwatch_clock=SystemClock(),
+                rng=Random(seed),
             )
         except BaseException:
             self._loop.close()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from stowplan.api.objects import Pod
+from stowplan.clock import VirtualClock
+from stowplan.cluster.views import NodeView
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import unschedulable
+from stowplan.framework.stopwatch import Stopwatch
 from stowplan.scheduler.engine import Failure, Placement
-from stowplan.testing import node, pod
+from stowplan.testing import MemoryCluster, node, pod
 from tests.unit.scheduler.engine_bench import Bench
 from tests.unit.scheduler.scheduler_kit import SCHEDULER, plugin
 
@@ -44,6 +49,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
         ("score", 1, 0.04),
         ("score_columns", None, 0.16),
         ("post_filter", unschedulable("no room"), 0.16),
+        ("reserve", None, 0.16),
+        ("permit", None, 0.16),
     ],
 )
 def test_a_slow_plugin_is_named_with_the_pod(
@@ -81,6 +88,37 @@ def test_many_plugins_that_are_slow_only_together_are_not_named(
     it.create(pod("web"))
     it.placed()
     assert lines(caplog) == []
+
+
+def test_in_virtual_time_plugins_are_timed_on_the_real_clock(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Sleepy(Plugin):
+        name = "Sleepy"
+
+        def filter(self, pod: Pod, node: NodeView) -> bool:
+            time.sleep(0.11)
+            return True
+
+    with MemoryCluster(Sleepy) as cluster:
+        cluster.add_node("n1")
+        cluster.add_pod("web")
+        assert cluster.node_of("web") == "n1"
+    assert [line["plugin"] for line in lines(caplog)] == ["Sleepy"]
+
+
+def test_a_timed_call_reads_the_clock_twice() -> None:
+    class Counted(VirtualClock):
+        reads = 0
+
+        def monotonic(self) -> float:
+            self.reads += 1
+            return super().monotonic()
+
+    clock = Counted()
+    watch = Stopwatch(clock)
+    assert watch.run("Any", max, 1, 2) == 2
+    assert clock.reads == 2
 
 
 def test_calls_are_timed_only_where_a_plugin_is_not_ours() -> None:

@@ -18,6 +18,7 @@ from stowplan.api.informer import Informer
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import NODES, PODS
 from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.clock import SystemClock
 from stowplan.config.defaults import default_config
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import StowplanError
@@ -193,6 +194,7 @@ async def _scheduler(
         under_own_names(config, target.prefix) if target.is_shared else config,
         registry=options.registry,
         clock=target.clock,
+        stopwatch_clock=SystemClock(),
         rng=random.Random(options.seed),
     )
     engine.verify_decisions(options.verify_decisions)
