@@ -67,6 +67,7 @@ BAD_SELECTOR = {
         {"key": "a", "operator": "Exists", "values": VALUES},
     ],
 }
+ONCE = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}
 
 SCENARIOS: dict[str, list[Step]] = {
     "bodies": [
@@ -305,7 +306,41 @@ SCENARIOS: dict[str, list[Step]] = {
             create(named("d", spec={"selector": {}, "template": TEMPLATE}), f"{APPS}/{plural}")
             for plural in ("replicasets", "daemonsets", "statefulsets")
         ),
+        *(
+            create(
+                named("d", spec={"selector": SELECTOR, "template": TEMPLATE, **spec}),
+                f"{APPS}/deployments",
+            )
+            for spec in (
+                {"strategy": {"rollingUpdate": {"maxSurge": "x%"}}},
+                {"strategy": {"rollingUpdate": {"maxSurge": -5, "maxUnavailable": "500%"}}},
+                {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}},
+                {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}},
+                {"minReadySeconds": 700, "revisionHistoryLimit": -1},
+            )
+        ),
+        *(
+            create(
+                named("d", spec={"selector": SELECTOR, "template": TEMPLATE, **spec}),
+                f"{APPS}/statefulsets",
+            )
+            for spec in (
+                {"podManagementPolicy": "Sideways"},
+                {"updateStrategy": {"rollingUpdate": {"partition": -1}}, "minReadySeconds": -2},
+                {"ordinals": {"start": -1}},
+            )
+        ),
         create(named("j", spec={"template": TEMPLATE}), JOBS),
+        *(
+            create(named("j", spec={"template": ONCE, **spec}), JOBS)
+            for spec in (
+                {"completions": -1, "parallelism": -2, "backoffLimit": -3},
+                {"activeDeadlineSeconds": -1, "ttlSecondsAfterFinished": -1},
+                {"completionMode": "Indexed", "parallelism": 2},
+                {"completionMode": "Indexed", "completions": 1, "parallelism": 100_001},
+                {"completionMode": "Sorted"},
+            )
+        ),
         create(named("e", involvedObject={"namespace": "zz"}), f"{NAMESPACE}/events"),
         create(named("e", regarding={"namespace": "zz"}), EVENTS_V1),
         create(named("s", spec={}), f"{NAMESPACE}/services"),

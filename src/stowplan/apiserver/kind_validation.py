@@ -18,6 +18,12 @@ from stowplan.apiserver.resource_validation import amount_causes
 from stowplan.apiserver.selection import labels_match
 from stowplan.apiserver.statuses import Cause
 from stowplan.apiserver.storage_validation import STORAGE_CAUSES
+from stowplan.apiserver.workload_validation import (
+    deployment_causes,
+    job_causes,
+    percentage_causes,
+    stateful_set_causes,
+)
 
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _IMMUTABLE = "field is immutable"
@@ -85,19 +91,9 @@ def _budget(budget: Json) -> list[Cause]:
         causes.append(wrong("spec", shown, detail))
     for field in ("minAvailable", "maxUnavailable"):
         value = spec.get(field)
-        if isinstance(value, int):
-            causes += not_negative(f"spec.{field}", value)
-        elif value is not None and not _is_percentage(value):
-            detail = (
-                "a valid percent string must be a numeric string followed by an ending '%' (e.g."
-                " '1%',  or '93%', regex used for validation is '[0-9]+%')"
-            )
-            causes.append(wrong(f"spec.{field}", value, detail))
+        if value is not None:
+            causes += percentage_causes(f"spec.{field}", value)
     return causes + label_selector_causes(spec.get("selector"), "spec.selector")
-
-
-def _is_percentage(text: str) -> bool:
-    return text.endswith("%") and text[:-1].isdecimal()
 
 
 def _lease(lease: Json) -> list[Cause]:
@@ -182,7 +178,7 @@ def _replication_controller(controller: Json) -> list[Cause]:
 
 def _job(job: Json) -> list[Cause]:
     template = job["spec"]["template"]["spec"]
-    causes = pod_spec_causes(template, "spec.template.spec")
+    causes = job_causes(job) + pod_spec_causes(template, "spec.template.spec")
     if template["restartPolicy"] == "Always":
         detail = 'valid values: "OnFailure", "Never"'
         causes.append(required("spec.template.spec.restartPolicy", detail))
@@ -246,10 +242,10 @@ CREATE_CAUSES: dict[str, Callable[[Json], list[Cause]]] = {
     "poddisruptionbudgets": _budget,
     "leases": _lease,
     **STORAGE_CAUSES,
-    "deployments": _workload,
+    "deployments": lambda obj: _workload(obj) + deployment_causes(obj),
     "replicasets": _workload,
     "replicationcontrollers": _replication_controller,
-    "statefulsets": _workload,
+    "statefulsets": lambda obj: stateful_set_causes(obj) + _workload(obj),
     "daemonsets": _workload,
     "jobs": _job,
     "services": _service,

@@ -182,6 +182,15 @@ async def test_a_job_that_fails_is_tried_again_until_its_limit(cluster: Api) -> 
     assert (ended["exitCode"], ended["reason"]) == (3, "Error")
 
 
+async def test_a_job_with_billions_of_indexes_costs_its_pods_alone(cluster: Api) -> None:
+    body = job({"stowplan.io/run-seconds": "1000"}, completions=2_000_000_000, parallelism=3)
+    body["spec"]["completionMode"] = "Indexed"
+    await cluster.create(JOBS, body)
+    await cluster.eventually(f"{JOBS}/job", has(active=3))
+    pods = (await cluster.get(PODS))["items"]
+    assert sorted(each["spec"]["hostname"] for each in pods) == ["job-0", "job-1", "job-2"]
+
+
 async def test_a_deleted_pod_of_a_job_is_counted_and_replaced(cluster: Api) -> None:
     await cluster.create(JOBS, job({"stowplan.io/run-seconds": "1000"}))
     answer = await cluster.eventually(PODS, count(1))
@@ -220,6 +229,16 @@ async def test_an_object_with_two_owners_outlives_one(cluster: Api) -> None:
     assert answer.body["metadata"]["ownerReferences"] == owners[1:]
     await cluster.request("DELETE", f"{DEPLOYMENTS}/second")
     await cluster.eventually(f"{path}/shared", is_gone)
+
+
+async def test_a_claim_template_without_a_name_is_reported(cluster: Api) -> None:
+    body = workload("db", 1)
+    body["spec"]["volumeClaimTemplates"] = [{"spec": {}}]
+    await cluster.create(f"{APPS}/statefulsets", body)
+    answer = await cluster.eventually("/api/v1/namespaces/default/events", count(1))
+    (event,) = answer.body["items"]
+    assert event["reason"] == "FailedCreate"
+    assert event["message"].startswith("create Pod in StatefulSet db failed: PersistentVolumeClaim")
 
 
 async def test_min_ready_seconds_delay_availability(cluster: Api) -> None:

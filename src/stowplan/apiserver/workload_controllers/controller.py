@@ -2,8 +2,9 @@
 
 A change queues its object, the owners of the object and the workloads that may adopt it. Each
 queued object is reconciled alone, and requests are served in between. An object that was just
-reconciled waits `settle_s`, so a burst of changes costs one reconciliation. A failed one is
-repeated after a growing pause, until it succeeds or the object is gone.
+reconciled waits `settle_s`, and longer if it has many dependents, so a burst of changes costs one
+reconciliation. A failed one is repeated after a growing pause, until it succeeds or the object is
+gone.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ log = get_logger(__name__)
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
+#: A reconciliation looks at all dependents, so one with many comes less often.
+_DEPENDENTS_A_PAUSE = 500
 _WATCHED = tuple(
     kind for kind in KINDS if kind.stored and storage_kind(kind) is kind and kind is not EVENTS
 )
@@ -186,7 +189,11 @@ class WorkloadController:
 
     def _soon(self, thing: Thing) -> None:
         now = self._store.clock.monotonic()
-        self._at(thing, max(now, self._last.get(thing, now) + self._options.settle_s))
+        record = self._objects.get(*thing)
+        uid = "" if record is None else record.object["metadata"]["uid"]
+        size = self._objects.index.count_dependents(uid)
+        pause = self._options.settle_s * (1 + size / _DEPENDENTS_A_PAUSE)
+        self._at(thing, max(now, self._last.get(thing, now) + pause))
 
     def _at(self, thing: Thing, when: float) -> None:
         if when < self._when.get(thing, float("inf")):

@@ -6,7 +6,8 @@ twice, whoever deletes the pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, repeat
 
 from stowplan.apiserver.history import Json, Record
 from stowplan.apiserver.kinds import JOBS, PODS
@@ -145,8 +146,10 @@ class Jobs:
         if wait_s > 0:
             again_in(wait_s)
             return
-        indexes = self._free_indexes(job, status, active) if _is_indexed(job) else [None] * missing
-        active += (self._create(job, index) for index in indexes[: min(missing, BURST)])
+        free: Iterable[int | None] = repeat(None)
+        if _is_indexed(job):
+            free = self._free_indexes(job, status, active)
+        active += (self._create(job, index) for index in islice(free, min(missing, BURST)))
         if missing > BURST:
             again_in(0.0)
 
@@ -172,11 +175,11 @@ class Jobs:
         pause: float = min(self._backoff_s * 2 ** min(count - 1, 20), _LONGEST_BACKOFF_S)
         return last + pause - self._objects.time()
 
-    def _free_indexes(self, job: Json, status: Json, active: list[Record]) -> list[int | None]:
+    def _free_indexes(self, job: Json, status: Json, active: list[Record]) -> Iterator[int]:
         completions = job["spec"]["completions"]
         taken = parse_indexes(status.get("completedIndexes", ""), completions)
         taken |= {_index_of(pod.object) for pod in active}
-        return [index for index in range(completions) if index not in taken]
+        return (index for index in range(completions) if index not in taken)
 
     def _create(self, job: Json, index: int | None) -> Record:
         pod = pod_of(job["spec"]["template"], job)

@@ -77,6 +77,9 @@ class OwnerIndex:
     def dependents(self, uid: str) -> list[Thing]:
         return list(self._dependents.get(uid, ()))
 
+    def count_dependents(self, uid: str) -> int:
+        return len(self._dependents.get(uid, ()))
+
     def orphans(self, kind: Kind, namespace: str) -> list[Key]:
         """The objects of a namespace that no controller owns."""
         return list(self._orphans.get((kind, namespace), ()))

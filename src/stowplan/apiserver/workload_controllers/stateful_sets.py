@@ -128,12 +128,11 @@ class StatefulSets:
     def _create(self, obj: Json, ordinal: int) -> None:
         namespace = obj["metadata"]["namespace"]
         name = f"{obj['metadata']['name']}-{ordinal}"
-        claims = {
-            template["metadata"]["name"]: f"{template['metadata']['name']}-{name}"
-            for template in obj["spec"].get("volumeClaimTemplates") or ()
-        }
+        claims = {}
         for template in obj["spec"].get("volumeClaimTemplates") or ():
-            self._create_claim(obj, template, claims[template["metadata"]["name"]])
+            volume = template["metadata"].get("name", "")
+            claims[volume] = f"{volume}-{name}"
+            self._create_claim(obj, template, claims[volume])
         pod = pod_of(obj["spec"]["template"], obj)
         metadata, spec = pod["metadata"], pod["spec"]
         metadata["name"] = name
