@@ -14,6 +14,7 @@ from stowplan.cli.main import cli
 from stowplan.config.load import default_config
 from stowplan.extender.serving import ExtenderOptions
 from stowplan.server.serving import ServeOptions
+from stowplan.server.serving_options import ServingOptions
 from stowplan.static.settings import StaticSettings
 
 LOOPBACK = "127.0.0.1"
@@ -41,7 +42,8 @@ def test_the_commands_with_an_address_are_found() -> None:
 
 
 def test_schedulers_made_in_python_listen_on_loopback() -> None:
-    assert ServeOptions(config=default_config()).bind_address == LOOPBACK
+    assert ServeOptions(config=default_config()).serving is None
+    assert ServingOptions().bind_address == LOOPBACK
     assert ExtenderOptions().bind_address == LOOPBACK
     assert StaticSettings().bind_address == LOOPBACK
 

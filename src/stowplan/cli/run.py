@@ -193,6 +193,7 @@ def run(
         _write(config, write_config_to, registry.names)
         return
     from stowplan.server.serving import ServeOptions, run_until_signal
+    from stowplan.server.serving_options import ServingOptions
 
     run_until_signal(
         ServeOptions(
@@ -200,8 +201,7 @@ def run(
             kubeconfig=kubeconfig,
             context=context,
             namespace=namespace,
-            bind_address=bind_address,
-            port=port,
+            serving=ServingOptions(bind_address=bind_address, plain_port=port),
             where=config_file or "",
             registry=registry,
             verify_decisions=verify_decisions,

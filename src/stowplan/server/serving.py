@@ -38,6 +38,7 @@ from stowplan.server.memory import (
     keep_freed_memory,
     spare_the_collector,
 )
+from stowplan.server.serving_options import ServingOptions
 
 log = get_logger(__name__)
 
@@ -58,9 +59,8 @@ class ServeOptions:
     context: str | None = None
     #: "" means all namespaces.
     namespace: str = ""
-    bind_address: str = "127.0.0.1"
-    #: The port of health and metrics; 0 turns them off.
-    port: int = 0
+    #: The endpoints; None: no ports.
+    serving: ServingOptions | None = None
     #: The configuration's file, for messages.
     where: str = ""
     #: None: the in-tree plugins and those of installed distributions.
@@ -132,8 +132,8 @@ async def serve(options: ServeOptions) -> None:
             readyz={"sched-handler-sync": lambda: None if process.is_synced() else "not synced"},
             configz=lambda: redact(to_object(config)),
         )
-        if options.port:
-            await server.start(options.bind_address, options.port)
+        if options.serving is not None and options.serving.plain_port:
+            await server.start(options.serving.bind_address, options.serving.plain_port)
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")
