@@ -146,10 +146,12 @@ $(DIST)/%.pex: $(READY) $(DIST)/.pack-flags $(PACKED) pyproject.toml
 
 .PHONY: package
 package: $(DIST)/stowplan.pex ## dist/stowplan.pex, all in one file; PYTHONS="3.11 3.12" for fewer versions of Python; PLUGINS=DIR packs yours
+	@echo "$< is up to date."
 
 # The WCA scheduler's name for it: the file runs `stowplan extender`.
 .PHONY: wca_scheduler_package
 wca_scheduler_package: $(DIST)/wca-scheduler.pex
+	@echo "$< is up to date."
 
 # Looks for a container engine before it packs, which takes minutes.
 .PHONY: image-engine

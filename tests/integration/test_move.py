@@ -96,7 +96,7 @@ def test_it_need_not_be_followed(stage: PinStage) -> None:
 
 
 def test_a_pod_that_does_not_come_back_in_time(stage: PinStage) -> None:
-    code, out, err = stage.run("move", "web-0", "worker-2", "-y", "--timeout", "700ms")
+    code, out, err = stage.run("move", "web-0", "worker-2", "-y", "--timeout", "0.7")
     assert code == 124
     assert out.startswith(PLAN + DONE)
     assert out.endswith("gone, waiting for StatefulSet web to recreate it\n")
