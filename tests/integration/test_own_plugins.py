@@ -26,6 +26,9 @@ profiles:
 """
 
 
+CONFIG_IN_SCENARIO = "profiles: [{schedulerName: default-scheduler}]"
+
+
 @pytest.mark.parametrize("by_config", [False, True])
 def test_a_plugin_of_a_file_takes_part(target: Target, tmp_path: Path, by_config: bool) -> None:
     file = tmp_path / "mine.py"
@@ -72,7 +75,7 @@ def python(*argv: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
             PLUGIN,
             "mine.py:on_ssd --config config.yaml",
             "config.yaml: no profile enables on_ssd. Fix: add it to"
-            " profiles[0].plugins.multiPoint.enabled, or leave out --config",
+            " profiles[0].plugins.multiPoint.enabled, or leave out the configuration",
         ),
         (
             PLUGIN,
@@ -91,6 +94,28 @@ def test_mistakes_with_plugins_end_in_one_line(
     ended = python("-m", "stowplan", "run", "--plugin", *options.split(), cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"Error: {message.format(cwd=tmp_path)}\n"
+
+
+SCENARIO = """\
+cluster: {nodes: [{name: slow}, {name: fast, labels: {disk: ssd}}]}
+steps:
+- create: {pods: [{name: web}]}
+- expect: {pod: web, on: fast}
+"""
+
+
+def test_simulate_takes_the_same_option(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    folder = tmp_path / "scenarios"
+    folder.mkdir()
+    (folder / "one.yaml").write_text(SCENARIO)
+    (folder / "other.yaml").write_text(f"config: {{{CONFIG_IN_SCENARIO}}}\n{SCENARIO}")
+    asked = ["-m", "stowplan", "simulate", "--plugin", "mine.py:on_ssd"]
+    played = python(*asked, "scenarios/one.yaml", cwd=tmp_path)
+    assert played.returncode == 0, played.stdout + played.stderr
+    refused = python(*asked, "scenarios/other.yaml", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("Error: scenarios/other.yaml: no profile enables on_ssd. Fix:")
 
 
 NO_CLUSTER = (

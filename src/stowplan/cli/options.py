@@ -65,6 +65,18 @@ def kubeconfig_options(command: F) -> F:
     )(command)
 
 
+def plugin_option(command: F) -> F:
+    """Add `--plugin`; `framework.loading` explains the names."""
+    return click.option(
+        "--plugin",
+        "plugins",
+        metavar="FILE:CLASS",
+        multiple=True,
+        help="Add a plugin of your own: file.py:Class, or module:Class. Can be repeated. Without a "
+        "configuration it joins the default profile; otherwise the configuration must enable it.",
+    )(command)
+
+
 def verify_option(default: int) -> Callable[[F], F]:
     """`--verify-decisions`, the self-check."""
     return click.option(

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stowplan.cli.options import duration, kubeconfig_options, logging_options, verify_option
+from stowplan.cli.options import (
+    duration,
+    kubeconfig_options,
+    logging_options,
+    plugin_option,
+    verify_option,
+)
 from stowplan.config.durations import Duration
-from stowplan.config.types import POINTS, KubeSchedulerConfiguration
+from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,14 +42,7 @@ DEFAULT_LEASE = "kube-scheduler"
     metavar="FILE",
     help="Write the complete effective configuration to FILE, including secrets, and exit.",
 )
-@click.option(
-    "--plugin",
-    "plugins",
-    metavar="FILE:CLASS",
-    multiple=True,
-    help="Add a plugin of your own: file.py:Class, or module:Class. Can be repeated. Without "
-    "--config it joins the default profile; otherwise the configuration must enable it.",
-)
+@plugin_option
 @kubeconfig_options
 @click.option(
     "--scheduler-name",
@@ -153,6 +152,7 @@ def run(
     from stowplan.config.validation import validate
     from stowplan.plugins.registry import in_tree_registry
     from stowplan.scheduler.assembly import plugin_errors
+    from stowplan.server.library import check_enabled, config_with
 
     registry = in_tree_registry()
     registry.load_entry_points()
@@ -160,10 +160,8 @@ def run(
     config = default_config()
     if config_file:
         config = load_config(config_file, check=partial(plugin_errors, registry=registry))
-        _check_enabled(own, config, config_file)
+        check_enabled(own, config, where=config_file)
     elif own:
-        from stowplan.server.library import config_with
-
         config = config_with(own, scheduler_name=DEFAULT_SCHEDULER)
     if scheduler_name:
         config = _rename_profile(config, scheduler_name)
@@ -219,26 +217,6 @@ def _register(plugins: Sequence[str], registry: Registry) -> list[type[Plugin]]:
     for plugin in chosen:
         registry.register(plugin)
     return chosen
-
-
-def _check_enabled(
-    plugins: Sequence[type[Plugin]], config: KubeSchedulerConfiguration, file: str
-) -> None:
-    """A plugin of `--plugin` that no profile enables would do nothing."""
-    enabled = {
-        ref.name
-        for profile in config.profiles
-        for point in ("multiPoint", *POINTS)
-        for ref in profile.plugins.at(point).enabled
-    }
-    for plugin in plugins:
-        is_ours = plugin.__module__.startswith("stowplan.plugins.")
-        if plugin.name not in enabled and not is_ours:
-            raise ConfigError(
-                f"no profile enables {plugin.name}. Fix: add it to"
-                " profiles[0].plugins.multiPoint.enabled, or leave out --config",
-                where=file,
-            )
 
 
 def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from stowplan.cli.options import verbosity_level, verify_option
+from stowplan.cli.options import plugin_option, verbosity_level, verify_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
@@ -54,6 +54,7 @@ EXIT_NOT_MET: Final = 1
     metavar="FILE",
     help="KubeSchedulerConfiguration file, instead of the scenario's own.",
 )
+@plugin_option
 @click.option(
     "--workload",
     metavar="PATTERN",
@@ -117,6 +118,7 @@ def simulate(
     allow_remote: bool,
     seed: int | None,
     config_file: str | None,
+    plugins: Sequence[str],
     workload: str,
     labels: Sequence[str],
     html: Path | None,
@@ -159,7 +161,7 @@ def simulate(
         sys.stderr,
         most=None if timeline == "all" else MOST_LINES,
     )
-    wishes = Wishes(seed, config_file, workload, labels, live.progress)
+    wishes = Wishes(seed, config_file, workload, labels, live.progress, plugins)
     outcomes: list[Outcome] = []
     kept: list[str] = []
     try:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from stowplan.api.objects import Node
 from stowplan.config.load import default_config
 from stowplan.config.types import (
+    POINTS,
     KubeSchedulerConfiguration,
     LeaderElection,
     PluginRef,
@@ -26,7 +27,7 @@ from stowplan.config.types import (
     PluginSet,
     Profile,
 )
-from stowplan.errors import StowplanError
+from stowplan.errors import ConfigError, StowplanError
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.logs import configure
@@ -108,6 +109,26 @@ def config_with(
     multi_point = PluginSet(enabled=tuple(PluginRef(name) for name in names), disabled=disabled)
     profile = Profile(scheduler_name=scheduler_name, plugins=Plugins(multi_point=multi_point))
     return replace(default_config(), profiles=(profile,))
+
+
+def check_enabled(
+    plugins: Iterable[type[Plugin]], config: KubeSchedulerConfiguration, *, where: str
+) -> None:
+    """Refuse a plugin of `--plugin` that no profile enables: it would do nothing."""
+    enabled = {
+        ref.name
+        for profile in config.profiles
+        for point in ("multiPoint", *POINTS)
+        for ref in profile.plugins.at(point).enabled
+    }
+    for plugin in plugins:
+        is_ours = plugin.__module__.startswith("stowplan.plugins.")
+        if plugin.name not in enabled and not is_ours:
+            raise ConfigError(
+                f"no profile enables {plugin.name}. Fix: add it to"
+                " profiles[0].plugins.multiPoint.enabled, or leave out the configuration",
+                where=where,
+            )
 
 
 def _with_election(

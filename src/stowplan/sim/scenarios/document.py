@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from stowplan.errors import ConfigError
+from stowplan.framework.plugin import Plugin
 from stowplan.sim.scenarios.actions import (
     Action,
     Create,
@@ -56,9 +57,14 @@ _TIMEOUT_S: Final = 60.0
 _MOST_NAMED: Final = 3
 
 
-def read_scenario(file: Path, document: object = None) -> Scenario:
-    """ConfigError says what is wrong, and where. `document`: the file's, if it was read already."""
-    return _Reader(file).read(read_yaml(file) if document is None else document)
+def read_scenario(
+    file: Path, document: object = None, plugins: Sequence[type[Plugin]] = ()
+) -> Scenario:
+    """ConfigError says what is wrong, and where. `document`: the file's, if it was read already.
+
+    `plugins` are known besides the file's own.
+    """
+    return _Reader(file, plugins).read(read_yaml(file) if document is None else document)
 
 
 def is_performance_config(document: object) -> bool:
@@ -73,8 +79,9 @@ def is_performance_config(document: object) -> bool:
 class _Reader:
     """One file's."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, plugins: Sequence[type[Plugin]]) -> None:
         self._file = file
+        self._plugins = plugins
         self._manifests = Manifests(file)
         self._verbs: Mapping[str, Callable[[Any, Fields, str], Action]] = {
             "create": self._create,
@@ -120,6 +127,7 @@ class _Reader:
             folder=self._file.parent,
             where_config=f"{self._file}:{fields.line('config')}: config",
             where_plugins=f"{self._file}:{fields.line('plugins')}: plugins",
+            more=self._plugins,
         )
 
     def _step(self, number: int, written: Any) -> ScenarioStep:

@@ -12,13 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stowplan.config.load import load_config
 from stowplan.errors import ConfigError
+from stowplan.framework.loading import find_plugin
+from stowplan.framework.plugin import Plugin
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.server.library import check_enabled
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.document import is_performance_config, read_scenario
 from stowplan.sim.scenarios.python_file import read_python
 from stowplan.sim.scenarios.run import Options, run_scenario
-from stowplan.sim.scenarios.scheduling import Scheduling
+from stowplan.sim.scenarios.scheduling import Scheduling, read_scheduling
 from stowplan.sim.scenarios.steps import Player
 from stowplan.sim.scenarios.timeline import Outcome
 from stowplan.sim.scenarios.workload_cluster import workload_options, workload_scenario
@@ -61,6 +64,16 @@ class Wishes:
     pattern: str = "*"
     labels: Sequence[str] = ()
     on_progress: Callable[[TraceProgress], None] | None = None
+    #: Plugins besides the file's own, as `file.py:Class` or `module:Class`.
+    plugins: Sequence[str] = ()
+
+    def find_plugins(self) -> list[type[Plugin]]:
+        """Load the plugins; files are those of the current folder."""
+        registry = in_tree_registry()
+        registry.load_entry_points()
+        return [
+            find_plugin(each, registry, folder=Path(), where="--plugin") for each in self.plugins
+        ]
 
     def refuse_choice_of_workloads(self, file: Path) -> None:
         """Raise ConfigError if one was made: the file is a single scenario."""
@@ -90,20 +103,27 @@ def read_playables(file: Path, wishes: Wishes | None = None) -> list[Playable]:
 
 
 def _yaml(file: Path, document: object, wishes: Wishes) -> Playable:
-    read = read_scenario(file, document)
+    plugins = wishes.find_plugins()
+    read = read_scenario(file, document, plugins)
     player = Player(read, seed=wishes.seed, on_progress=wishes.on_progress)
-    prepare = _prepared(read.scheduling, wishes)
+    prepare = _prepared(file, read.scheduling, wishes, plugins)
     return Playable(read.name, player, prepare, read.about, read.seed, read.pods)
 
 
 def _python(file: Path, wishes: Wishes) -> Playable:
-    read = read_python(file)
-    return Playable(read.name, read.play, _prepared(read.scheduling, wishes), read.about, read.seed)
+    plugins = wishes.find_plugins()
+    read = read_python(file, plugins)
+    prepare = _prepared(file, read.scheduling, wishes, plugins)
+    return Playable(read.name, read.play, prepare, read.about, read.seed)
 
 
-def _prepared(scheduling: Scheduling, wishes: Wishes) -> Callable[[Options], Options]:
+def _prepared(
+    file: Path, scheduling: Scheduling, wishes: Wishes, plugins: Sequence[type[Plugin]]
+) -> Callable[[Options], Options]:
     if wishes.config_file is not None:
         scheduling = scheduling.with_config(wishes.config_file)
+    if scheduling.config is not None:
+        check_enabled(plugins, scheduling.config, where=wishes.config_file or str(file))
     return partial(replace, config=scheduling.config, registry=scheduling.registry)
 
 
@@ -113,10 +133,18 @@ def _workloads(file: Path, wishes: Wishes) -> list[Playable]:
     if not playable:
         first = chosen[0]
         raise ConfigError(f"{first.title} cannot be played: {first.cannot_play}", where=str(file))
-    config = load_config(wishes.config_file) if wishes.config_file is not None else None
+    plugins = wishes.find_plugins()
+    scheduling = read_scheduling(
+        wishes.config_file,
+        plugins,
+        folder=Path(),
+        where_config="--config",
+        where_plugins="--plugin",
+    )
+    scheduled = _prepared(file, scheduling, Wishes(), plugins)
 
     def prepare(workload: Workload, options: Options) -> Options:
-        return workload_options(workload, replace(options, config=config))
+        return workload_options(workload, scheduled(options))
 
     return [
         Playable(

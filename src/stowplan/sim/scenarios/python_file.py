@@ -7,13 +7,14 @@ list of plugin classes or names), as a YAML scenario does. Called by `stowplan s
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stowplan.errors import ConfigError
 from stowplan.framework.loading import load_module
+from stowplan.framework.plugin import Plugin
 from stowplan.sim.scenarios.scheduling import Scheduling, read_scheduling
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class PythonScenario:
     seed: int | None = None
 
 
-def read_python(file: Path) -> PythonScenario:
+def read_python(file: Path, plugins: Sequence[type[Plugin]] = ()) -> PythonScenario:
     """ConfigError says what is wrong, and on which line."""
     module = load_module(file)
     play = getattr(module, "scenario", None)
@@ -53,6 +54,7 @@ def read_python(file: Path) -> PythonScenario:
         folder=file.parent,
         where_config=f"{file}: config",
         where_plugins=f"{file}: plugins",
+        more=plugins,
     )
     seed = getattr(module, "seed", None)
     if seed is not None and (not isinstance(seed, int) or seed < 0):

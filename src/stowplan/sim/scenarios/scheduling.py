@@ -17,6 +17,7 @@ from stowplan.config.load import load_config, parse_object
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
 from stowplan.framework.loading import find_plugin
+from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import plugin_errors
@@ -47,14 +48,19 @@ def read_scheduling(
     folder: Path,
     where_config: str,
     where_plugins: str,
+    more: Sequence[type[Plugin]] = (),
 ) -> Scheduling:
-    """`config` is a file, a mapping, or None; `plugins` a list of texts and plugin classes."""
+    """`config` is a file, a mapping, or None; `plugins` a list of texts and plugin classes.
+
+    `more` are plugins of the command line.
+    """
     registry = in_tree_registry()
     registry.load_entry_points()
     chosen = [
         find_plugin(each, registry, folder=folder, where=where_plugins)
         for each in _as_list(plugins, where_plugins)
     ]
+    chosen += more
     for plugin in chosen:
         registry.register(plugin)
     scheduling = Scheduling(None, registry)
