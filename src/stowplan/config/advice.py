@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT
-from stowplan.config.fields import FieldError, did_you_mean
+from stowplan.config.fields import FieldError
 from stowplan.config.merge import ALL
 from stowplan.config.plugin_args import PLUGIN_ARGS
+from stowplan.config.scheduler_plugins import why_unknown
 from stowplan.config.types import POINTS, KubeSchedulerConfiguration, Profile
 
 _DEFAULTS: Final = frozenset(ref.name for ref in DEFAULT_MULTI_POINT)
@@ -37,7 +38,7 @@ def _of_arguments(path: str, profile: Profile, names: Collection[str]) -> Iterat
     for index, entry in enumerate(profile.plugin_config):
         at = f"{path}.pluginConfig[{index}]"
         if entry.name not in names:
-            hint = did_you_mean(entry.name, names)
+            hint = why_unknown(entry.name, names)
             yield FieldError(f"{at}.name", f'there is no plugin "{entry.name}"{hint}')
         elif entry.name in WITHOUT_ARGS and entry.args:
             yield FieldError(f"{at}.args", f"ignored, {entry.name} takes no arguments")
@@ -48,5 +49,5 @@ def _of_disabled(path: str, profile: Profile, names: Collection[str]) -> Iterato
         for index, ref in enumerate(profile.plugins.at(point).disabled):
             if ref.name != ALL and ref.name not in names:
                 at = f"{path}.plugins.{point}.disabled[{index}].name"
-                hint = did_you_mean(ref.name, names)
+                hint = why_unknown(ref.name, names)
                 yield FieldError(at, f'there is no plugin "{ref.name}" to disable{hint}')

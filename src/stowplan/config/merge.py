@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from stowplan.config.defaults import DEFAULT_MULTI_POINT, DEFAULT_PLUGINS, REMOVED_PLUGINS
-from stowplan.config.fields import FieldError, did_you_mean, duplicate, invalid, raise_errors
+from stowplan.config.fields import FieldError, duplicate, invalid, raise_errors
+from stowplan.config.scheduler_plugins import why_unknown
 from stowplan.config.types import POINTS, PluginRef, Plugins, PluginSet, Profile
 
 Implements: TypeAlias = Callable[[str], Collection[str]]
@@ -167,7 +168,7 @@ def _resolve(
 def _why_unknown(name: str, known: Collection[str]) -> str:
     if name in _DEFAULT_NAMES:
         return "this plugin of kube-scheduler does not exist here yet"
-    hint = did_you_mean(name, known) or f" (there are {', '.join(sorted(known))})"
+    hint = why_unknown(name, known) or f" (there are {', '.join(sorted(known))})"
     return f"no such plugin{hint}"
 
 

@@ -241,3 +241,39 @@ def test_a_policy_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "",
         f"Error: {policy}: expected a Policy of v1, found v1 Pod\n",
     )
+
+
+def test_names_of_scheduler_plugins_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gang.yaml"
+    file.write_text(
+        HEADER
+        + "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: Coscheduling}]}\n"
+        + "    queueSort: {enabled: [{name: QOSSort}], disabled: [{name: '*'}]}\n"
+    )
+    code, out, err = run(capsys, "config", "check", str(file))
+    assert (code, out) == (2, "")
+    assert "did you mean" not in err
+    assert (
+        f"Error: {file}: profiles[0].plugins.multiPoint.enabled[0].name: Invalid value: "
+        '"Coscheduling": no such plugin; Coscheduling (gang scheduling by PodGroup) is a plugin of '
+        "kubernetes-sigs/scheduler-plugins, which Stowplan does not include. Fix: remove it, or "
+        "install a plugin of that name (docs/plugins.md)\n"
+    ) in err
+    assert "QOSSort (queue order by quality of service class) is a plugin of" in err
+
+
+def test_names_of_scheduler_plugins_are_explained_in_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gang.yaml"
+    file.write_text(
+        HEADER
+        + "profiles:\n- plugins: {score: {disabled: [{name: NodeResourcesAllocatable}]}}\n"
+        + "  pluginConfig: [{name: NodeResourcesFitPlus, args: {}}]\n"
+    )
+    code, _, err = run(capsys, "config", "check", str(file))
+    assert code == 0
+    assert "did you mean" not in err
+    assert err.count("is a plugin of kubernetes-sigs/scheduler-plugins") == 2
