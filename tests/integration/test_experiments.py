@@ -165,3 +165,14 @@ def test_an_output_of_a_benchmark_is_refused_at_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: --json {tmp_path}/no/file: the folder {tmp_path}/no does not")
+
+
+def test_pods_that_no_profile_serves_are_named(file: Path) -> None:
+    file.write_text(
+        "cluster: {nodes: [{name: n1}]}\nsteps:\n"
+        "- create: {pods: [{name: a, count: 2, schedulerName: other}]}\n"
+    )
+    done = simulate(file)
+    expected = "2 pods wait for schedulerName other; the profiles here are default-scheduler"
+    assert expected in done.stdout
+    assert "no pod was bound by the scheduler; 2 still waiting" in done.stdout

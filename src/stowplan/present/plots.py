@@ -156,7 +156,10 @@ def lines(
 
     The caption says what the upward axis counts; `unit` follows its numbers.
     """
-    ups = nice_steps(max([value for line in series for _, value in line.points] + [0.0]), 4)
+    values = [value for line in series for _, value in line.points]
+    ups = nice_steps(max([*values, 0.0]), 4)
+    if not any(value % 1 for value in values):
+        ups = [step for step in ups if not step % 1]  # there is no half of a pod
     legend = "".join(
         f'<span><span class="key" style="{_key_look(line)}"></span>{escape(line.label)}</span>'
         for line in series

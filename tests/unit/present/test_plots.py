@@ -52,4 +52,12 @@ def test_marks_are_lines_with_their_text() -> None:
     assert "<title>node &lt;a&gt; fails</title>" in text
 
 
+def test_an_axis_of_whole_numbers_has_no_fractions() -> None:
+    for highest in range(1, 40):
+        drawn = lines("x", "pods", [Series("a", [(0, 0), (1, highest)], "used")], until_s=1)
+        ups = drawn.partition('class="ups">')[2].partition("</div>")[0]
+        assert "." not in ups
+        assert int(ups.partition("<span>")[2].partition("<")[0]) >= highest
+
+
 MARKS = [Mark(5.0, "node <a> fails")]

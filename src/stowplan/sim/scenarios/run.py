@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 import traceback
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,8 +27,10 @@ from stowplan.framework.registry import Registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.metrics import Family, Value
 from stowplan.scheduler.process import Means, SchedulerProcess
+from stowplan.sim.scenarios.actions import Json
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.explanation import Explainer
+from stowplan.sim.scenarios.facts import node_of
 from stowplan.sim.scenarios.own_names import under_own_names
 from stowplan.sim.scenarios.quiet import Quiet
 from stowplan.sim.scenarios.recording import Recording, Witness
@@ -141,6 +144,8 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                 outcome.nodes = await cluster.list("Node")
                 outcome.pods = await cluster.list("Pod", namespace="*")
                 outcome.figures = recording.measurement.figures()
+                if process is not None:
+                    _tell_unserved(cluster, process, outcome.pods)
             outcome.expectations = recording.expectations
             if process is not None:
                 recording.counts["verified"] = _sum(process.engine.metrics.decision_checks)
@@ -156,6 +161,19 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
     }
     outcome.took_s = time.monotonic() - began
     return outcome
+
+
+def _tell_unserved(cluster: Cluster, process: SchedulerProcess, pods: list[Json]) -> None:
+    """Say which pods no scheduler will ever try: they would wait without a reason."""
+    asked = Counter(
+        name
+        for pod in pods
+        if not node_of(pod)
+        and (name := pod["spec"].get("schedulerName", "")) not in process.engine.profiles
+    )
+    for name, number in asked.items():
+        known = ", ".join(process.engine.profiles)
+        cluster.say(f"{number} pods wait for schedulerName {name}; the profiles here are {known}")
 
 
 def _sum(family: Family[Value]) -> int:
