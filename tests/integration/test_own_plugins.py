@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.target import Target
+from tests.integration.warm_python import WarmProcess
 
 PLUGIN = """\
 import stowplan
@@ -43,6 +44,32 @@ def test_a_plugin_of_a_file_takes_part(target: Target, tmp_path: Path, by_config
     target.start(*options)
     target.create_pods("web", schedulerName="ssd-scheduler")
     assert target.wait_bound("web") == {"web": "fast"}
+
+
+RAISING = """
+def tell(about):
+    raise ValueError("a mistake of mine")
+
+stowplan.run(on_ssd, scheduler_name="mine", on_node=tell, on_failure=tell)
+"""
+
+
+def test_functions_that_raise_do_not_stop_the_scheduler(target: Target, tmp_path: Path) -> None:
+    file, output = tmp_path / "mine.py", tmp_path / "output"
+    file.write_text(PLUGIN + RAISING)
+    target.create_nodes("fast")
+    target.create_pods("web", schedulerName="mine")
+    process = WarmProcess([file], output, {"KUBECONFIG": str(target.kubeconfig())})
+    try:
+        target.wait_condition("web", "False")
+        target.api.patch("/api/v1/nodes/fast", {"metadata": {"labels": {"disk": "ssd"}}})
+        assert target.wait_bound("web") == {"web": "fast"}
+    finally:
+        process.kill()
+        process.wait()
+    told = output.read_text()
+    assert told.count("A function given to stowplan.run raised") >= 2
+    assert "a mistake of mine" in told
 
 
 def python(*argv: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

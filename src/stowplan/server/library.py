@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -30,10 +31,14 @@ from stowplan.config.types import (
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
-from stowplan.logs import configure
+from stowplan.logs import configure, get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.engine import Failure
 from stowplan.server.serving import ServeOptions, run_until_signal
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
 
 _ESSENTIAL = ("PrioritySort", "SchedulingGates", "DefaultBinder")
 
@@ -58,8 +63,8 @@ def run(
 
     `verbosity` is that of the log on standard error, 0 to 10; None leaves Python's logging alone.
     `on_node` is called with every node that joins the cluster, `on_failure` with every attempt to
-    schedule or bind a pod that failed. `scheduled_event=False` writes no event `Scheduled`, for a
-    plugin whose `post_bind` writes its own.
+    schedule or bind a pod that failed; what they raise is logged. `scheduled_event=False` writes no
+    event `Scheduled`, for a plugin whose `post_bind` writes its own.
 
     An error that ends the scheduler, such as no cluster to connect to, is printed in one line and
     ends the program with SystemExit.
@@ -75,8 +80,8 @@ def run(
                 kubeconfig=kubeconfig,
                 context=context,
                 namespace=namespace,
-                on_node=on_node,
-                on_failure=on_failure,
+                on_node=_guarded(on_node),
+                on_failure=_guarded(on_failure),
                 scheduled_event=scheduled_event,
             )
         )
@@ -129,6 +134,20 @@ def check_enabled(
                 " profiles[0].plugins.multiPoint.enabled, or leave out the configuration",
                 where=where,
             )
+
+
+def _guarded(call: Callable[[T], None] | None) -> Callable[[T], None] | None:
+    """The user's function, which must not stop the scheduler when it raises."""
+    if call is None:
+        return None
+
+    def guarded(value: T) -> None:
+        try:
+            call(value)
+        except Exception:
+            log.exception("A function given to stowplan.run raised", extra=kv(function=repr(call)))
+
+    return guarded
 
 
 def _with_election(
