@@ -60,7 +60,7 @@ class Users:
             case "create":
                 await self.ask("POST", path, workload(plural, name, rng))
             case "scale":
-                body = {"spec": {"replicas": rng.randrange(6)}}
+                body: Json = {"spec": {"replicas": rng.randrange(6)}}
                 await self.ask("PATCH", f"{path}/{name}/scale", body)
             case "roll":
                 containers = [{"name": "c", "image": f"image:{rng.randrange(4)}"}]
