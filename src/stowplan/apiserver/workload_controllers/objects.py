@@ -7,7 +7,6 @@ else goes straight to the store: nothing here writes what validation would refus
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Json, Record
@@ -26,6 +25,8 @@ from stowplan.apiserver.writing import Writer
 from stowplan.clock import parse_rfc3339, rfc3339
 
 _KIND_OF = {(kind.api_version, kind.kind): kind for kind in KINDS if kind.stored}
+#: Fields of statuses that are pointers in Go, which shows their zeros.
+_SHOWN_ZEROS = frozenset({"terminatingReplicas", "terminating", "ready", "collisionCount"})
 
 
 class ClusterObjects:
@@ -137,7 +138,6 @@ class ClusterObjects:
         return self.update(kind, record, {**obj, "metadata": metadata, "spec": spec})
 
     def set_status(self, kind: Kind, record: Record, status: Json) -> Record:
-        """Write a status; fields that are None or zero are left out, as Go leaves them out."""
         return self.update(kind, record, {**record.object, "status": status})
 
     def set_metadata(self, kind: Kind, record: Record, **fields: object) -> Record:
@@ -204,14 +204,9 @@ def reference_to(workload: Json) -> Json:
 
 
 def without_zeros(status: Json) -> Json:
-    """A status without what Go leaves out: None, 0, empty text and lists. Keeps required zeros."""
+    """A status without what Go leaves out: None, empty lists, and zeros of plain fields."""
     return {
         name: value
         for name, value in status.items()
-        if value or (value == 0 and name in _ALWAYS_SHOWN and value is not None)
+        if value or (value == 0 and name in _SHOWN_ZEROS)
     }
-
-
-_ALWAYS_SHOWN = frozenset({"terminatingReplicas", "terminating", "ready", "collisionCount"})
-
-Later = Callable[[float], None]
