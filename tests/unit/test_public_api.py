@@ -182,6 +182,21 @@ def test_the_reference_has_every_public_name() -> None:
     assert [name for name in stowplan.__all__ if name not in named] == []
 
 
+CALLS = re.findall(
+    r"^\| `(\w+)\(([^`]*)\)` \|",
+    REFERENCE.partition("\n## Answers and events\n")[2],
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("name", "shown"), CALLS)
+def test_calls_of_the_reference_have_the_real_parameters(name: str, shown: str) -> None:
+    """The first of them, in their order."""
+    real = list(inspect.signature(getattr(stowplan, name)).parameters)
+    parameters = re.findall(r"\w+", shown)
+    assert parameters == real[: len(parameters)]
+
+
 def test_the_reference_is_linked() -> None:
     for page in ("README.md", "docs/plugins.md"):
         assert "plugin-api.md" in (ROOT / page).read_text()
