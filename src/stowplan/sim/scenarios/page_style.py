@@ -40,7 +40,7 @@ ul.expectations li { margin: .15rem 0; } ul.expectations .found { color: var(--f
   margin: .5rem 1.5rem .5rem 0; }
 .turn input { margin: 0 -8px; width: calc(100% + 16px); }
 .turn button { font: inherit; font-size: .7rem; padding: .1rem .3rem; margin-right: .2rem; }
-th { text-align: left; } td.at { width: 1%; }
+th { text-align: left; } td:first-child { white-space: nowrap; } td.at { width: 1%; }
 [hidden], .turn[hidden] { display: none; }
 .caption { color: var(--faint); margin: .2rem 0 .7rem; }
 .nodes { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); }
