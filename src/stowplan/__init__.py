@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.config.load import load_config
     from stowplan.errors import Conflict, NotFound, StowplanError
     from stowplan.framework.cycle import Cycle
+    from stowplan.framework.forms import takes_slices
     from stowplan.framework.functions import filter_function as filter  # noqa: A004
     from stowplan.framework.functions import score_function as score
     from stowplan.framework.handle import Handle
@@ -105,6 +106,7 @@ __all__ = [
     "resources",
     "run",
     "score",
+    "takes_slices",
     "tolerates",
     "unresolvable",
     "unschedulable",
@@ -128,6 +130,7 @@ _HOMES = {
     "stowplan.config.load": ("load_config",),
     "stowplan.errors": ("Conflict", "NotFound", "StowplanError"),
     "stowplan.framework.cycle": ("Cycle",),
+    "stowplan.framework.forms": ("takes_slices",),
     "stowplan.framework.handle": ("Handle",),
     "stowplan.framework.plugin": (
         "NOT_KEPT",

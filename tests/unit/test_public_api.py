@@ -86,6 +86,7 @@ FROZEN = [
     "resources",
     "run",
     "score",
+    "takes_slices",
     "tolerates",
     "unresolvable",
     "unschedulable",

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan import Cycle, Plugin, Reads, unschedulable
+from stowplan import Cycle, Plugin, Reads, takes_slices, unschedulable
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.framework.forms import takes_slices
 from stowplan.framework.profile import make_plugin
 from stowplan.plugins.node_resources_fit import NodeResourcesFit
 from stowplan.testing import MemoryCluster, check_plugin, node, pod
