@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,3 +262,27 @@ def test_an_expectation_that_fails_with_a_plugin_names_it() -> None:
 def test_events_that_raise_are_told_when_the_scheduler_is_made() -> None:
     with pytest.raises(PluginError, match=r'"Racks": KeyError: .*test_plugin_failures.py:\d+\)'):
         MemoryCluster(breaking("events", filter=lambda self, pod, node: Status))
+
+
+def test_simulate_names_plugin_file_and_line_and_logs_one_traceback(tmp_path: Path) -> None:
+    (tmp_path / "racks.py").write_text(
+        "import stowplan\n\n\n@stowplan.filter\ndef racks(pod, node):\n"
+        '    return node.labels["rack"] == "a"\n'
+    )
+    (tmp_path / "scenario.yaml").write_text(
+        "name: racks\nplugins: [racks.py:racks]\ncluster:\n  nodes: [{name: n1}]\nsteps:\n"
+        "- create:\n    pods: [{name: web$i, count: 8}]\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "stowplan", "simulate", "scenario.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert ended.returncode == 1
+    [failed] = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
+    assert "running \"racks\" filter plugin: KeyError: 'rack' (racks.py:6)" in failed
+    assert "did not come to rest" not in failed
+    assert ended.stderr.count("Traceback (most recent call last)") == 1
