@@ -175,8 +175,8 @@ def extender(
     the requests in progress and exits with code 0.
     """
     from stowplan.extender.configuration import add_plugin_folders, apply_loggers, load
-    from stowplan.extender.credentials import TlsFiles
     from stowplan.extender.serving import ExtenderOptions, run
+    from stowplan.http.server_tls import TlsFiles
 
     for value, flag in (
         (request_timeout, "--request-timeout"),

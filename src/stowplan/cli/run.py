@@ -96,21 +96,28 @@ DEFAULT_LEASE = "kube-scheduler"
     default=None,
     help="Namespace of the Lease. [default: --namespace if given, else kube-system]",
 )
-# DIVERGES: kube-scheduler listens on all interfaces by default. Ours speaks plain HTTP, so it
-# listens on loopback unless a flag opens it.
+# DIVERGES: kube-scheduler listens on all interfaces by default; every command of ours listens on
+# loopback unless a flag opens it.
 @click.option(
     "--bind-address",
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="Address of the health and metrics port; 0.0.0.0 or :: for all interfaces.",
+    help="Address of the health and metrics ports; 0.0.0.0 or :: for all interfaces.",
+)
+@click.option(
+    "--secure-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    help="HTTPS port of /healthz, /readyz, /metrics and more, with authentication and "
+    "authorization; 0 turns it off. [default: 10259, or 0 if --port is given]",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=10251,
-    show_default=True,
-    help="Port of /healthz, /readyz and /metrics; 0 turns them off.",
+    default=None,
+    help="Plain HTTP port of the same endpoints, without authentication; 0 turns it off. "
+    "[default: 0]",
 )
 @verify_option(0)
 @logging_options
@@ -129,7 +136,8 @@ def run(
     leader_elect_resource_name: str | None,
     leader_elect_resource_namespace: str | None,
     bind_address: str,
-    port: int,
+    secure_port: int | None,
+    port: int | None,
     verify_decisions: int,
 ) -> None:
     """Schedule the pods of a cluster.
@@ -191,7 +199,10 @@ def run(
         _write(config, write_config_to, registry.names)
         return
     from stowplan.server.serving import ServeOptions, run_until_signal
-    from stowplan.server.serving_options import ServingOptions
+    from stowplan.server.serving_options import SECURE_PORT, ServingOptions
+
+    if secure_port is None:
+        secure_port = SECURE_PORT if port is None else 0
 
     run_until_signal(
         ServeOptions(
@@ -199,7 +210,9 @@ def run(
             kubeconfig=kubeconfig,
             context=context,
             namespace=namespace,
-            serving=ServingOptions(bind_address=bind_address, plain_port=port),
+            serving=ServingOptions(
+                bind_address=bind_address, secure_port=secure_port, plain_port=port or 0
+            ),
             where=config_file or "",
             registry=registry,
             verify_decisions=verify_decisions,

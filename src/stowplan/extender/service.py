@@ -39,7 +39,7 @@ from stowplan.extender.writing import (
     write_preemption_result,
     write_priorities,
 )
-from stowplan.http.messages import Request, Response, error_response
+from stowplan.http.messages import PeerCertificate, Request, Response, error_response
 from stowplan.http.parser import RequestHead
 from stowplan.logs import get_logger
 
@@ -49,7 +49,7 @@ Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 #: None for well, else the reason.
 Check: TypeAlias = Callable[[], str | None]
 #: Whether a request may be asked; the second says that it came with a good certificate.
-Gate: TypeAlias = Callable[[RequestHead, bool], bool]
+Gate: TypeAlias = Callable[[RequestHead, PeerCertificate | None], bool]
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
@@ -115,11 +115,11 @@ class Service:
 
     # What the server calls
 
-    def refuse(self, head: RequestHead, has_certificate: bool) -> Response | None:
+    def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
         methods = self.routes.get(head.path)
         route = None if methods is None else _route(methods, head.method)
         gate = None if route is not None and route.is_open else self._gate
-        if gate is not None and not gate(head, has_certificate):
+        if gate is not None and not gate(head, certificate):
             # Nor do strangers learn which paths there are.
             problem = "a client certificate or a bearer token is needed"
             return error_response(

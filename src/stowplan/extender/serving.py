@@ -19,16 +19,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from stowplan.extender.configuration import Configured
-from stowplan.extender.credentials import Access, Tls, TlsFiles, Tokens
+from stowplan.extender.credentials import Access, Tokens, extender_tls
 from stowplan.extender.listening import BACKLOG, Listener, listening_on_path, listening_on_port
 from stowplan.extender.mailboxes import Mailboxes
 from stowplan.extender.parts import Parts
 from stowplan.extender.peers import FIRST, QUESTION, Peers
 from stowplan.extender.service import Service
-from stowplan.extender.watched_files import keep_loaded
 from stowplan.extender.workers import FROM_PATH, Crew, check_platform
 from stowplan.http.messages import Limits
 from stowplan.http.server import HttpServer
+from stowplan.http.server_tls import TlsFiles
+from stowplan.http.watched_files import keep_loaded
 from stowplan.logs import get_logger, kv
 from stowplan.server.memory import keep_freed_memory, spare_the_collector
 from stowplan.server.serving import run_on_loop, stop_on_signals
@@ -123,7 +124,7 @@ class Extender:
 
     def __init__(self, configured: Configured, options: ExtenderOptions) -> None:
         self.options = options
-        self._tls = None if options.tls is None else Tls(options.tls)
+        self._tls = None if options.tls is None else extender_tls(options.tls)
         self._tokens = None if options.token_file is None else Tokens(options.token_file)
         asks_for_certificate = options.tls is not None and options.tls.client_ca is not None
         gate = None

@@ -33,13 +33,23 @@ class Limits:
     max_connections: int = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """A client's certificate that the TLS layer verified."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+    #: SHA-256 of the certificate itself, and of every certificate of the verified chain.
+    sha256: bytes
+    chain: frozenset[bytes] = frozenset()
+
+
 # The two are not frozen because creating them would take three times as long.
 @dataclass(slots=True)
 class Request:
     head: RequestHead
     body: bytes | bytearray
-    #: The client presented a certificate that the TLS layer verified.
-    has_certificate: bool = False
+    certificate: PeerCertificate | None = None
     #: When the last byte arrived.
     arrived: float = field(default_factory=perf_counter)
 
@@ -62,7 +72,7 @@ def error_response(status: HTTPStatus, problem: str, **headers: str) -> Response
 class Site(Protocol):
     """What a server serves."""
 
-    def refuse(self, head: RequestHead, has_certificate: bool) -> Response | None:
+    def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
         """Return a response to refuse a request before its body is read."""
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:

@@ -79,6 +79,12 @@ class Headers:
             at = self._lowered.find(wanted, end)
         return value
 
+    def items(self) -> list[tuple[str, str]]:
+        """All fields in order, names in lower case; repeated ones apart."""
+        lines = self.raw.decode("latin-1").split("\r\n")
+        pairs = (line.partition(":") for line in lines if line)
+        return [(name.lower(), value.strip(" \t")) for name, _, value in pairs]
+
     def get(self, name: str, default: str = "") -> str:
         value = self.find(name.encode("latin-1"))
         return default if value is None else value.decode("latin-1")

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from stowplan.http.messages import Request, Response
+from stowplan.http.messages import PeerCertificate, Request, Response
 from stowplan.http.parser import (
     CHUNKED,
     END_OF_HEAD,
@@ -25,6 +25,7 @@ from stowplan.http.parser import (
     find_head,
     parse_request,
 )
+from stowplan.http.server_tls import peer_certificate
 from stowplan.logs import get_logger
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _SMALL_BODY: Final = 1024 * 1024
 LINGER_S: Final = 5.0
 _MAX_UNREAD: Final = 64 * 1024
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
+#: How every TLS connection begins.
+_HANDSHAKE: Final = b"\x16"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -68,7 +71,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._counted = 0
         #: The size of the last response, and of it the part that counts while it is unread.
         self._answered = self._unread = 0
-        self._has_certificate = False
+        self._certificate: PeerCertificate | None = None
         self._is_full = False
         self._is_tls = False
         self._is_ended = False
@@ -84,7 +87,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         tls = transport.get_extra_info("ssl_object")
         self._is_tls = tls is not None
-        self._has_certificate = tls is not None and bool(tls.getpeercert())
+        self._certificate = None if tls is None else peer_certificate(tls)
         self.deadline = time.monotonic() + self._limits.request_timeout_s
 
     def connection_lost(self, problem: Exception | None) -> None:
@@ -203,6 +206,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _read_head(self) -> bool:
         end = find_head(self._received)
         if end < 0:
+            if self._received.startswith(_HANDSHAKE):
+                raise ProtocolError("the client speaks TLS, and this port is plain HTTP")
             return False
         head = parse_request(bytes(self._received[:end]))
         del self._received[: end + len(END_OF_HEAD)]
@@ -211,7 +216,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _begin(self, head: RequestHead) -> bool:
         """Start a request; return True if there is more to process."""
         self._head = head
-        refusal = self._server.site.refuse(head, self._has_certificate)
+        refusal = self._server.site.refuse(head, self._certificate)
         if refusal is not None:
             self._server.site.refused(refusal.status)
             if head.length == 0 and head.keeps_alive:
@@ -280,7 +285,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._chunks = self._large = None
         self._content = bytearray()
         try:
-            answer = self._server.site.answer(Request(self._head, body, self._has_certificate))
+            answer = self._server.site.answer(Request(self._head, body, self._certificate))
         except Exception as error:
             answer = self._broken(error)
         if isinstance(answer, Response):

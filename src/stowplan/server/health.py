@@ -1,8 +1,9 @@
-"""The health port of a process: /healthz, /livez, /readyz, /metrics, /configz.
+"""The endpoints of a process: /healthz, /livez, /readyz, /metrics, /configz.
 
 `stowplan run` starts it before anything else, so that a pod that waits for its lease is alive but
-says why it is not ready. Checks are plain callables: None for healthy, else the reason. Plain HTTP;
-it exposes no secrets and binds to the address given by its flag.
+says why it is not ready. Checks are plain callables: None for healthy, else the reason. `start`
+serves plain HTTP to every client that can connect; `https` serves the same site to those with
+rights.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs, unquote
 
-from stowplan.http.messages import TEXT, Limits, Request, Response
+from stowplan.http.messages import TEXT, Limits, PeerCertificate, Request, Response
 from stowplan.http.parser import RequestHead
 from stowplan.http.server import HttpServer
 from stowplan.logs import get_logger, kv
@@ -31,15 +32,13 @@ Check: TypeAlias = Callable[[], str | None]
 Query: TypeAlias = Mapping[str, list[str]]
 Route: TypeAlias = Callable[[Query], Response]
 
-# kube-scheduler's old port for plain HTTP; 10259 is its TLS port.
-DEFAULT_PORT: Final = 10251
 _JSON: Final = "application/json; charset=utf-8"
 #: Probes and scrapers are few, and send no bodies worth reading.
 LIMITS: Final = Limits(
     max_body=64 * 1024, request_timeout_s=30.0, idle_timeout_s=75.0, max_connections=256
 )
 #: Responses under way when the server stops have this long to arrive.
-_LINGER_S: Final = 1.0
+LINGER_S: Final = 1.0
 
 
 def _ping() -> str | None:
@@ -52,7 +51,7 @@ class Site:
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
 
-    def refuse(self, head: RequestHead, has_certificate: bool) -> Response | None:
+    def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
         if unquote(head.path) not in self.routes:
             return self.error(HTTPStatus.NOT_FOUND)
         if head.method not in ("GET", "HEAD"):
@@ -88,14 +87,14 @@ class HealthServer:
         self._metrics = metrics
         self._exposition: Exposition | None = None
         self._configz = configz
-        self._site = Site()
-        self._server = HttpServer(self._site, LIMITS)
+        self.site = Site()
+        self._server = HttpServer(self.site, LIMITS)
         for name, checks in (("healthz", healthz), ("livez", None), ("readyz", readyz)):
             self._add_health(name, checks or {"ping": _ping})
-        self._site.routes["/metrics"] = self._serve_metrics
+        self.site.routes["/metrics"] = self._serve_metrics
         if configz is not None:
-            self._site.routes["/configz"] = self._serve_configz
-        self._site.routes["/"] = self._serve_index
+            self.site.routes["/configz"] = self._serve_configz
+        self.site.routes["/"] = self._serve_index
         self.host = ""
         self.port = 0
 
@@ -110,17 +109,16 @@ class HealthServer:
         log.info("Serving health and metrics", extra=kv(url=self.url))
 
     async def stop(self) -> None:
-        await self._server.stop(_LINGER_S)
+        await self._server.stop(LINGER_S)
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"http://{shown_address(self.host)}:{self.port}"
 
     def _add_health(self, name: str, checks: Mapping[str, Check]) -> None:
-        self._site.routes[f"/{name}"] = _health_route(name, checks)
+        self.site.routes[f"/{name}"] = _health_route(name, checks)
         for check_name, check in checks.items():
-            self._site.routes[f"/{name}/{check_name}"] = _check_route(check)
+            self.site.routes[f"/{name}/{check_name}"] = _check_route(check)
 
     def _serve_metrics(self, _: Query) -> Response:
         shown = self._exposition
@@ -138,9 +136,14 @@ class HealthServer:
         return Response(text.encode(), 200, _JSON)
 
     def _serve_index(self, _: Query) -> Response:
-        paths = sorted(path for path in self._site.routes if path != "/")
+        paths = sorted(path for path in self.site.routes if path != "/")
         text = json.dumps({"paths": paths}, indent=2) + "\n"
         return Response(text.encode(), 200, _JSON)
+
+
+def shown_address(host: str) -> str:
+    """A host as a URL has it."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _health_route(name: str, checks: Mapping[str, Check]) -> Route:

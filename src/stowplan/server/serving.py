@@ -12,6 +12,7 @@ import signal
 import socket
 import uuid
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -32,7 +33,7 @@ from stowplan.scheduler.engine import Engine, Failure
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
-from stowplan.server.health import HealthServer
+from stowplan.server.health import Check, HealthServer
 from stowplan.server.memory import (
     grow_without_collecting,
     keep_freed_memory,
@@ -115,7 +116,10 @@ async def serve(options: ServeOptions) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     log.info("Starting", extra=kv(version=__version__, server=redact_url(cluster.server)))
-    async with ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client:
+    async with (
+        ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client,
+        AsyncExitStack() as ports,
+    ):
         on_node = options.on_node
         process = SchedulerProcess(
             engine,
@@ -124,16 +128,24 @@ async def serve(options: ServeOptions) -> None:
             election=election,
             handlers=partial(_NodeWatcher, on_node=on_node) if on_node else EventHandlers,
         )
+        watchdog: dict[str, Check] = {}
+        if election is not None:
+            watchdog["leaderElection"] = lambda: None if process.is_alive() else "lease ran out"
         process.reporter.on_failed = options.on_failure
         process.reporter.writes_scheduled = options.scheduled_event
         server = HealthServer(
             engine.metrics,
-            healthz={"leaderElection": lambda: None if process.is_alive() else "lease ran out"},
-            readyz={"sched-handler-sync": lambda: None if process.is_synced() else "not synced"},
+            healthz=watchdog,
+            readyz={
+                **watchdog,
+                "shutdown": lambda: "process is shutting down" if stop.is_set() else None,
+                "sched-handler-sync": lambda: (
+                    None if process.is_synced() else "handlers are not fully synchronized"
+                ),
+            },
             configz=lambda: redact(to_object(config)),
         )
-        if options.serving is not None and options.serving.plain_port:
-            await server.start(options.serving.bind_address, options.serving.plain_port)
+        await _open_ports(ports, server, options.serving, client)
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")
@@ -144,8 +156,24 @@ async def serve(options: ServeOptions) -> None:
             settling.cancel()
             signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             debugger.stop()
-            await server.stop()
     log.info("Stopped")
+
+
+async def _open_ports(
+    ports: AsyncExitStack,
+    server: HealthServer,
+    options: ServingOptions | None,
+    client: ApiClient,
+) -> None:
+    if options is None:
+        return
+    if options.plain_port:
+        await server.start(options.bind_address, options.plain_port)
+        ports.push_async_callback(server.stop)
+    if options.secure_port:
+        from stowplan.server.https import https_port  # few milliseconds, that others need not spend
+
+        await ports.enter_async_context(https_port(server.site, options, client))
 
 
 class _NodeWatcher(EventHandlers):

@@ -51,9 +51,9 @@ class Authority:
         )
         return _pair(cert, key)
 
-    def client(self, common_name: str) -> Pair:
+    def client(self, common_name: str, *organizations: str) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = _builder(_name(common_name), self._name, key.public_key()).sign(
+        cert = _builder(_name(common_name, *organizations), self._name, key.public_key()).sign(
             self._key, hashes.SHA256()
         )
         return _pair(cert, key)
@@ -74,8 +74,9 @@ class Authority:
         return context
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def _name(common_name: str, *organizations: str) -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _builder(

@@ -11,8 +11,8 @@ from stowplan.cli.extender import extender, main
 from stowplan.errors import ConfigError
 from stowplan.extender import serving
 from stowplan.extender.configuration import Configured
-from stowplan.extender.credentials import TlsFiles
 from stowplan.extender.serving import DEFAULT_MAX_BODY, DEFAULT_PORT, ExtenderOptions
+from stowplan.http.server_tls import TlsFiles
 from tests.replacing import replace
 
 

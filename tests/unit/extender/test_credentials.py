@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from stowplan.errors import ConfigError
-from stowplan.extender.credentials import Access, Tls, TlsFiles, Tokens
+from stowplan.extender.credentials import Access, Tokens, extender_tls
+from stowplan.http.server_tls import TlsFiles
 from tests.unit.api.tls_kit import Authority, Pair
 from tests.unit.extender.kit import ARGS_TEXT, stage
 
@@ -47,7 +48,7 @@ def trusting(
 async def test_a_certificate_that_changes(tmp_path: Path, version: ssl.TLSVersion) -> None:
     old, new = Authority("old"), Authority("new")
     store(tmp_path, old.server())
-    tls = Tls(files(tmp_path))
+    tls = extender_tls(files(tmp_path))
     async with stage(tls=tls.context) as served:
         before = await served.connect(trusting(tmp_path, old, version=version))
         assert (await before.ask("/filter", ARGS_TEXT)).status == 200
@@ -69,7 +70,7 @@ async def test_a_link_that_is_moved_is_a_change(tmp_path: Path) -> None:
         os.utime(tmp_path / name / "tls.crt", (0, 0))
     link = tmp_path / "data"
     link.symlink_to("1")
-    tls = Tls(files(link))
+    tls = extender_tls(files(link))
     (tmp_path / "next").symlink_to("2")
     (tmp_path / "next").replace(link)
     tls.files.load_if_changed()
@@ -83,7 +84,7 @@ async def test_a_certificate_that_cannot_be_used_changes_nothing(
 ) -> None:
     authority = Authority()
     store(tmp_path, authority.server())
-    tls = Tls(files(tmp_path))
+    tls = extender_tls(files(tmp_path))
     caplog.set_level(logging.INFO, "stowplan")
     async with stage(tls=tls.context) as served:
         (tmp_path / "tls.key").write_bytes(authority.server().key)  # of another certificate
@@ -105,7 +106,7 @@ async def test_a_certificate_that_cannot_be_used_changes_nothing(
 async def test_clients_show_a_certificate(tmp_path: Path) -> None:
     server, clients, others = Authority(), Authority("clients"), Authority("others")
     store(tmp_path, server.server())
-    tls = Tls(files(tmp_path, clients))
+    tls = extender_tls(files(tmp_path, clients))
     gate = Access(certificates=True, tokens=None)
     async with stage(tls=tls.context, gate=gate) as served:
         good = await served.connect(trusting(tmp_path, server, clients.client("kube-scheduler")))
@@ -133,7 +134,7 @@ async def test_clients_show_a_certificate(tmp_path: Path) -> None:
 async def test_the_clients_ca_changes(tmp_path: Path, version: ssl.TLSVersion) -> None:
     server, old, new = Authority(), Authority("old"), Authority("new")
     store(tmp_path, server.server())
-    tls = Tls(files(tmp_path, old))
+    tls = extender_tls(files(tmp_path, old))
     gate = Access(certificates=True, tokens=None)
     async with stage(tls=tls.context, gate=gate) as served:
         context = trusting(tmp_path, server, old.client("a"), version)
@@ -178,7 +179,7 @@ async def test_a_token_is_enough_where_certificates_are_asked_for_too(tmp_path: 
     server, clients = Authority(), Authority("clients")
     store(tmp_path, server.server())
     (tmp_path / "tokens").write_text("word")
-    tls = Tls(files(tmp_path, clients))
+    tls = extender_tls(files(tmp_path, clients))
     gate = Access(certificates=True, tokens=Tokens(tmp_path / "tokens"))
     async with stage(tls=tls.context, gate=gate) as served:
         client = await served.connect(trusting(tmp_path, server))
@@ -194,7 +195,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
     def problem(chosen: TlsFiles) -> str:
         with pytest.raises(ConfigError) as refused:
-            Tls(chosen)
+            extender_tls(chosen)
         return str(refused.value)
 
     assert problem(files(tmp_path)) == (

@@ -177,7 +177,7 @@ async def test_the_smallest_configuration_has_a_webhook_that_admits_all() -> Non
 
 
 async def test_the_webhook_answers_also_where_credentials_are_needed() -> None:
-    async with kit.stage(gate=lambda head, has_certificate: False) as served:
+    async with kit.stage(gate=lambda head, certificate: False) as served:
         Parts(Configured(kit.Calls())).attach(served.service)
         assert (await served.ask("/mutate", json.dumps(REVIEW).encode())).status == 200
         assert (await served.ask("/filter", kit.ARGS_TEXT)).status == 401

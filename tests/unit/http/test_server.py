@@ -189,7 +189,7 @@ def test_no_query_raises(junk: bytes) -> None:
             head = parse_request(b"GET %b HTTP/1.1" % target)
         except ProtocolError:
             continue
-        refusal = site.refuse(head, has_certificate=False)
+        refusal = site.refuse(head, None)
         response = site.answer(Request(head, b"")) if refusal is None else refusal
         assert response.status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
 

@@ -134,12 +134,18 @@ def _filtered(body: bytes | bytearray) -> bytes:
 
 
 async def _extender_ours(port: int) -> None:
-    from stowplan.http.messages import Limits, Request, Response, error_response
+    from stowplan.http.messages import (
+        Limits,
+        PeerCertificate,
+        Request,
+        Response,
+        error_response,
+    )
     from stowplan.http.parser import RequestHead
     from stowplan.http.server import HttpServer
 
     class Site:
-        def refuse(self, head: RequestHead, has_certificate: bool) -> Response | None:
+        def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
             return None
 
         def answer(self, request: Request) -> Response:

@@ -1,0 +1,143 @@
+"""TLS of servers: certificates by name, client CAs, and a listener that follows changed files.
+
+The extender and the scheduler's endpoints build their contexts here; `watched_files` says when a
+file has changed. Invariant: a handshake uses one whole set of files, the newest that was usable.
+"""
+
+from __future__ import annotations
+
+import _ssl as ssl_module
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, cast
+
+from stowplan.errors import ConfigError
+from stowplan.http.messages import PeerCertificate
+from stowplan.http.watched_files import WatchedFiles, read_text
+
+CERT_FLAG: Final = "--tls-cert-file"
+KEY_FLAG: Final = "--tls-private-key-file"
+CLIENT_CA_FLAG: Final = "--client-ca-file"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """One set of certificates: a context for every server name that has its own."""
+
+    default: ssl.SSLContext
+    by_name: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
+
+    def named(self, name: str | None) -> ssl.SSLContext:
+        """The context of the name, else of its wildcard, else the default."""
+        if not name or not self.by_name:
+            return self.default
+        lowered = name.lower().rstrip(".")
+        wildcard = "*." + lowered.partition(".")[2]
+        return self.by_name.get(lowered) or self.by_name.get(wildcard) or self.default
+
+
+class ServerTls:
+    """The context that a listener is given for good, whose handshakes use the newest files."""
+
+    def __init__(self, make: Callable[[], Contexts], files: Sequence[Path]) -> None:
+        """`make` raises ConfigError if a file is unusable."""
+        self._make = make
+        self._newest: Contexts
+        self.files = WatchedFiles(files, self._load, "TLS certificates")
+        self.files.load()
+        self.context = self._newest.default
+        # Called in every handshake, with or without a name. The certificate and the CAs follow the
+        # context that is set there; whether a client certificate is asked for does not change.
+        self.context.sni_callback = self._use_newest
+
+    def reload(self) -> None:
+        """Make the contexts again; ConfigError if that fails, and the old ones stay in use."""
+        self._load()
+
+    def _use_newest(
+        self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext
+    ) -> None:
+        connection.context = self._newest.named(name)
+
+    def _load(self) -> None:
+        self._newest = self._make()
+
+
+def server_context(
+    certificate: Path, key: Path, *, where: str = f"{CERT_FLAG}, {KEY_FLAG}"
+) -> ssl.SSLContext:
+    """A context with this certificate; ConfigError if the files are no such pair."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A resumed session would skip the check against CAs that have changed since.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    cert_flag, _, key_flag = where.partition(", ")
+    for file, flag in ((certificate, cert_flag), (key, key_flag or cert_flag)):
+        read_text(file, flag)
+    try:
+        # An empty password keeps OpenSSL from asking on the terminal for an encrypted key's.
+        context.load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ConfigError(
+            f"{certificate} and {key} are no certificate with its key: {reason}", where=where
+        ) from None
+    return context
+
+
+def ask_for_certificates(context: ssl.SSLContext) -> None:
+    """Ask clients for a certificate; those without one are served too."""
+    # Not CERT_REQUIRED: probes, and clients with a token, have none.
+    context.verify_mode = ssl.CERT_OPTIONAL
+    # As in Go, every certificate in the file is trusted, self-signed or not.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+def trust(context: ssl.SSLContext, pem: str, *, source: str, where: str) -> None:
+    """Trust the certificates in a PEM text; ConfigError if there are none."""
+    problem: object = "there is no certificate in it"
+    if "-----BEGIN" in pem:  # OpenSSL takes an empty text for a good one
+        try:
+            context.load_verify_locations(cadata=pem)
+            return
+        except (ssl.SSLError, ValueError) as error:
+            problem = getattr(error, "reason", None) or error
+    raise ConfigError(f"{source} cannot be used: {problem}", where=where)
+
+
+def peer_certificate(connection: ssl.SSLObject) -> PeerCertificate | None:
+    """The verified certificate of the client at the other end."""
+    decoded = cast(dict[str, Any], connection.getpeercert())  # empty unless verified
+    raw = connection.getpeercert(binary_form=True)
+    if not decoded or raw is None:
+        return None
+    subject: dict[str, list[str]] = {}
+    for pairs in decoded.get("subject", ()):
+        for name, value in pairs:
+            subject.setdefault(name, []).append(value)
+    return PeerCertificate(
+        common_name=subject.get("commonName", [""])[-1],
+        organizations=tuple(subject.get("organizationName", ())),
+        sha256=sha256(raw).digest(),
+        chain=frozenset(sha256(each).digest() for each in _verified_chain(connection)),
+    )
+
+
+def _verified_chain(connection: ssl.SSLObject) -> list[bytes]:
+    public = getattr(connection, "get_verified_chain", None)
+    if public is not None:
+        return list(public())
+    # Before Python 3.13 only the object below has it, and returns no bytes.
+    below = cast(Any, connection)._sslobj
+    return [each.public_bytes(ssl_module.ENCODING_DER) for each in below.get_verified_chain()]

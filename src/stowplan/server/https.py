@@ -1,0 +1,92 @@
+"""The HTTPS port of a scheduler: TLS, delegated authentication and authorisation, and a site.
+
+`serving` enters `https_port` before anything else, so that probes are answered while the API
+server does not answer. Files are followed, and so are the CAs that the cluster publishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.http.messages import Site
+from stowplan.http.server import HttpServer
+from stowplan.http.watched_files import keep_loaded
+from stowplan.logs import get_logger, kv
+from stowplan.server.authentication import Authenticator
+from stowplan.server.authorization import Authorizer, OpenPaths
+from stowplan.server.client_cas import ClientCas
+from stowplan.server.health import LIMITS, LINGER_S, shown_address
+from stowplan.server.https_site import HttpsSite
+from stowplan.server.listen import cannot_listen
+from stowplan.server.secure_tls import secure_tls
+from stowplan.server.serving_options import ServingOptions
+
+log = get_logger(__name__)
+
+_HANDSHAKE_S: Final = 10.0
+
+
+@asynccontextmanager
+async def https_port(
+    site: Site, options: ServingOptions, client: ApiClient, *, user_agent: str = "stowplan"
+) -> AsyncIterator[int]:
+    """Serve the site until the end of the context; gives the port. ConfigError if it cannot be.
+
+    `client` is asked unless the options name other credentials.
+    """
+    async with AsyncExitStack() as opened:
+
+        async def client_of(kubeconfig: str | None) -> ApiClient:
+            if kubeconfig is None:
+                return client
+            cluster = load_cluster_config(kubeconfig=kubeconfig)
+            return await opened.enter_async_context(ApiClient(cluster, user_agent=user_agent))
+
+        authentication = await client_of(options.authentication_kubeconfig)
+        authorization = await client_of(options.authorization_kubeconfig)
+        open_paths = OpenPaths(options.authorization_always_allow_paths)
+        cas = ClientCas(options)
+        if cas.is_looked_up and not options.authentication_tolerate_lookup_failure:
+            await cas.look_up(authentication)
+        tls = secure_tls(options, cas)
+        guarded = HttpsSite(
+            site,
+            Authenticator(
+                cas, authentication, token_ttl_s=options.authentication_token_cache_ttl_s
+            ),
+            Authorizer(
+                authorization,
+                open_paths,
+                allowed_ttl_s=options.authorization_authorized_cache_ttl_s,
+                denied_ttl_s=options.authorization_unauthorized_cache_ttl_s,
+            ),
+            open_paths,
+        )
+        server = HttpServer(guarded, LIMITS)
+        loop = asyncio.get_running_loop()
+        host, port = options.bind_address, options.secure_port
+        try:
+            listening = await server.listen(
+                lambda make: loop.create_server(
+                    make, host, port, ssl=tls.context, ssl_handshake_timeout=_HANDSHAKE_S
+                )
+            )
+        except OSError as error:
+            raise cannot_listen(error, host, port, flag="--secure-port, --bind-address") from None
+        tasks = [asyncio.create_task(keep_loaded([tls.files]), name="certificates")]
+        if cas.is_looked_up:
+            following = cas.follow(authentication, tls.reload)
+            tasks.append(asyncio.create_task(following, name="client CAs"))
+        port = listening.sockets[0].getsockname()[1]
+        log.info("Serving securely", extra=kv(url=f"https://{shown_address(host)}:{port}"))
+        try:
+            yield port
+        finally:
+            for task in tasks:
+                task.cancel()
+            await server.stop(LINGER_S)

@@ -1,0 +1,149 @@
+"""A site behind authentication and authorisation, with kube-scheduler's refusals.
+
+Wraps the site of `health` for the HTTPS port. Invariants: an open path without credentials is
+answered at once, although the API server may not answer; requests that wait for it are limited, so
+that they cannot occupy every connection that probes need.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+
+from stowplan.errors import StowplanError
+from stowplan.http.messages import JSON, TEXT, PeerCertificate, Request, Response
+from stowplan.http.messages import Site as AnySite
+from stowplan.http.parser import RequestHead
+from stowplan.logs import Folding, get_logger, kv
+from stowplan.server.authentication import Authenticator, Unauthenticated, User
+from stowplan.server.authorization import Authorizer, OpenPaths
+from stowplan.server.review_cache import Busy
+
+log = get_logger(__name__)
+
+#: Of the 256 connections of the server.
+MAX_WAITING: Final = 64
+
+
+class HttpsSite:
+    """Asks who the client is and whether it may, then the site."""
+
+    def __init__(
+        self,
+        site: AnySite,
+        authenticate: Authenticator,
+        authorize: Authorizer,
+        open_paths: OpenPaths,
+    ) -> None:
+        self._site = site
+        self._authenticate = authenticate
+        self._authorize = authorize
+        self._open_paths = open_paths
+        self._waiting = 0
+        self._folding = Folding()
+
+    def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
+        return None  # a stranger must not learn which paths there are
+
+    def answer(self, request: Request) -> Response | Awaitable[Response]:
+        head = request.head
+        is_bare = request.certificate is None and not head.headers.get("authorization")
+        if is_bare and self._open_paths.has(unquote(head.path)):
+            return self._served(request)
+        if self._waiting >= MAX_WAITING:
+            return _too_many()
+        return self._checked(request)
+
+    def error(self, status: HTTPStatus, problem: str) -> Response:
+        return self._site.error(status, problem)
+
+    def refused(self, status: int) -> None:
+        self._site.refused(status)
+
+    async def _checked(self, request: Request) -> Response:
+        self._waiting += 1
+        try:
+            refusal = await self._refusal(request)
+        finally:
+            self._waiting -= 1
+        return self._served(request) if refusal is None else refusal
+
+    async def _refusal(self, request: Request) -> Response | None:
+        path, verb = unquote(request.head.path), request.head.method.lower()
+        try:
+            user = await self._authenticate(request)
+        except Busy:
+            return _too_many()
+        except (Unauthenticated, StowplanError) as error:
+            self._report("Unable to authenticate the request", error)
+            return _status(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+        try:
+            decision = await self._authorize(user, verb, path)
+        except Busy:
+            return _too_many()
+        except StowplanError as error:
+            self._report("Unable to authorize the request", error)
+            problem = f"Internal Server Error: {_quoted(path)}: {error}\n"
+            return Response(_harmless(problem).encode(), 500, TEXT, _headers())
+        if decision.is_allowed:
+            return None
+        return _status(HTTPStatus.FORBIDDEN, _forbidden(user, verb, path, decision.reason))
+
+    def _served(self, request: Request) -> Response:
+        refusal = self._site.refuse(request.head, request.certificate)
+        response = refusal or self._site.answer(request)
+        assert isinstance(response, Response)
+        response.headers.setdefault("Cache-Control", "no-cache, private")
+        return response
+
+    def _report(self, what: str, error: Exception) -> None:
+        """Log one of many: any client can cause such a line."""
+        left_out = self._folding.turn(time.monotonic())
+        if left_out is not None:
+            log.error(what, extra=kv(err=error, leftOut=left_out))
+
+
+def _forbidden(user: User, verb: str, path: str, reason: str) -> str:
+    text = f"User {_quoted(user.name)} cannot {verb} path {_quoted(path)}"
+    return "forbidden: " + _harmless(text) + (f": {reason}" if reason else "")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _harmless(text: str) -> str:
+    """Text that no browser takes for HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _status(status: HTTPStatus, message: str) -> Response:
+    """An error as the API server's `Status` object."""
+    found = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message.encode("utf-8", "replace").decode(),
+        "reason": status.phrase.replace(" ", ""),
+    }
+    if status is HTTPStatus.FORBIDDEN:
+        found["details"] = {}
+    body = msgspec.json.encode({**found, "code": status.value}) + b"\n"
+    return Response(body, status.value, JSON, _headers())
+
+
+def _too_many() -> Response:
+    response = _status(HTTPStatus.TOO_MANY_REQUESTS, "too many requests wait for the API server")
+    response.headers["Retry-After"] = "1"
+    return response
+
+
+def _headers() -> dict[str, str]:
+    return {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}

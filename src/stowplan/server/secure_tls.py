@@ -1,0 +1,114 @@
+"""TLS of the scheduler's HTTPS port: certificates by name, versions, ciphers, client CAs.
+
+`https` makes one from the options. Client CAs come from files or, in `client_cas`, from the
+cluster; when either changes, the contexts are made again.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from stowplan.errors import ConfigError
+from stowplan.http.server_tls import (
+    Contexts,
+    ServerTls,
+    ask_for_certificates,
+    server_context,
+    trust,
+)
+from stowplan.server.client_cas import ClientCas
+from stowplan.server.self_signed import as_file, make_pair, names_of, stored_pair
+from stowplan.server.serving_options import ServingOptions
+
+_VERSIONS: Final = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS10": ssl.TLSVersion.TLSv1,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_1,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+#: TLS 1.3 has no choice of ciphers, in Go as here; their names are accepted.
+_TLS13: Final = frozenset(
+    ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+)
+_suite = re.compile(r"TLS_(?:(ECDHE)_)?(RSA|ECDSA)_WITH_([A-Z0-9_]+)").fullmatch
+_CIPHERS: Final = {
+    "AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "AES_128_CBC_SHA256": "AES128-SHA256",
+    "AES_128_CBC_SHA": "AES128-SHA",
+    "AES_256_CBC_SHA": "AES256-SHA",
+    "CHACHA20_POLY1305_SHA256": "CHACHA20-POLY1305",
+    "CHACHA20_POLY1305": "CHACHA20-POLY1305",
+}
+
+
+def secure_tls(options: ServingOptions, cas: ClientCas) -> ServerTls:
+    """TLS that follows the options' files; ConfigError if one of them is unusable."""
+    if (options.tls_cert_file is None) != (options.tls_private_key_file is None):
+        given, missing = "--tls-cert-file", "--tls-private-key-file"
+        if options.tls_cert_file is None:
+            given, missing = missing, given
+        raise ConfigError(f"{given} needs {missing}", where=given)
+    version = _VERSIONS.get(options.tls_min_version)
+    if version is None:
+        known = ", ".join(name for name in _VERSIONS if name)
+        problem = f'unknown tls version "{options.tls_min_version}"; known are {known}'
+        raise ConfigError(problem, where="--tls-min-version")
+    ciphers = ":".join(filter(None, map(_openssl_name, options.tls_cipher_suites)))
+    finish = partial(_finish, version=version, ciphers=ciphers, cas=cas)
+    certificate, key = options.tls_cert_file, options.tls_private_key_file
+    if certificate is None and options.cert_dir is not None:
+        certificate, key = stored_pair(options.cert_dir, options.bind_address)
+    own = b"" if certificate is not None else make_pair(options.bind_address)
+
+    def make() -> Contexts:
+        if certificate is not None and key is not None:
+            default = server_context(certificate, key)
+        else:
+            with as_file(own) as file:
+                default = server_context(file, file)
+        finish(default)
+        by_name: dict[str, ssl.SSLContext] = {}
+        for each in options.tls_sni_cert_keys:
+            context = server_context(each.certificate, each.key, where="--tls-sni-cert-key")
+            finish(context)
+            for name in each.names or names_of(each.certificate):
+                by_name.setdefault(name.lower(), context)
+        return Contexts(default, by_name)
+
+    files: list[Path | None] = [certificate, key, *cas.files]
+    for each in options.tls_sni_cert_keys:
+        files += [each.certificate, each.key]
+    return ServerTls(make, [file for file in files if file is not None])
+
+
+def _finish(
+    context: ssl.SSLContext, *, version: ssl.TLSVersion, ciphers: str, cas: ClientCas
+) -> None:
+    context.minimum_version = version
+    if ciphers:
+        try:
+            context.set_ciphers(ciphers)
+        except ssl.SSLError:
+            problem = "this build of OpenSSL has none of the cipher suites"
+            raise ConfigError(problem, where="--tls-cipher-suites") from None
+    ask_for_certificates(context)
+    for bundle in cas.load():
+        trust(context, bundle.pem, source=bundle.source, where=bundle.where)
+
+
+def _openssl_name(suite: str) -> str:
+    if suite in _TLS13:
+        return ""
+    found = _suite(suite)
+    cipher = _CIPHERS.get(found[3]) if found else None
+    if found is None or cipher is None:
+        problem = f"Cipher suite {suite} not supported or doesn't exist"
+        raise ConfigError(problem, where="--tls-cipher-suites")
+    exchange, signature, _ = found.groups()
+    return f"{exchange}-{signature}-{cipher}" if exchange else cipher

@@ -1,0 +1,265 @@
+"""The HTTPS port of `stowplan run` beside kube-scheduler's, on one control plane.
+
+Tokens are reviewed and rights are decided by the real kube-apiserver, which also publishes the CAs
+of client certificates. Every answer is compared with kube-scheduler's own.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.processes import free_port
+from tests.controlplane_fixtures import require_binaries
+from tests.unit.api.tls_kit import Authority, Pair
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.e2e
+
+
+class Answer(NamedTuple):
+    status: int
+    body: str
+    content_type: str
+
+
+class Schedulers(NamedTuple):
+    """Both schedulers' ports, and all that a client may show."""
+
+    kube_port: int
+    our_port: int
+    users: Authority
+    proxies: Authority
+    tokens: Mapping[str, str]
+    log: Path
+    folder: Path
+
+    def ask(
+        self,
+        port: int,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        certificate: Pair | None = None,
+        method: str = "GET",
+    ) -> Answer:
+        tls = ssl._create_unverified_context()
+        if certificate is not None:
+            file = self.folder / "client.pem"
+            file.write_bytes(certificate.cert + certificate.key)
+            tls.load_cert_chain(file)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=tls)
+        try:
+            connection.request(method, path, headers=dict(headers or {}))
+            response = connection.getresponse()
+            return Answer(
+                response.status, response.read().decode(), response.headers["Content-Type"]
+            )
+        finally:
+            connection.close()
+
+    def ours(
+        self,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        certificate: Pair | None = None,
+    ) -> Answer:
+        return self.ask(self.our_port, path, headers, certificate)
+
+    def both(
+        self,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        certificate: Pair | None = None,
+        method: str = "GET",
+    ) -> Answer:
+        """The answer of both, which is the same."""
+        upstream = self.ask(self.kube_port, path, headers, certificate, method)
+        ours = self.ask(self.our_port, path, headers, certificate, method)
+        assert ours == upstream
+        return ours
+
+
+@pytest.fixture(scope="module")
+def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schedulers]:
+    require_binaries("etcd", "kube-apiserver", "kubectl", "kube-scheduler")
+    folder = tmp_path_factory.mktemp("serving")
+    users, proxies = Authority("users"), Authority("proxies")
+    (folder / "users.crt").write_bytes(users.cert)
+    (folder / "proxies.crt").write_bytes(proxies.cert)
+    with ControlPlane(
+        apiserver_flags=[
+            f"--client-ca-file={folder / 'users.crt'}",
+            f"--requestheader-client-ca-file={folder / 'proxies.crt'}",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        ]
+    ) as plane:
+        tokens = {}
+        for name in ("scraper", "stranger"):
+            account = {"metadata": {"name": name}}
+            plane.api.create("/api/v1/namespaces/default/serviceaccounts", account)
+            tokens[name] = plane.service_account_token("default", name)
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        rule = {"nonResourceURLs": ["/metrics", "/metrics/*"], "verbs": ["get"]}
+        plane.api.create(
+            f"{rbac}/clusterroles", {"metadata": {"name": "scrapers"}, "rules": [rule]}
+        )
+        plane.api.create(
+            f"{rbac}/clusterrolebindings",
+            {
+                "metadata": {"name": "scrapers"},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": "scrapers",
+                },
+                "subjects": [
+                    {"kind": "ServiceAccount", "name": "scraper", "namespace": "default"},
+                    {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"},
+                ],
+            },
+        )
+        delegated = [
+            f"--authentication-kubeconfig={plane.kubeconfig}",
+            f"--authorization-kubeconfig={plane.kubeconfig}",
+        ]
+        upstream = plane.start_scheduler(None, *delegated)
+        log, port = folder / "stowplan.log", free_port()
+        command = [
+            *(sys.executable, "-m", "stowplan", "run", f"--kubeconfig={plane.kubeconfig}"),
+            *("--leader-elect=false", "--scheduler-name=ours", f"--secure-port={port}", "-v=10"),
+        ]
+        with log.open("w") as stream:
+            process = subprocess.Popen(command, stdout=stream, stderr=stream)
+        found = Schedulers(
+            int(upstream.url.rpartition(":")[2]), port, users, proxies, tokens, log, folder
+        )
+
+        def is_ready() -> bool:
+            assert process.poll() is None, log.read_text()
+            # The first look may come before the CAs are looked up: then the handshake fails.
+            return found.ours("/readyz", certificate=users.client("probe")).status == 200
+
+        try:
+            wait_for("stowplan to be ready", is_ready)
+            yield found
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_probes_need_no_credentials(schedulers: Schedulers, path: str) -> None:
+    assert schedulers.both(path) == Answer(200, "ok", "text/plain; charset=utf-8")
+
+
+@pytest.mark.parametrize("path", ["/configz", "/", "/no-such-path", "/healthz/ping"])
+def test_anonymous_clients_get_nothing_else(schedulers: Schedulers, path: str) -> None:
+    answer = schedulers.both(path)
+    assert answer.status == 403
+    message = json.loads(answer.body)["message"]
+    assert message == f'forbidden: User "system:anonymous" cannot get path "{path}"'
+
+
+def test_anonymous_clients_get_no_metrics(schedulers: Schedulers) -> None:
+    """The control plane's kube-scheduler opens this path, for benchmarks."""
+    assert schedulers.ours("/metrics").status == 403
+
+
+def test_other_verbs_are_other_rights(schedulers: Schedulers) -> None:
+    headers = bearer(schedulers.tokens["scraper"])
+    answer = schedulers.both("/configz", headers, method="POST")
+    assert answer.status == 403
+    assert " cannot post path " in answer.body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [bearer("nonsense"), bearer("a.b.c"), {"Authorization": "bearer x" + "y" * 9000}],
+    ids=["word", "dots", "long"],
+)
+@pytest.mark.parametrize("path", ["/metrics", "/healthz"])
+def test_a_wrong_token_is_401(schedulers: Schedulers, path: str, headers: dict[str, str]) -> None:
+    answer = schedulers.both(path, headers)
+    assert (answer.status, json.loads(answer.body)["reason"]) == (401, "Unauthorized")
+
+
+def test_a_service_account_with_rights(schedulers: Schedulers) -> None:
+    answer = schedulers.ours("/metrics", bearer(schedulers.tokens["scraper"]))
+    assert answer.status == 200
+    assert "scheduler_pending_pods" in answer.body
+
+
+def test_a_service_account_without_rights(schedulers: Schedulers) -> None:
+    answer = schedulers.both("/configz", bearer(schedulers.tokens["stranger"]))
+    assert answer.status == 403
+    assert schedulers.ours("/metrics", bearer(schedulers.tokens["stranger"])).status == 403
+    assert "system:serviceaccount:default:stranger" in answer.body
+
+
+def test_rights_are_for_paths(schedulers: Schedulers) -> None:
+    headers = bearer(schedulers.tokens["scraper"])
+    assert schedulers.both("/configz", headers).status == 403
+    assert schedulers.ours("/metrics/no-such", headers).status == 404
+
+
+def test_a_client_certificate_names_the_user(schedulers: Schedulers) -> None:
+    ann = schedulers.users.client("ann")
+    assert schedulers.ours("/metrics", certificate=ann).status == 200
+    answer = schedulers.both("/configz", certificate=ann)
+    assert answer.status == 403
+    assert 'User \\"ann\\"' in answer.body
+
+
+def test_system_masters_may_everything(schedulers: Schedulers) -> None:
+    root = schedulers.users.client("root", "system:masters")
+    assert schedulers.ours("/configz", certificate=root).status == 200
+
+
+def test_a_proxy_names_the_user_in_headers(schedulers: Schedulers) -> None:
+    proxy = schedulers.proxies.client("front-proxy")
+    headers = {"X-Remote-User": "bob", "X-Remote-Group": "system:masters"}
+    assert schedulers.ours("/configz", headers, proxy).status == 200
+    answer = schedulers.both("/configz", {"X-Remote-User": "bob"}, proxy)
+    assert answer.status == 403
+    assert 'User \\"bob\\"' in answer.body
+
+
+def test_headers_are_believed_from_proxies_only(schedulers: Schedulers) -> None:
+    headers = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
+    assert schedulers.both("/configz", headers).status == 403
+    other = schedulers.proxies.client("other-proxy")
+    assert schedulers.both("/configz", headers, other).status == 401
+    ann = schedulers.users.client("ann")
+    assert 'User \\"ann\\"' in schedulers.both("/configz", headers, ann).body
+
+
+def test_a_certificate_of_another_ca_gets_nothing(schedulers: Schedulers) -> None:
+    """kube-scheduler says 401; OpenSSL ends the handshake."""
+    stranger = Authority("strangers").client("root", "system:masters")
+    with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
+        schedulers.ours("/configz", certificate=stranger)
+
+
+def test_no_token_is_logged(schedulers: Schedulers) -> None:
+    schedulers.ours("/metrics", bearer("hunter2-" + "x" * 30))
+    schedulers.ours("/metrics", bearer(schedulers.tokens["scraper"]))
+    text = schedulers.log.read_text()
+    assert "Unable to authenticate the request" in text
+    assert "hunter2" not in text
+    assert schedulers.tokens["scraper"] not in text

@@ -1,0 +1,344 @@
+"""The HTTPS port over real sockets: certificates, wrong protocols, and clients without end.
+
+The API server's part is played by a transport that counts; tests/e2e/test_secure_serving.py has the
+real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.errors import ApiUnavailable, ConfigError
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.server import client_cas, https_site, review_cache
+from stowplan.server.health import HealthServer
+from stowplan.server.https import https_port
+from stowplan.server.serving_options import ServingOptions, SniCertificate
+from tests.unit.api.tls_kit import Authority, Pair
+
+# A port that the system chooses: https_port takes any number, 0 among them.
+ANY = ServingOptions(secure_port=0, authentication_skip_lookup=True)
+
+
+class Api:
+    """Knows every token that begins with `good`, and allows /metrics to its users."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.problem: Exception | None = None
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def request(self, method: str, path: str, *, body: bytes = b"", **_: Any) -> bytes:
+        self.asked.append(path.rpartition("/")[2])
+        await self.may_answer.wait()
+        if self.problem is not None:
+            raise self.problem
+        spec = msgspec.json.decode(body)["spec"]
+        if "token" in spec:
+            is_known = spec["token"].startswith("good")
+            user = {"username": spec["token"][:20], "groups": ["g" * 100]}
+            status: object = {"authenticated": is_known, "user": user if is_known else {}}
+        else:
+            is_allowed = spec["nonResourceAttributes"]["path"] == "/metrics"
+            status = {"allowed": is_allowed and spec["user"].startswith("good")}
+        return msgspec.json.encode({"status": status})
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@asynccontextmanager
+async def served(options: ServingOptions = ANY, api: Api | None = None) -> AsyncIterator[int]:
+    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=api or Api())  # type: ignore[arg-type]
+    site = HealthServer(SchedulerMetrics()).site
+    async with https_port(site, options, client) as port:
+        yield port
+
+
+def trusting(pem: bytes | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=pem.decode() if pem else None)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if pem is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def get(
+    port: int,
+    path: str = "/healthz",
+    token: str = "",
+    *,
+    tls: ssl.SSLContext | None = None,
+    name: str = "127.0.0.1",
+) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=tls or trusting(), server_hostname=name
+    )
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head += f"Authorization: Bearer {token}\r\n" if token else ""
+    writer.write(f"{head}\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return int(answer.split(" ", 2)[1]), answer.partition("\r\n\r\n")[2]
+
+
+def store(folder: Path, pair: Pair, name: str = "tls") -> tuple[Path, Path]:
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    certificate.write_bytes(pair.cert)
+    key.write_bytes(pair.key)
+    return certificate, key
+
+
+async def test_without_files_the_certificate_is_self_signed() -> None:
+    async with served() as port:
+        assert await get(port) == (200, "ok")
+        pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+        # It is valid for the address, and a client may pin it.
+        assert await get(port, tls=trusting(pem.encode())) == (200, "ok")
+        assert await get(port, tls=trusting(pem.encode()), name="localhost") == (200, "ok")
+
+
+async def test_a_self_signed_certificate_is_kept_in_cert_dir(tmp_path: Path) -> None:
+    options = replace(ANY, cert_dir=tmp_path / "pki")
+    async with served(options):
+        first = (tmp_path / "pki" / "kube-scheduler.crt").read_bytes()
+    async with served(options) as port:
+        assert await get(port, tls=trusting(first)) == (200, "ok")
+    assert (tmp_path / "pki" / "kube-scheduler.key").stat().st_mode & 0o777 == 0o600
+
+
+async def test_changed_files_are_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    old, new = Authority("old"), Authority("new")
+    certificate, key = store(tmp_path, old.server())
+    options = replace(ANY, tls_cert_file=certificate, tls_private_key_file=key)
+    async with served(options) as port:
+        assert await get(port, tls=trusting(old.cert)) == (200, "ok")
+        certificate.write_bytes(b"half of a ")  # the old pair stays in use
+        await until(lambda: "Changed files cannot be used" in caplog.text)
+        assert await get(port, tls=trusting(old.cert)) == (200, "ok")
+        store(tmp_path, new.server())
+        await until(lambda: "Changed files are in use" in caplog.text)
+        assert await get(port, tls=trusting(new.cert)) == (200, "ok")
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():  # noqa: ASYNC110 - nothing tells when
+            await asyncio.sleep(0.01)
+
+
+async def test_certificates_by_name(tmp_path: Path) -> None:
+    default, other, wild = Authority("default"), Authority("other"), Authority("wild")
+    certificate, key = store(tmp_path, default.server())
+    named = SniCertificate(*store(tmp_path, other.server("other.example"), "other"))
+    wildcard = SniCertificate(
+        *store(tmp_path, wild.server("*.wild.example"), "wild"), ("*.wild.example",)
+    )
+    options = replace(
+        ANY,
+        tls_cert_file=certificate,
+        tls_private_key_file=key,
+        tls_sni_cert_keys=(named, wildcard),
+    )
+    async with served(options) as port:
+        assert (await get(port, tls=trusting(default.cert)))[0] == 200
+        assert (await get(port, tls=trusting(other.cert), name="other.example"))[0] == 200
+        assert (await get(port, tls=trusting(wild.cert), name="a.wild.example"))[0] == 200
+
+
+async def test_versions_and_ciphers() -> None:
+    old = trusting()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with served(replace(ANY, tls_min_version="VersionTLS13")) as port:
+        assert (await get(port))[0] == 200
+        with pytest.raises(OSError):
+            await get(port, tls=old)
+    suites = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256")
+    async with served(replace(ANY, tls_cipher_suites=suites)) as port:
+        old.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+        assert (await get(port, tls=old))[0] == 200
+        old.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+        with pytest.raises(OSError):
+            await get(port, tls=old)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tls_cert_file": Path("a")}, "--tls-cert-file: --tls-cert-file needs --tls-private-key"),
+        ({"tls_min_version": "TLS1"}, '--tls-min-version: unknown tls version "TLS1"; known are V'),
+        ({"tls_cipher_suites": ("X",)}, "Cipher suite X not supported or doesn't exist"),
+        ({"client_ca_file": Path("/nowhere")}, "--client-ca-file: cannot read /nowhere: No such"),
+        ({"cert_dir": Path("/proc/x")}, "--cert-dir: cannot write a certificate to /proc/x: "),
+        ({"authorization_always_allow_paths": ("/a*b",)}, 'only trailing * allowed in "/a*b"'),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_unusable_options(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        async with served(replace(ANY, **change)):
+            pass
+    assert message in str(refused.value)
+
+
+async def test_a_port_in_use_is_told() -> None:
+    async with served() as port:
+        with pytest.raises(ConfigError, match="--secure-port, --bind-address: cannot listen on"):
+            async with served(replace(ANY, secure_port=port)):
+                pass
+
+
+async def test_plain_http_to_the_https_port_ends_at_once() -> None:
+    async with served() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200" not in await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+
+async def test_https_to_the_plain_port_ends_at_once() -> None:
+    server = HealthServer(SchedulerMetrics())
+    await server.start("127.0.0.1", 0)
+    try:
+        with pytest.raises(ssl.SSLError, match=r"WRONG_VERSION_NUMBER|RECORD_LAYER"):
+            await asyncio.wait_for(get(server.port), 5)
+    finally:
+        await server.stop()
+
+
+# Delegation
+
+
+async def test_answers_are_kept() -> None:
+    api = Api()
+    async with served(api=api) as port:
+        for _ in range(2):
+            assert (await get(port, "/metrics", "good-1"))[0] == 200
+            assert (await get(port, "/configz", "good-1"))[0] == 403
+            assert (await get(port, "/metrics", "bad"))[0] == 401
+            assert (await get(port, "/metrics"))[0] == 403
+    assert sorted(api.asked) == ["subjectaccessreviews"] * 3 + ["tokenreviews"] * 2
+
+
+async def test_no_answer_is_kept_with_a_ttl_of_zero() -> None:
+    api = Api()
+    options = replace(
+        ANY,
+        authentication_token_cache_ttl_s=0.0,
+        authorization_authorized_cache_ttl_s=0.0,
+    )
+    async with served(options, api) as port:
+        for _ in range(2):
+            assert (await get(port, "/metrics", "good"))[0] == 200
+    assert len(api.asked) == 4
+
+
+async def test_one_question_for_many_clients() -> None:
+    api = Api()
+    api.may_answer.clear()
+    async with served(api=api) as port:
+        asking = [asyncio.create_task(get(port, "/metrics", "good")) for _ in range(10)]
+        await until(lambda: bool(api.asked))
+        api.may_answer.set()
+        assert {status for status, _ in await asyncio.gather(*asking)} == {200}
+    assert api.asked == ["tokenreviews", "subjectaccessreviews"]
+
+
+async def test_probes_are_answered_while_the_api_server_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many clients with tokens wait: more than the limit are refused at once."""
+    monkeypatch.setattr(review_cache, "MAX_ASKING", 3)
+    monkeypatch.setattr(https_site, "MAX_WAITING", 5)
+    api = Api()
+    api.may_answer.clear()
+    async with served(api=api) as port:
+        asking = [asyncio.create_task(get(port, "/metrics", f"good-{n}")) for n in range(8)]
+        await until(lambda: sum(each.done() for each in asking) >= 5)
+        assert await get(port, "/healthz") == (200, "ok")
+        assert len(api.asked) == 3
+        api.may_answer.set()
+        found = sorted(status for status, _ in await asyncio.gather(*asking))
+    assert found == [200] * 3 + [429] * 5
+
+
+async def test_an_api_server_that_fails_allows_nothing() -> None:
+    api = Api()
+    api.problem = ApiUnavailable("POST reviews: connection refused")
+    async with served(api=api) as port:
+        assert (await get(port, "/metrics", "good"))[0] == 401
+        assert await get(port, "/metrics") == (
+            500,
+            'Internal Server Error: "/metrics": POST reviews: connection refused\n',
+        )
+        api.problem = None  # errors are not kept
+        assert (await get(port, "/metrics", "good"))[0] == 200
+
+
+async def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review_cache, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(review_cache, "MAX_BYTES", 1000)
+    cache: review_cache.ReviewCache[int] = review_cache.ReviewCache()
+
+    async def ask(size: int) -> review_cache.Answer[int]:
+        return review_cache.Answer(size, 60.0, size)
+
+    for _ in range(100):
+        assert await cache.get(os.urandom(32), lambda: ask(1)) == 1
+    assert (len(cache), cache.bytes) == (10, 10)
+    for _ in range(100):
+        await cache.get(os.urandom(32), lambda: ask(300))
+    assert (len(cache), cache.bytes) == (3, 900)
+    await cache.get(b"huge", lambda: ask(1001))
+    assert cache.bytes == 900
+
+
+async def test_a_failed_lookup_ends_the_start_if_it_must_not_fail() -> None:
+    api = Api()
+    api.problem = ApiUnavailable("GET configmap: connection refused")
+    options = replace(
+        ANY, authentication_skip_lookup=False, authentication_tolerate_lookup_failure=False
+    )
+    with pytest.raises(ApiUnavailable, match="connection refused"):
+        async with served(options, api):
+            pass
+
+
+async def test_cas_that_the_cluster_publishes_may_change() -> None:
+    class ConfigMaps(Api):
+        def __init__(self) -> None:
+            super().__init__()
+            self.data: dict[str, str] = {}
+
+        async def request(self, method: str, path: str, *, body: bytes = b"", **_: Any) -> bytes:
+            assert (method, path) == ("GET", client_cas.CONFIG_MAP)
+            return msgspec.json.encode({"data": self.data})
+
+    api, users = ConfigMaps(), Authority("users")
+    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=api)  # type: ignore[arg-type]
+    cas = client_cas.ClientCas(ServingOptions())
+    assert not await cas.look_up(client)
+    api.data = {"client-ca-file": users.cert.decode(), "requestheader-username-headers": '["X"]'}
+    assert await cas.look_up(client)
+    assert [bundle.pem for bundle in cas.load()] == [users.cert.decode()]
+    assert cas.headers.username_headers == ("X",)
+    assert not await cas.look_up(client)
+    api.data = {"requestheader-username-headers": "no list"}
+    with pytest.raises(msgspec.MsgspecError):
+        await cas.look_up(client)
+    assert cas.headers.username_headers == ("X",)
