@@ -22,6 +22,8 @@ import pytest
 import yaml
 
 from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import ApiError, unverified_access
+from stowplan.lab.controlplane.processes import free_port
 from tests.controlplane_fixtures import require_binaries
 from tests.waiting import wait_for
 
@@ -268,6 +270,28 @@ def test_the_service_account_of_a_pod_suffices(plane: ControlPlane, tmp_path: Pa
     ) as scheduler:
         create_pod(plane, "default", "from-inside")
         wait_bound(plane, "default", "from-inside")
+        scheduler.stop()
+
+
+def test_the_roles_suffice_to_authenticate_clients(plane: ControlPlane, tmp_path: Path) -> None:
+    """The Deployment's HTTPS port, asked by a scraper with rights."""
+    wait_for_roles(plane, "stowplan")
+    plane.kubectl("create", "serviceaccount", "prometheus", check=True)
+    plane.kubectl(
+        *("create", "clusterrolebinding", "prometheus-metrics"),
+        *("--clusterrole=system:monitoring", "--serviceaccount=default:prometheus"),
+        check=True,
+    )
+    token = plane.service_account_token("default", "prometheus")
+    port = free_port()
+    flags = command(plane, token_kubeconfig(plane, "stowplan"), namespace="stowplan")
+    with started(tmp_path / "log", [*flags, f"--secure-port={port}"]) as scheduler:
+        scheduler.wait_until_scheduling()
+        scraper = unverified_access(f"https://127.0.0.1:{port}", token)
+        assert "scheduler_pending_pods" in scraper.raw("GET", "/metrics")
+        with pytest.raises(ApiError) as refused:
+            scraper.raw("GET", "/configz")
+        assert refused.value.status == 403
         scheduler.stop()
 
 

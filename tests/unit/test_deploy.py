@@ -22,6 +22,13 @@ INSTALLATIONS = [
 ]
 
 
+#: Roles that every cluster has, by name, with their namespaces: to ask who a client is.
+DELEGATION = {
+    "system:auth-delegator": "",
+    "extension-apiserver-authentication-reader": "kube-system",
+}
+
+
 class Grant(NamedTuple):
     """One verb on one resource; a namespace or name of "" means all of them."""
 
@@ -118,7 +125,10 @@ def test_every_role_is_bound_to_the_service_account(
     roles, bindings = set(), set()
     for obj in objects:
         where = obj["metadata"].get("namespace", "")
-        assert where in ("", namespace)
+        if obj.get("roleRef", {}).get("name") in DELEGATION:
+            where = DELEGATION[obj["roleRef"]["name"]]
+            roles.add((obj["roleRef"]["kind"], where, obj["roleRef"]["name"]))
+        assert where in ("", namespace, "kube-system")
         if obj["kind"] in ("Role", "ClusterRole"):
             roles.add((obj["kind"], where, obj["metadata"]["name"]))
         else:
@@ -160,15 +170,15 @@ def test_the_deployment_reads_the_config_map(shared: list[Json], container: Json
 
 def test_the_deployment_is_probed_where_it_listens(container: Json) -> None:
     (port,) = container["ports"]
-    assert f"--port={port['containerPort']}" in container["args"]
+    assert f"--secure-port={port['containerPort']}" in container["args"]
     probed = {
         probe: container[probe]["httpGet"]
         for probe in ("startupProbe", "livenessProbe", "readinessProbe")
     }
     assert probed == {
-        "startupProbe": {"path": "/healthz", "port": port["name"]},
-        "livenessProbe": {"path": "/healthz", "port": port["name"]},
-        "readinessProbe": {"path": "/readyz", "port": port["name"]},
+        "startupProbe": {"path": "/healthz", "port": port["name"], "scheme": "HTTPS"},
+        "livenessProbe": {"path": "/healthz", "port": port["name"], "scheme": "HTTPS"},
+        "readinessProbe": {"path": "/readyz", "port": port["name"], "scheme": "HTTPS"},
     }
 
 

@@ -115,12 +115,12 @@ class ApiAccess:
         return decoded
 
 
-def unverified_access(url: str) -> ApiAccess:
-    """Access to the health endpoint of a server that makes up its certificate in memory.
+def unverified_access(url: str, token: str | None = None) -> ApiAccess:
+    """Access to the endpoints of a server that makes up its certificate in memory.
 
     Only for servers on the loopback interface that we started ourselves.
     """
     tls = ssl.create_default_context()
     tls.check_hostname = False
     tls.verify_mode = ssl.CERT_NONE
-    return ApiAccess(url, tls)
+    return ApiAccess(url, tls, token)
