@@ -20,7 +20,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TextIO, TypeAlias
 
 import msgspec
@@ -37,6 +38,10 @@ LogFormat: TypeAlias = Literal["text", "json"]
 FOLDED_S = 10.0
 
 _ROOT = "stowplan"
+#: Patterns of --vmodule with their verbosity.
+_vmodule: list[tuple[str, int]] = []
+#: Loggers whose level it has set.
+_raised: list[logging.Logger] = []
 _TRACEBACK_VERBOSITY = 4
 _JSON_RESERVED = frozenset({"ts", "v", "msg", "caller", "logger"})
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
@@ -50,7 +55,9 @@ def get_logger(name: str) -> logging.Logger:
     """
     if name != _ROOT and not name.startswith(_ROOT + "."):
         name = f"{_ROOT}.{name}"
-    return logging.getLogger(name)
+    logger = logging.getLogger(name)
+    _raise_verbosity(logger)
+    return logger
 
 
 def kv(**fields: object) -> dict[str, object]:
@@ -75,10 +82,19 @@ class Folding:
         return folded
 
 
-def configure(verbosity: int, fmt: LogFormat, stream: TextIO | None = None) -> None:
+def configure(
+    verbosity: int,
+    fmt: LogFormat,
+    stream: TextIO | None = None,
+    *,
+    vmodule: Sequence[tuple[str, int]] = (),
+    split: bool = False,
+) -> None:
     """Send all logs to `stream` (default: stderr). Other libraries log from WARNING up.
 
-    A second call replaces our handler and leaves other handlers alone.
+    `vmodule` raises the verbosity of modules by patterns, as klog's flag does: a pattern with a
+    slash is compared with stowplan/queue/hints, others with hints. `split` sends everything below
+    ERROR to stdout. A second call replaces our handler and leaves other handlers alone.
     """
     formatter: logging.Formatter
     if fmt == "text":
@@ -88,8 +104,42 @@ def configure(verbosity: int, fmt: LogFormat, stream: TextIO | None = None) -> N
     else:
         raise ValueError(f'unknown log format {fmt!r}: use "text" or "json"')
     install(formatter, stream)
+    if split:
+        _split()
     logging.getLogger().setLevel(logging.WARNING)
-    logging.getLogger(_ROOT).setLevel(max(1, logging.INFO - max(0, verbosity)))
+    logging.getLogger(_ROOT).setLevel(_level(verbosity))
+    while _raised:
+        _raised.pop().setLevel(logging.NOTSET)
+    _vmodule[:] = [(pattern, max(verbosity, level)) for pattern, level in vmodule]
+    for name in list(logging.Logger.manager.loggerDict) if vmodule else ():
+        if name.startswith(f"{_ROOT}."):
+            _raise_verbosity(logging.getLogger(name))
+
+
+def _level(verbosity: int) -> int:
+    return max(1, logging.INFO - max(0, verbosity))
+
+
+def _raise_verbosity(logger: logging.Logger) -> None:
+    """Apply the first pattern of --vmodule that matches a module's logger."""
+    path = logger.name.replace(".", "/")
+    file = path.rpartition("/")[2]
+    for pattern, verbosity in _vmodule:
+        if fnmatchcase(path if "/" in pattern else file, pattern):
+            logger.setLevel(_level(verbosity))
+            _raised.append(logger)
+            return
+
+
+def _split() -> None:
+    """Let our handler write errors only, and add one that writes everything else to stdout."""
+    root = logging.getLogger()
+    errors = next(handler for handler in root.handlers if isinstance(handler, _LineHandler))
+    errors.setLevel(logging.ERROR)
+    others = _LineHandler(sys.stdout)
+    others.setFormatter(errors.formatter)
+    others.addFilter(lambda record: record.levelno < logging.ERROR)
+    root.addHandler(others)
 
 
 def install(formatter: logging.Formatter, stream: TextIO | None = None) -> None:

@@ -265,3 +265,32 @@ def test_logs_go_to_stderr_unless_told_otherwise(capsys: pytest.CaptureFixture[s
     captured = capsys.readouterr()
     assert '"Hello"' in captured.err
     assert captured.out == ""
+
+
+def test_vmodule_raises_the_verbosity_of_files() -> None:
+    early = get_logger("stowplan.queue.vmodule_early")
+    stream = io.StringIO()
+    configure(1, "text", stream, vmodule=[("vmodule_e*", 4), ("stowplan/queue/*", 2)])
+    late, other = get_logger("stowplan.queue.vmodule_late"), get_logger("stowplan.vmodule_other")
+    assert [logger.isEnabledFor(V4) for logger in (early, late, other)] == [True, False, False]
+    assert [logger.isEnabledFor(V2) for logger in (early, late, other)] == [True, True, False]
+    assert other.isEnabledFor(V1)
+    configure(0, "text", stream)
+    assert not any(logger.isEnabledFor(V1) for logger in (early, late, other))
+
+
+def test_vmodule_never_lowers_the_verbosity() -> None:
+    configure(4, "text", io.StringIO(), vmodule=[("vmodule_low", 1)])
+    assert get_logger("stowplan.vmodule_low").isEnabledFor(V4)
+    configure(0, "text", io.StringIO())
+
+
+def test_split_streams(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(0, "text", split=True)
+    log = get_logger("stowplan.split")
+    log.warning("below")
+    log.error("above")
+    configure(0, "text", io.StringIO())
+    shown = capsys.readouterr()
+    assert ('"below"' in shown.out, '"above"' in shown.out) == (True, False)
+    assert ('"below"' in shown.err, '"above"' in shown.err) == (False, True)

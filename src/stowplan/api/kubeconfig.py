@@ -12,7 +12,7 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,14 +64,18 @@ class ClusterConfig:
 
 
 def load_cluster_config(
-    *, kubeconfig: str | None = None, context: str | None = None
+    *, kubeconfig: str | None = None, context: str | None = None, master: str = ""
 ) -> ClusterConfig:
-    """The cluster the user means; see the module's docstring for the order."""
+    """The cluster the user means; see the module's docstring for the order.
+
+    `master` replaces the address of the API server. Without a kubeconfig that address is used
+    without credentials, as kube-scheduler does.
+    """
+    if master:
+        found = _from_file(kubeconfig, context) if kubeconfig else ClusterConfig(server="")
+        return _at_master(found, master)
     if kubeconfig:
-        path = Path(kubeconfig)
-        if not path.exists():
-            raise KubeconfigError("no such file", where=str(path))
-        return _from_files([path], context)
+        return _from_file(kubeconfig, context)
     from_environment = os.environ.get("KUBECONFIG", "")
     if from_environment:
         names = dict.fromkeys(name for name in from_environment.split(os.pathsep) if name)
@@ -84,6 +88,28 @@ def load_cluster_config(
     raise KubeconfigError(
         f"no cluster to talk to: no --kubeconfig, KUBECONFIG is not set, not running in a pod, "
         f"and {home} does not exist"
+    )
+
+
+def _from_file(kubeconfig: str, context: str | None) -> ClusterConfig:
+    path = Path(kubeconfig)
+    if not path.exists():
+        raise KubeconfigError("no such file", where=str(path))
+    return _from_files([path], context)
+
+
+def _at_master(found: ClusterConfig, master: str) -> ClusterConfig:
+    uses_tls = bool(found.ca_data or found.client_cert or found.insecure_skip_tls_verify)
+    server = _server(master, "--master", uses_tls=uses_tls)
+    source = f"--master, {found.source}" if found.source else "--master"
+    if server.startswith("https://"):
+        return replace(found, server=server, source=source)
+    return ClusterConfig(
+        server=server,
+        impersonate=found.impersonate,
+        namespace=found.namespace,
+        proxy_url=found.proxy_url or _proxy(server),
+        source=source,
     )
 
 
@@ -189,7 +215,7 @@ def _resolve(
         or user.client_certificate
         or user.client_certificate_data
     )
-    server = _server(cluster.server, cluster_at, uses_tls=uses_tls)
+    server = _server(cluster.server, f"{cluster_at}.server", uses_tls=uses_tls)
     shared: dict[str, Any] = {
         "server": server,
         "ca_data": ca_data,
@@ -215,7 +241,7 @@ def _resolve(
 
 def _server(server: str, where: str, *, uses_tls: bool) -> str:
     if not server:
-        raise KubeconfigError("is not set", where=f"{where}.server")
+        raise KubeconfigError("is not set", where=where)
     if "://" not in server:
         server = f"{'https' if uses_tls else 'http'}://{server}"
     try:
@@ -224,11 +250,11 @@ def _server(server: str, where: str, *, uses_tls: bool) -> str:
     except ValueError:
         # The error would quote the port, which may be a part of a password.
         raise KubeconfigError(
-            f"{redact_url(server)!r}: the address or the port is not valid", where=f"{where}.server"
+            f"{redact_url(server)!r}: the address or the port is not valid", where=where
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise KubeconfigError(
-            f"{redact_url(server)!r} is not an http or https address", where=f"{where}.server"
+            f"{redact_url(server)!r} is not an http or https address", where=where
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
 

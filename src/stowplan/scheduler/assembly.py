@@ -36,6 +36,7 @@ def build_engine(
     rng: Random | None = None,
     lookup: Callable[[str], Pod | None] | None = None,
     where: str = "",
+    max_in_unschedulable_s: float = 300.0,
 ) -> Engine:
     """Wire everything that decides. ConfigError says what is wrong with the configuration.
 
@@ -77,6 +78,7 @@ def build_engine(
         lookup=lookup,
         initial_backoff_s=config.pod_initial_backoff_seconds,
         max_backoff_s=config.pod_max_backoff_seconds,
+        max_in_unschedulable_s=max_in_unschedulable_s,
     )
     for handle in handles.values():
         handle.activate = engine.queue.activate

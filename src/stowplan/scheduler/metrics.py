@@ -13,6 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
+from stowplan.scheduler.metrics_filter import MetricsFilter
+
 Labels: TypeAlias = tuple[str, ...]
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 Reading: TypeAlias = Mapping[Labels, float]
@@ -111,6 +113,8 @@ class SchedulerMetrics:
     def __init__(self) -> None:
         self._all: list[Family[Value] | Family[Histogram] | Source] = []
         self._cycles = 0
+        #: What a scrape leaves out; None: nothing.
+        self.shown: MetricsFilter | None = None
         self._declare_attempts()
         self._declare_framework()
         self._declare_queue_and_cache()

@@ -65,15 +65,22 @@ def _numbers(series: Source | Family[Value] | Family[Histogram], values: Reading
     return shown
 
 
-class Exposition:
+class Exposition(Collector):
     """What /metrics answers: the scheduler's series and the process's own."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
+        self._metrics = metrics
         self._registry = CollectorRegistry()
         self._registry.register(SchedulerCollector(metrics))
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
-        return generate_latest(self._registry)
+        return generate_latest(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """All families but those that flags leave out; called by `generate_latest`."""
+        families = self._registry.collect()
+        shown = self._metrics.shown
+        return families if shown is None else shown.apply(families)

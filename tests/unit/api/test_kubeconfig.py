@@ -264,6 +264,26 @@ def test_plain_http_is_sent_no_credentials(tmp_path: Path) -> None:
     assert config.token == ""
 
 
+def test_master_replaces_the_address(tmp_path: Path) -> None:
+    file = str(write(tmp_path / "config", document(context={"namespace": "team"})))
+    config = load_cluster_config(kubeconfig=file, master="https://other.test:1/")
+    assert (config.server, config.token) == ("https://other.test:1", "secret")
+    plain = load_cluster_config(kubeconfig=file, master="http://other.test")
+    assert (plain.server, plain.token, plain.namespace) == ("http://other.test", "", "team")
+
+
+def test_master_alone_needs_no_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/absent")
+    config = load_cluster_config(master="127.0.0.1:8080")
+    assert (config.server, config.source) == ("http://127.0.0.1:8080", "--master")
+
+
+@pytest.mark.parametrize("master", ["ftp://x", "http://", "http://x:port"])
+def test_a_wrong_master_is_told(master: str) -> None:
+    with pytest.raises(KubeconfigError, match=r"^--master: "):
+        load_cluster_config(master=master)
+
+
 def test_exec_plugin(tmp_path: Path) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
