@@ -77,8 +77,9 @@ fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N
 	@EXTENDER_BODIES=$(or $(N),10000) $(BIN)/python -m pytest -q --hypothesis-profile=explore tests/property/test_extender_bodies.py
 
 .PHONY: docs
-docs: $(READY) ## Write docs/parity.md anew from the code
+docs: $(READY) ## Write docs/parity.md and docs/flags.md anew from the code
 	@$(BIN)/python -m tools.parity_page
+	@$(BIN)/python -m tools.flags_page
 
 .PHONY: lint
 lint: $(READY) ## ruff and the layer contracts

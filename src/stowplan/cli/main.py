@@ -34,6 +34,10 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "run": LazyCommand("stowplan.cli.run:run", "Schedule the pods of a cluster."),
+    "kube-scheduler": LazyCommand(
+        "stowplan.cli.kube_scheduler:kube_scheduler",
+        "Take kube-scheduler's place, with its command line.",
+    ),
     "demo": LazyCommand(
         "stowplan.cli.demo:demo", "Watch the scheduler place pods on a simulated cluster."
     ),

@@ -6,21 +6,26 @@ import os
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
-from stowplan.cli.options import (
-    duration,
-    kubeconfig_options,
-    logging_options,
-    plugin_option,
-    verify_option,
+from stowplan.cli.flag_options import FlagSections, kube_scheduler_options
+from stowplan.cli.flag_values import (
+    configure_logging,
+    configured,
+    feature_gates,
+    metrics_filter,
+    request_limits,
+    serving_options,
+    warn,
 )
-from stowplan.config.durations import Duration
+from stowplan.cli.options import kubeconfig_options, logging_options, plugin_option, verify_option
+from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
+from stowplan.server.serving_options import LOOPBACK, SECURE_PORT
 
 if TYPE_CHECKING:
     from stowplan.framework.plugin import Plugin
@@ -28,20 +33,11 @@ if TYPE_CHECKING:
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_LEASE = "kube-scheduler"
+#: Upstream's default of --pod-max-in-unschedulable-pods-duration.
+MAX_IN_UNSCHEDULABLE_S = 300.0
 
 
-@click.command()
-@click.option(
-    "--config",
-    "config_file",
-    metavar="FILE",
-    help="KubeSchedulerConfiguration file (kubescheduler.config.k8s.io/v1), as for kube-scheduler.",
-)
-@click.option(
-    "--write-config-to",
-    metavar="FILE",
-    help="Write the complete effective configuration to FILE, including secrets, and exit.",
-)
+@click.command(cls=FlagSections)
 @plugin_option
 @kubeconfig_options
 @click.option(
@@ -57,88 +53,33 @@ DEFAULT_LEASE = "kube-scheduler"
     help="Schedule pods of this namespace only. Needs no cluster-wide access to pods.",
 )
 @click.option(
-    "--leader-elect",
-    type=bool,
-    default=None,
-    is_flag=False,
-    flag_value=True,
-    help="Schedule only while holding a Lease, so that one of several replicas is active. "
-    "[default: true]",
-)
-@click.option(
-    "--leader-elect-lease-duration",
-    type=duration,
-    default=None,
-    help="How long a Lease is valid without renewal. [default: 15s]",
-)
-@click.option(
-    "--leader-elect-renew-deadline",
-    type=duration,
-    default=None,
-    help="How long the leader tries to renew its Lease before it gives up. [default: 10s]",
-)
-@click.option(
-    "--leader-elect-retry-period",
-    type=duration,
-    default=None,
-    help="Time between attempts to acquire or renew the Lease. [default: 2s]",
-)
-@click.option(
-    "--leader-elect-resource-name",
-    metavar="NAME",
-    default=None,
-    help="Name of the Lease. [default: kube-scheduler, or the schedulerName of the first profile "
-    "if that is not default-scheduler]",
-)
-@click.option(
-    "--leader-elect-resource-namespace",
-    metavar="NS",
-    default=None,
-    help="Namespace of the Lease. [default: --namespace if given, else kube-system]",
-)
-# DIVERGES: kube-scheduler listens on all interfaces by default; every command of ours listens on
-# loopback unless a flag opens it.
-@click.option(
-    "--bind-address",
-    metavar="ADDRESS",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address of the health and metrics ports; 0.0.0.0 or :: for all interfaces.",
-)
-@click.option(
-    "--secure-port",
-    type=click.IntRange(0, 65535),
-    default=None,
-    help="HTTPS port of /healthz, /readyz, /metrics and more, with authentication and "
-    "authorization; 0 turns it off. [default: 10259, or 0 if --port is given]",
-)
-@click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=None,
-    help="Plain HTTP port of the same endpoints, without authentication; 0 turns it off. "
-    "[default: 0]",
+    help="Plain HTTP port of the endpoints, without authentication; 0 turns it off. [default: 0]",
 )
 @verify_option(0)
 @logging_options
+# DIVERGES: kube-scheduler listens on all interfaces by default; every command of ours listens on
+# loopback unless a flag opens it.
+@kube_scheduler_options(
+    bind_address=LOOPBACK,
+    secure_port="10259, or 0 if --port is given",
+    leader_elect_resource_name="kube-scheduler, or the schedulerName of the first profile if that "
+    "is not default-scheduler",
+    leader_elect_resource_namespace="--namespace if given, else kube-system",
+)
+@click.pass_context
 def run(
-    config_file: str | None,
-    write_config_to: str | None,
+    ctx: click.Context,
     plugins: Sequence[str],
     kubeconfig: str | None,
     context: str | None,
     scheduler_name: str | None,
     namespace: str,
-    leader_elect: bool | None,
-    leader_elect_lease_duration: Duration | None,
-    leader_elect_renew_deadline: Duration | None,
-    leader_elect_retry_period: Duration | None,
-    leader_elect_resource_name: str | None,
-    leader_elect_resource_namespace: str | None,
-    bind_address: str,
-    secure_port: int | None,
     port: int | None,
     verify_decisions: int,
+    flags: dict[str, Any],
 ) -> None:
     """Schedule the pods of a cluster.
 
@@ -151,6 +92,55 @@ def run(
     On SIGTERM or Ctrl-C it finishes the binds in progress and exits with code 0. On SIGUSR2 it
     compares its cache with the API server, then logs the differences and the cache, as
     kube-scheduler does.
+
+    It takes all flags of kube-scheduler, below. In its place, run the command `kube-scheduler`,
+    which has kube-scheduler's own defaults.
+    """
+    gates = feature_gates(flags)
+    configure_logging(
+        flags, gates, verbosity=ctx.params["verbosity"], log_format=ctx.params["log_format"]
+    )
+    if kubeconfig:
+        flags["kubeconfig"] = kubeconfig
+    start(
+        flags,
+        gates,
+        bind_address=LOOPBACK,
+        secure_port=SECURE_PORT if port is None else 0,
+        own=OwnOptions(
+            plugins=plugins,
+            context=context,
+            scheduler_name=scheduler_name,
+            namespace=namespace,
+            port=port or 0,
+            verify_decisions=verify_decisions,
+        ),
+    )
+
+
+class OwnOptions(NamedTuple):
+    """The options that `stowplan run` has and kube-scheduler has not."""
+
+    plugins: Sequence[str] = ()
+    context: str | None = None
+    scheduler_name: str | None = None
+    namespace: str = ""
+    port: int = 0
+    verify_decisions: int = 0
+
+
+def start(
+    flags: dict[str, Any],
+    gates: FeatureGates,
+    *,
+    bind_address: str,
+    secure_port: int,
+    own: OwnOptions | None = None,
+) -> None:
+    """Run a scheduler until a signal, or write its configuration.
+
+    Without `own` options it is in kube-scheduler's place, and uses the Lease and the kubeconfig
+    that kube-scheduler would use.
     """
     from stowplan.server.memory import grow_without_collecting
 
@@ -162,60 +152,64 @@ def run(
     from stowplan.scheduler.assembly import plugin_errors
     from stowplan.server.library import check_enabled, config_with
 
+    is_in_place = own is None
+    own = own or OwnOptions()
     registry = in_tree_registry()
     registry.load_entry_points()
-    own = _register(plugins, registry)
+    plugins = _register(own.plugins, registry)
+    config_file = flags.get("config", "")
     config = default_config()
     if config_file:
         config = load_config(config_file, check=partial(plugin_errors, registry=registry))
-        check_enabled(own, config, where=config_file)
-    elif own:
-        config = config_with(own, scheduler_name=DEFAULT_SCHEDULER)
-    if scheduler_name:
-        config = _rename_profile(config, scheduler_name)
-    election = {
-        "leader_elect": leader_elect,
-        "lease_duration": leader_elect_lease_duration,
-        "renew_deadline": leader_elect_renew_deadline,
-        "retry_period": leader_elect_retry_period,
-        "resource_name": leader_elect_resource_name,
-        "resource_namespace": leader_elect_resource_namespace,
-    }
-    if namespace and leader_elect_resource_namespace is None:
+        check_enabled(plugins, config, where=config_file)
+    elif plugins:
+        config = config_with(plugins, scheduler_name=DEFAULT_SCHEDULER)
+    if own.scheduler_name:
+        config = _rename_profile(config, own.scheduler_name)
+    kubeconfig = config.client_connection.kubeconfig or None
+    if not is_in_place and kubeconfig is None:
+        # DIVERGES: kube-scheduler ignores --kubeconfig beside any file. Here it applies to a file
+        # that names no kubeconfig, because the alternative is a cluster that was not asked for.
+        kubeconfig = flags.pop("kubeconfig", None) if config_file else flags.get("kubeconfig")
+    if own.namespace:
         # A scheduler with access to one namespace can hold a Lease only there.
-        election["resource_namespace"] = namespace
-    first = config.profiles[0].scheduler_name
-    lease = leader_elect_resource_name or config.leader_election.resource_name
-    if lease == DEFAULT_LEASE and first != DEFAULT_SCHEDULER:
+        flags.setdefault("leader-elect-resource-namespace", own.namespace)
+    config = configured(config, flags, has_file=bool(config_file))
+    first, lease = config.profiles[0].scheduler_name, config.leader_election
+    if not is_in_place and lease.resource_name == DEFAULT_LEASE and first != DEFAULT_SCHEDULER:
         # DIVERGES: a second scheduler that asked for kube-scheduler's own lease would never lead,
         # or stop the first from leading, so it gets one by its own name.
-        election["resource_name"] = first
-    chosen = {field: value for field, value in election.items() if value is not None}
-    config = msgspec.structs.replace(
-        config, leader_election=msgspec.structs.replace(config.leader_election, **chosen)
+        lease = msgspec.structs.replace(lease, resource_name=first)
+        config = msgspec.structs.replace(config, leader_election=lease)
+    raise_errors(validate(config), where=config_file)
+    serving = serving_options(
+        flags, config, bind_address=bind_address, secure_port=secure_port, plain_port=own.port
     )
-    raise_errors(validate(config), where=config_file or "")
-    if write_config_to is not None:
-        _write(config, write_config_to, registry.names)
+    shown_metrics = metrics_filter(flags)
+    warn(flags, gates, has_file=bool(config_file))
+    if flags.get("write-config-to"):
+        _write(config, flags["write-config-to"], registry.names)
         return
     from stowplan.server.serving import ServeOptions, run_until_signal
-    from stowplan.server.serving_options import SECURE_PORT, ServingOptions
 
-    if secure_port is None:
-        secure_port = SECURE_PORT if port is None else 0
-
+    qps, burst = request_limits(flags, has_file=bool(config_file))
     run_until_signal(
         ServeOptions(
             config=config,
             kubeconfig=kubeconfig,
-            context=context,
-            namespace=namespace,
-            serving=ServingOptions(
-                bind_address=bind_address, secure_port=secure_port, plain_port=port or 0
-            ),
-            where=config_file or "",
+            context=own.context,
+            master=flags.get("master", ""),
+            qps=qps,
+            burst=burst,
+            namespace=own.namespace,
+            serving=serving,
+            metrics_filter=shown_metrics,
+            where=config_file,
             registry=registry,
-            verify_decisions=verify_decisions,
+            verify_decisions=own.verify_decisions,
+            max_in_unschedulable_s=flags.get(
+                "pod-max-in-unschedulable-pods-duration", MAX_IN_UNSCHEDULABLE_S
+            ),
         )
     )
 

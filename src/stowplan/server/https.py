@@ -73,7 +73,12 @@ async def https_port(
         try:
             listening = await server.listen(
                 lambda make: loop.create_server(
-                    make, host, port, ssl=tls.context, ssl_handshake_timeout=_HANDSHAKE_S
+                    make,
+                    host,
+                    port,
+                    ssl=tls.context,
+                    ssl_handshake_timeout=_HANDSHAKE_S,
+                    reuse_port=options.permit_port_sharing,
                 )
             )
         except OSError as error:

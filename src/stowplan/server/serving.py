@@ -31,6 +31,7 @@ from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine, Failure
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
 from stowplan.server.health import Check, HealthServer
@@ -58,16 +59,25 @@ class ServeOptions:
     #: None: the one that the configuration names, else where kubectl looks.
     kubeconfig: str | None = None
     context: str | None = None
+    #: Replaces the address of the API server; "" for the kubeconfig's.
+    master: str = ""
+    #: Requests per second of each lane, and how many may exceed it for a moment; 0: no limit.
+    qps: float = 0.0
+    burst: int = 0
     #: "" means all namespaces.
     namespace: str = ""
     #: The endpoints; None: no ports.
     serving: ServingOptions | None = None
+    #: What /metrics leaves out; None: nothing.
+    metrics_filter: MetricsFilter | None = None
     #: The configuration's file, for messages.
     where: str = ""
     #: None: the in-tree plugins and those of installed distributions.
     registry: Registry | None = None
     #: Make every N-th decision again on a rebuilt cluster and compare; 0: never.
     verify_decisions: int = 0
+    #: Retry a pod that was unschedulable for this long.
+    max_in_unschedulable_s: float = 300.0
     #: Called with every node that joins the cluster.
     on_node: Callable[[Node], None] | None = None
     #: Called with every failed attempt to schedule or bind a pod.
@@ -95,11 +105,18 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
 async def serve(options: ServeOptions) -> None:
     """Run a scheduler until a signal; errors are raised to the command line."""
     config = options.config
-    engine = build_engine(config, registry=options.registry, where=options.where)
+    engine = build_engine(
+        config,
+        registry=options.registry,
+        where=options.where,
+        max_in_unschedulable_s=options.max_in_unschedulable_s,
+    )
+    engine.metrics.shown = options.metrics_filter
     engine.verify_decisions(options.verify_decisions)
     cluster = load_cluster_config(
         kubeconfig=options.kubeconfig or config.client_connection.kubeconfig or None,
         context=options.context,
+        master=options.master,
     )
     host = socket.gethostname()
     lease = config.leader_election
@@ -117,7 +134,12 @@ async def serve(options: ServeOptions) -> None:
     stop_on_signals(stop)
     log.info("Starting", extra=kv(version=__version__, server=redact_url(cluster.server)))
     async with (
-        ApiClient(cluster, user_agent=f"stowplan/{__version__}") as client,
+        ApiClient(
+            cluster,
+            user_agent=f"stowplan/{__version__}",
+            qps=options.qps,
+            burst=options.burst,
+        ) as client,
         AsyncExitStack() as ports,
     ):
         on_node = options.on_node

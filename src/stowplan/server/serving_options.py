@@ -52,6 +52,8 @@ class ServingOptions:
     secure_port: int = SECURE_PORT
     #: The port of plain HTTP without authentication; 0 turns it off.
     plain_port: int = 0
+    #: Let other processes listen on the port of HTTPS too (SO_REUSEPORT).
+    permit_port_sharing: bool = False
 
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None

@@ -88,10 +88,9 @@ def test_a_scheduler_that_starts_imports_nothing_that_it_does_not_need_yet(tmp_p
 def test_help_lists_the_commands() -> None:
     done = run_stowplan("--help")
     assert done.returncode == 0
+    listed = " ".join(done.stdout.partition("Commands:")[2].split())
     for name, lazy in frame.COMMANDS.items():
-        assert any(
-            line.split() == [name, *lazy.short_help.split()] for line in done.stdout.splitlines()
-        ), name
+        assert f" {name} {lazy.short_help}" in f" {listed}", name
     assert "STOWPLAN_SOME_FLAG" in done.stdout.replace("\n", " ").replace("  ", " ")
     assert run_stowplan("-h").stdout == done.stdout
 

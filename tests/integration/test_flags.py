@@ -1,0 +1,53 @@
+"""kube-scheduler's flags on a running scheduler: what they change is seen from outside."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+
+from stowplan.lab.controlplane.processes import free_port
+from tests.integration.target import Target
+from tests.waiting import wait_for
+
+ATTEMPTS = re.compile(r'scheduler_schedule_attempts_total\{.*result="unschedulable"\} (\S+)')
+
+
+def test_flags_reach_the_scheduler(target: Target) -> None:
+    port = free_port()
+    target.create_nodes("n1")
+    scheduler = target.start(
+        # Nothing listens there, so that --master is what counts.
+        f"--kubeconfig={target.kubeconfig('http://127.0.0.1:1')}",
+        f"--master={target.proxy.url}",
+        f"--port={port}",
+        "-v=0",
+        "--vmodule=loop=1,event_hand*=3",
+        "--pod-max-in-unschedulable-pods-duration=100ms",
+        "--kube-api-qps=500",
+        "--kube-api-burst=600",
+        "--disabled-metrics=scheduler_cache_size,scheduler_preemption_attempts_total",
+        "--allow-metric-labels=scheduler_pending_pods,queue=active",
+        "--feature-gates=GangScheduling=true",
+    )
+    scheduler.wait_until_scheduling()
+    target.create_pods("huge", cpu="100")
+
+    def metrics() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def has_been_retried() -> bool:
+        """Nothing happens in the cluster, so only the flag can cause a second attempt."""
+        found = ATTEMPTS.search(metrics())
+        return found is not None and float(found[1]) >= 2
+
+    wait_for("an attempt that no event caused", has_been_retried)
+    shown = metrics()
+    assert "scheduler_cache_size" not in shown
+    assert "scheduler_preemption_attempts_total" not in shown
+    assert 'scheduler_pending_pods{queue="active"}' in shown
+    assert shown.count('scheduler_pending_pods{queue="unexpected"}') == 1
+    assert 'scheduler_pending_pods{queue="backoff"}' not in shown
+    assert scheduler.log.count("GangScheduling=true has no effect") == 1
+    assert ('"Node added"' in scheduler.log, '"Pod to schedule"' in scheduler.log) == (True, False)
