@@ -107,11 +107,19 @@ def configure(
     if split:
         _split()
     logging.getLogger().setLevel(logging.WARNING)
+    _vmodule[:] = vmodule
+    set_verbosity(verbosity)
+
+
+def set_verbosity(verbosity: int) -> None:
+    """Change the verbosity of a running process; the format and `vmodule` stay."""
     logging.getLogger(_ROOT).setLevel(_level(verbosity))
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, TextFormatter | JsonFormatter):
+            handler.formatter.verbosity = verbosity
     while _raised:
         _raised.pop().setLevel(logging.NOTSET)
-    _vmodule[:] = [(pattern, max(verbosity, level)) for pattern, level in vmodule]
-    for name in list(logging.Logger.manager.loggerDict) if vmodule else ():
+    for name in list(logging.Logger.manager.loggerDict) if _vmodule else ():
         if name.startswith(f"{_ROOT}."):
             _raise_verbosity(logging.getLogger(name))
 
@@ -126,7 +134,7 @@ def _raise_verbosity(logger: logging.Logger) -> None:
     file = path.rpartition("/")[2]
     for pattern, verbosity in _vmodule:
         if fnmatchcase(path if "/" in pattern else file, pattern):
-            logger.setLevel(_level(verbosity))
+            logger.setLevel(min(_level(verbosity), logging.getLogger(_ROOT).level))
             _raised.append(logger)
             return
 
@@ -164,7 +172,7 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self, verbosity: int = 0) -> None:
         super().__init__()
-        self._verbosity = verbosity
+        self.verbosity = verbosity
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
@@ -172,7 +180,7 @@ class TextFormatter(logging.Formatter):
         return (
             f"{_severity(record.levelno)}{when}.{micros:06d} {record.process or os.getpid():7d} "
             f"{record.filename}:{record.lineno}] {_quote(_message(record))}"
-            f"{fields_text(record, self._verbosity)}"
+            f"{fields_text(record, self.verbosity)}"
         )
 
 
@@ -187,7 +195,7 @@ class JsonFormatter(logging.Formatter):
 
     def __init__(self, verbosity: int = 0) -> None:
         super().__init__()
-        self._verbosity = verbosity
+        self.verbosity = verbosity
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {"ts": record.created * 1000}
@@ -196,7 +204,7 @@ class JsonFormatter(logging.Formatter):
         line["msg"] = _message(record)
         line["caller"] = f"{record.filename}:{record.lineno}"
         line["logger"] = record.name
-        for key, value in _fields(record, self._verbosity):
+        for key, value in _fields(record, self.verbosity):
             line[f"{key}_" if key in _JSON_RESERVED else key] = value
         try:
             return _encode_json(line)

@@ -50,6 +50,7 @@ class Schedulers(NamedTuple):
         headers: Mapping[str, str] | None = None,
         certificate: Pair | None = None,
         method: str = "GET",
+        body: str | None = None,
     ) -> Answer:
         tls = ssl._create_unverified_context()
         if certificate is not None:
@@ -58,7 +59,7 @@ class Schedulers(NamedTuple):
             tls.load_cert_chain(file)
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=tls)
         try:
-            connection.request(method, path, headers=dict(headers or {}))
+            connection.request(method, path, body=body, headers=dict(headers or {}))
             response = connection.getresponse()
             return Answer(
                 response.status, response.read().decode(), response.headers["Content-Type"]
@@ -134,7 +135,8 @@ def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schedulers]
             f"--authentication-kubeconfig={plane.kubeconfig}",
             f"--authorization-kubeconfig={plane.kubeconfig}",
         ]
-        upstream = plane.start_scheduler(None, *delegated)
+        gates = "--feature-gates=ComponentStatusz=true,ComponentFlagz=true"
+        upstream = plane.start_scheduler(None, *delegated, gates)
         log, port = folder / "stowplan.log", free_port()
         command = [
             *(sys.executable, "-m", "stowplan", "run", f"--kubeconfig={plane.kubeconfig}"),
@@ -254,6 +256,67 @@ def test_a_certificate_of_another_ca_gets_nothing(schedulers: Schedulers) -> Non
     stranger = Authority("strangers").client("root", "system:masters")
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
         schedulers.ours("/configz", certificate=stranger)
+
+
+def leaves(tree: object, path: str = "") -> Iterator[str]:
+    if isinstance(tree, dict) and tree:
+        for key, value in tree.items():
+            yield from leaves(value, f"{path}.{key}")
+    elif isinstance(tree, list) and tree:
+        for number, value in enumerate(tree):
+            yield from leaves(value, f"{path}[{number}]")
+    else:
+        yield path
+
+
+def test_configz_is_complete(schedulers: Schedulers) -> None:
+    root = schedulers.users.client("root", "system:masters")
+    upstream = json.loads(schedulers.ask(schedulers.kube_port, "/configz", certificate=root).body)
+    ours = json.loads(schedulers.ours("/configz", certificate=root).body)
+    assert set(leaves(upstream)) - set(leaves(ours)) == set()
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
+def test_statusz_as_json(schedulers: Schedulers, version: str) -> None:
+    root = schedulers.users.client("root", "system:masters")
+    headers = {"Accept": f"application/json;v={version};g=config.k8s.io;as=Statusz"}
+    upstream = schedulers.ask(schedulers.kube_port, "/statusz", headers, root)
+    ours = schedulers.ours("/statusz", headers, root)
+    assert ours.content_type == upstream.content_type
+    assert json.loads(ours.body).keys() == json.loads(upstream.body).keys()
+
+
+def test_flagz_has_every_flag_of_kube_scheduler(schedulers: Schedulers) -> None:
+    root = schedulers.users.client("root", "system:masters")
+    headers = {"Accept": "application/json;v=v1beta1;g=config.k8s.io;as=Flagz"}
+    upstream = json.loads(schedulers.ask(schedulers.kube_port, "/flagz", headers, root).body)
+    ours = json.loads(schedulers.ours("/flagz", headers, root).body)
+    assert set(upstream["flags"]) - set(ours["flags"]) == set()
+    assert ours["flags"]["secure-port"] == str(schedulers.our_port)
+
+
+def test_statusz_as_text(schedulers: Schedulers) -> None:
+    root = schedulers.users.client("root", "system:masters")
+    text = schedulers.ours("/statusz", certificate=root).body
+    assert text.startswith("\nkube-scheduler statusz\nWarning: ")
+    assert "Emulation version:  1.36\n" in text
+    assert "Paths:  /configz /healthz /livez" in text.replace("/flagz ", "")
+
+
+def test_the_verbosity_can_be_changed(schedulers: Schedulers) -> None:
+    root = schedulers.users.client("root", "system:masters")
+    ann = schedulers.users.client("ann")
+    path = "/debug/flags/v"
+
+    def put(port: int, value: str, certificate: Pair) -> Answer:
+        return schedulers.ask(port, path, None, certificate, "PUT", value)
+
+    for value in ("3", "x", "", "-1", "0"):
+        ours = put(schedulers.our_port, value, root)
+        assert ours == put(schedulers.kube_port, value, root)
+    assert put(schedulers.our_port, "10", ann).status == 403
+    assert schedulers.both(path, certificate=root).status == 406
+    assert put(schedulers.our_port, "10", root).status == 200
 
 
 def test_no_token_is_logged(schedulers: Schedulers) -> None:

@@ -1,4 +1,4 @@
-"""The endpoints of a process: /healthz, /livez, /readyz, /metrics, /configz.
+"""The endpoints of a process: /healthz, /livez, /readyz, /metrics, /metrics/slis, /configz.
 
 `stowplan run` starts it before anything else, so that a pod that waits for its lease is alive but
 says why it is not ready. Checks are plain callables: None for healthy, else the reason. `start`
@@ -20,6 +20,7 @@ from stowplan.http.parser import RequestHead
 from stowplan.http.server import HttpServer
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.server.health_slis import Check, HealthSlis
 from stowplan.server.listen import cannot_listen
 
 if TYPE_CHECKING:
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-Check: TypeAlias = Callable[[], str | None]
 #: The values of a query by name; a name alone has one empty value.
 Query: TypeAlias = Mapping[str, list[str]]
-Route: TypeAlias = Callable[[Query], Response]
+Route: TypeAlias = Callable[[Request], Response]
 
 _JSON: Final = "application/json; charset=utf-8"
 #: Probes and scrapers are few, and send no bodies worth reading.
@@ -50,6 +50,8 @@ class Site:
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
+        #: Paths where something can be changed, for every method. Only `https_site` serves them.
+        self.changes: dict[str, Route] = {}
 
     def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
         if unquote(head.path) not in self.routes:
@@ -61,14 +63,17 @@ class Site:
         return None
 
     def answer(self, request: Request) -> Response:
-        route = self.routes[unquote(request.head.path)]
-        return route(parse_qs(request.head.query, keep_blank_values=True))
+        return self.routes[unquote(request.head.path)](request)
 
     def error(self, status: HTTPStatus, problem: str = "") -> Response:
         return Response(f"{status.value}: {status.phrase}".encode(), status.value, TEXT)
 
     def refused(self, status: int) -> None:
         """Do not count refused requests."""
+
+
+def query_of(request: Request) -> Query:
+    return parse_qs(request.head.query, keep_blank_values=True)
 
 
 class HealthServer:
@@ -88,10 +93,14 @@ class HealthServer:
         self._exposition: Exposition | None = None
         self._configz = configz
         self.site = Site()
+        self.slis = HealthSlis()
         self._server = HttpServer(self.site, LIMITS)
         for name, checks in (("healthz", healthz), ("livez", None), ("readyz", readyz)):
             self._add_health(name, checks or {"ping": _ping})
         self.site.routes["/metrics"] = self._serve_metrics
+        self.site.routes["/metrics/slis"] = lambda _: Response(
+            self.slis.text(), 200, "text/plain; version=0.0.4; charset=utf-8"
+        )
         if configz is not None:
             self.site.routes["/configz"] = self._serve_configz
         self.site.routes["/"] = self._serve_index
@@ -116,11 +125,12 @@ class HealthServer:
         return f"http://{shown_address(self.host)}:{self.port}"
 
     def _add_health(self, name: str, checks: Mapping[str, Check]) -> None:
-        self.site.routes[f"/{name}"] = _health_route(name, checks)
-        for check_name, check in checks.items():
+        observed = {each: self.slis.observed(name, each, checks[each]) for each in checks}
+        self.site.routes[f"/{name}"] = _health_route(name, observed)
+        for check_name, check in observed.items():
             self.site.routes[f"/{name}/{check_name}"] = _check_route(check)
 
-    def _serve_metrics(self, _: Query) -> Response:
+    def _serve_metrics(self, _: Request) -> Response:
         shown = self._exposition
         if shown is None:
             # Loaded with the first scrape, so that it does not delay the start.
@@ -129,13 +139,13 @@ class HealthServer:
             shown = self._exposition = Exposition(self._metrics)
         return Response(shown.text(), 200, shown.content_type)
 
-    def _serve_configz(self, _: Query) -> Response:
+    def _serve_configz(self, _: Request) -> Response:
         assert self._configz is not None
         # Upstream's key; tools that read /configz of components look for it.
         text = json.dumps({"componentconfig": self._configz()})
         return Response(text.encode(), 200, _JSON)
 
-    def _serve_index(self, _: Query) -> Response:
+    def _serve_index(self, _: Request) -> Response:
         paths = sorted(path for path in self.site.routes if path != "/")
         text = json.dumps({"paths": paths}, indent=2) + "\n"
         return Response(text.encode(), 200, _JSON)
@@ -147,7 +157,8 @@ def shown_address(host: str) -> str:
 
 
 def _health_route(name: str, checks: Mapping[str, Check]) -> Route:
-    def answer(query: Query) -> Response:
+    def answer(request: Request) -> Response:
+        query = query_of(request)
         excluded = set(query.get("exclude", ()))
         lines: list[str] = []
         failed: list[str] = []
@@ -155,7 +166,7 @@ def _health_route(name: str, checks: Mapping[str, Check]) -> Route:
             if check_name in excluded:
                 lines.append(f"[+]{check_name} excluded: ok")
                 continue
-            reason = _run(check)
+            reason = check()
             if reason is None:
                 lines.append(f"[+]{check_name} ok")
             else:
@@ -175,22 +186,13 @@ def _health_route(name: str, checks: Mapping[str, Check]) -> Route:
 
 
 def _check_route(check: Check) -> Route:
-    def answer(_: Query) -> Response:
-        reason = _run(check)
+    def answer(_: Request) -> Response:
+        reason = check()
         return (
             _text(200, "ok") if reason is None else _text(500, f"internal server error: {reason}\n")
         )
 
     return answer
-
-
-def _run(check: Check) -> str | None:
-    try:
-        return check()
-    except Exception as error:
-        # A check that breaks must not look healthy, nor take the server down.
-        log.exception("Health check raised")
-        return f"{type(error).__name__}: {error}"
 
 
 def _text(status: int, text: str) -> Response:

@@ -13,14 +13,13 @@ from typing import Final
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.http.messages import Site
 from stowplan.http.server import HttpServer
 from stowplan.http.watched_files import keep_loaded
 from stowplan.logs import get_logger, kv
 from stowplan.server.authentication import Authenticator
 from stowplan.server.authorization import Authorizer, OpenPaths
 from stowplan.server.client_cas import ClientCas
-from stowplan.server.health import LIMITS, LINGER_S, shown_address
+from stowplan.server.health import LIMITS, LINGER_S, Site, shown_address
 from stowplan.server.https_site import HttpsSite
 from stowplan.server.listen import cannot_listen
 from stowplan.server.secure_tls import secure_tls

@@ -18,11 +18,11 @@ import msgspec
 
 from stowplan.errors import StowplanError
 from stowplan.http.messages import JSON, TEXT, PeerCertificate, Request, Response
-from stowplan.http.messages import Site as AnySite
 from stowplan.http.parser import RequestHead
 from stowplan.logs import Folding, get_logger, kv
 from stowplan.server.authentication import Authenticator, Unauthenticated, User
 from stowplan.server.authorization import Authorizer, OpenPaths
+from stowplan.server.health import Site
 from stowplan.server.review_cache import Busy
 
 log = get_logger(__name__)
@@ -36,7 +36,7 @@ class HttpsSite:
 
     def __init__(
         self,
-        site: AnySite,
+        site: Site,
         authenticate: Authenticator,
         authorize: Authorizer,
         open_paths: OpenPaths,
@@ -96,9 +96,12 @@ class HttpsSite:
         return _status(HTTPStatus.FORBIDDEN, _forbidden(user, verb, path, decision.reason))
 
     def _served(self, request: Request) -> Response:
-        refusal = self._site.refuse(request.head, request.certificate)
-        response = refusal or self._site.answer(request)
-        assert isinstance(response, Response)
+        change = self._site.changes.get(unquote(request.head.path))
+        if change is not None:
+            response = change(request)
+        else:
+            refusal = self._site.refuse(request.head, request.certificate)
+            response = refusal or self._site.answer(request)
         response.headers.setdefault("Cache-Control", "no-cache, private")
         return response
 

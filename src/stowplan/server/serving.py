@@ -21,11 +21,12 @@ from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.objects import Node
-from stowplan.config.load import to_object
 from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.config.written import written_config
 from stowplan.errors import Forbidden
 from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.redaction import redact, redact_url
 from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
@@ -34,13 +35,15 @@ from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
-from stowplan.server.health import Check, HealthServer
+from stowplan.server.health import HealthServer
+from stowplan.server.health_slis import Check
 from stowplan.server.memory import (
     grow_without_collecting,
     keep_freed_memory,
     spare_the_collector,
 )
 from stowplan.server.serving_options import ServingOptions
+from stowplan.server.zpages import add_zpages
 
 log = get_logger(__name__)
 
@@ -150,6 +153,7 @@ async def serve(options: ServeOptions) -> None:
             election=election,
             handlers=partial(_NodeWatcher, on_node=on_node) if on_node else EventHandlers,
         )
+        names = (options.registry or in_tree_registry()).names
         watchdog: dict[str, Check] = {}
         if election is not None:
             watchdog["leaderElection"] = lambda: None if process.is_alive() else "lease ran out"
@@ -165,7 +169,7 @@ async def serve(options: ServeOptions) -> None:
                     None if process.is_synced() else "handlers are not fully synchronized"
                 ),
             },
-            configz=lambda: redact(to_object(config)),
+            configz=lambda: redact(written_config(config, names)),
         )
         await _open_ports(ports, server, options.serving, client)
         debugger = CacheDebugger(engine, client, options.namespace)
@@ -189,6 +193,7 @@ async def _open_ports(
 ) -> None:
     if options is None:
         return
+    add_zpages(server.site, options.flags, profiling=options.profiling)
     if options.plain_port:
         await server.start(options.bind_address, options.plain_port)
         ports.push_async_callback(server.stop)

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from stowplan.http.messages import Limits, Request, Response
 from stowplan.http.parser import MAX_HEAD, ProtocolError, parse_request
 from stowplan.http.server import HttpServer
-from stowplan.server.health import LIMITS, Query, Site
+from stowplan.server.health import LIMITS, Site, query_of
 
 Stage = tuple[HttpServer, int]
 
 
-def echo(query: Query) -> Response:
-    return Response(repr(dict(query)).encode())
+def echo(request: Request) -> Response:
+    return Response(repr(dict(query_of(request))).encode())
 
 
-def broken(_: Query) -> Response:
+def broken(_: Request) -> Response:
     raise RuntimeError("no")
 
 
@@ -205,7 +205,7 @@ async def counting(limits: Limits = LIMITS) -> AsyncIterator[tuple[HttpServer, i
     """A server of large answers, its port, and a list that grows with each of them."""
     made: list[int] = []
 
-    def large(_: Query) -> Response:
+    def large(_: Request) -> Response:
         made.append(1)
         return Response(LARGE)
 

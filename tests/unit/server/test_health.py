@@ -71,6 +71,23 @@ async def test_all_is_well(client: Client, path: str) -> None:
     assert await client.get(path) == (200, "ok")
 
 
+async def test_results_of_checks_are_counted(client: Client, checks: Checks) -> None:
+    for checks.sync in ("no", None, None):
+        await client.get("/readyz")
+    await client.get("/livez/ping")
+    status, text = await client.get("/metrics/slis")
+    assert status == 200
+    assert [line for line in text.splitlines() if line.startswith("kubernetes_healthcheck")] == [
+        'kubernetes_healthcheck{name="leaderElection",type="readyz"} 1',
+        'kubernetes_healthcheck{name="ping",type="livez"} 1',
+        'kubernetes_healthcheck{name="sched-handler-sync",type="readyz"} 1',
+        'kubernetes_healthchecks_total{name="leaderElection",status="success",type="readyz"} 3',
+        'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1',
+        'kubernetes_healthchecks_total{name="sched-handler-sync",status="error",type="readyz"} 1',
+        'kubernetes_healthchecks_total{name="sched-handler-sync",status="success",type="readyz"} 2',
+    ]
+
+
 async def test_verbose_lists_the_checks(client: Client) -> None:
     assert await client.get("/readyz?verbose") == (
         200,
