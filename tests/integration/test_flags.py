@@ -27,7 +27,7 @@ def test_flags_reach_the_scheduler(target: Target) -> None:
         "--kube-api-burst=600",
         "--disabled-metrics=scheduler_cache_size,scheduler_preemption_attempts_total",
         "--allow-metric-labels=scheduler_pending_pods,queue=active",
-        "--feature-gates=GangScheduling=true",
+        "--feature-gates=GenericWorkload=true",
     )
     scheduler.wait_until_scheduling()
     target.create_pods("huge", cpu="100")
@@ -49,5 +49,5 @@ def test_flags_reach_the_scheduler(target: Target) -> None:
     assert 'scheduler_pending_pods{queue="active"}' in shown
     assert shown.count('scheduler_pending_pods{queue="unexpected"}') == 1
     assert 'scheduler_pending_pods{queue="backoff"}' not in shown
-    assert scheduler.log.count("GangScheduling=true has no effect") == 1
+    assert scheduler.log.count("GenericWorkload=true has no effect") == 1
     assert ('"Node added"' in scheduler.log, '"Pod to schedule"' in scheduler.log) == (True, False)

@@ -230,7 +230,8 @@ SECTIONS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "profiling",
             "bool",
             "true",
-            "Serve profiles under /debug/pprof/. Ignored with --config.",
+            "Serve /debug/flags/v, which changes the verbosity of a running scheduler. There are "
+            "no profiles under /debug/pprof/. Ignored with --config.",
         ),
     ),
     "Leader election": (

@@ -19,12 +19,15 @@ SWITCHED: Final = frozenset({"LoggingAlphaOptions", "LoggingBetaOptions"})
 #: Gates whose feature is here, always on.
 ALWAYS_ON: Final = frozenset(
     {
+        "ComponentFlagz",
+        "ComponentStatusz",
         "InPlacePodVerticalScaling",
         "MatchLabelKeysInPodTopologySpread",
         "MatchLabelKeysInPodTopologySpreadSelectorMerge",
         "NodeDeclaredFeatures",
         "NodeInclusionPolicyInPodTopologySpread",
         "PodLevelResources",
+        "RemoteRequestHeaderUID",
         "SchedulerAsyncPreemption",
         "SchedulerPopFromBackoffQ",
         "SchedulerQueueingHints",
@@ -88,6 +91,8 @@ class Gate(NamedTuple):
     stage: str
     default: bool
     is_locked: bool
+    #: Gates that must be on if this one is.
+    needs: tuple[str, ...] = ()
 
 
 @cache
@@ -95,7 +100,13 @@ def known_gates() -> Mapping[str, Gate]:
     """All feature gates of kube-scheduler by name."""
     text = files("stowplan.config").joinpath("feature_gates.txt").read_text()
     rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
-    return {row[0]: Gate(row[0], row[1], row[2] == "true", "locked" in row[3:]) for row in rows}
+    return {row[0]: _gate(*row) for row in rows}
+
+
+def _gate(name: str, stage: str, default: str, *more: str) -> Gate:
+    needs = next((word.removeprefix("needs=") for word in more if word.startswith("needs=")), "")
+    needed = tuple(needs.split(",")) if needs else ()
+    return Gate(name, stage, default == "true", "locked" in more, needed)
 
 
 class FeatureGates:
@@ -149,7 +160,20 @@ def parse_gates(settings: Iterable[str]) -> FeatureGates:
                 where=_FLAG,
             )
         chosen[name] = value
-    return FeatureGates(chosen)
+    gates = FeatureGates(chosen)
+    _check_needs(gates)
+    return gates
+
+
+def _check_needs(gates: FeatureGates) -> None:
+    problems: list[str] = []
+    for gate in known_gates().values() if gates.chosen else ():
+        missing = [name for name in gate.needs if not gates.is_enabled(name)]
+        if missing and gates.is_enabled(gate.name):
+            detail = f"{gate.name} is enabled, but depends on features that are disabled: "
+            problems.append(f"{detail}[{' '.join(missing)}]")
+    if problems:
+        raise ConfigError(", ".join(problems), where=_FLAG)
 
 
 def parse_bool(text: str) -> bool:

@@ -124,8 +124,8 @@ def test_deprecated_flags_that_yield_to_the_file_are_told(run: Run, tmp_path: Pa
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("GangScheduling=true", "GangScheduling=true has no effect: Stowplan does not have this"),
-        ("PodLevelResources=false", "PodLevelResources=false has no effect: Stowplan always has"),
+        ("GenericWorkload=true", "GenericWorkload=true has no effect: Stowplan does not have this"),
+        ("SchedulerAsyncPreemption=false", "has no effect: Stowplan always has"),
         ("OpportunisticBatching=false", "it changes how kube-scheduler works inside"),
         ("MemoryQoS=true", "it is a feature of other components"),
         ("AllAlpha=true", "Stowplan's features do not depend on their stage"),
