@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,6 +24,9 @@ from tests.unit.api.tls_kit import Authority, Pair
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
+
+
+Json = dict[str, Any]
 
 
 class Answer(NamedTuple):
@@ -131,6 +134,9 @@ def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schedulers]
                 ],
             },
         )
+        for name, spec in PODS.items():
+            pod = {"metadata": {"name": name}, "spec": {"schedulerName": "nobody", **spec}}
+            plane.api.create("/api/v1/namespaces/default/pods", pod)
         delegated = [
             f"--authentication-kubeconfig={plane.kubeconfig}",
             f"--authorization-kubeconfig={plane.kubeconfig}",
@@ -159,6 +165,36 @@ def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schedulers]
         finally:
             process.terminate()
             assert process.wait(30) == 0
+
+
+def container(name: str, requests: Json, limits: Json, **more: str) -> Json:
+    resources = {"requests": requests, "limits": limits}
+    return {"name": name, "image": "i", "resources": resources, **more}
+
+
+GPU = {"example.com/gpu": "2"}
+PODS: dict[str, Json] = {
+    "plain": {"containers": [container("a", {"cpu": "100m", "memory": "64Mi"}, {"cpu": "1"})]},
+    "nothing": {"containers": [{"name": "a", "image": "i"}]},
+    "two": {
+        "containers": [
+            container("a", {"cpu": "1", "ephemeral-storage": "1Gi"}, {"memory": "1G"}),
+            container("b", {"cpu": "250m", **GPU}, GPU),
+        ]
+    },
+    "init": {
+        "initContainers": [
+            container("side", {"cpu": "100m"}, {"cpu": "200m"}, restartPolicy="Always"),
+            container("first", {"cpu": "3"}, {"cpu": "4", "memory": "2Gi"}),
+        ],
+        "containers": [container("a", {"cpu": "1"}, {"cpu": "2"})],
+    },
+    "whole": {
+        "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "5", "memory": "3Gi"}},
+        "containers": [container("a", {"cpu": "1"}, {"cpu": "2"})],
+    },
+    "bound": {"nodeName": "n1", "containers": [container("a", {"cpu": "1500m"}, {})]},
+}
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -256,6 +292,13 @@ def test_a_certificate_of_another_ca_gets_nothing(schedulers: Schedulers) -> Non
     stranger = Authority("strangers").client("root", "system:masters")
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
         schedulers.ours("/configz", certificate=stranger)
+
+
+def test_requests_and_limits_of_every_pod(schedulers: Schedulers) -> None:
+    root = schedulers.users.client("root", "system:masters")
+    upstream = schedulers.ask(schedulers.kube_port, "/metrics/resources", certificate=root).body
+    assert upstream.count("kube_pod_resource_limit{") > 6
+    assert schedulers.ours("/metrics/resources", certificate=root).body == upstream
 
 
 def leaves(tree: object, path: str = "") -> Iterator[str]:

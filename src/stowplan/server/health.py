@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs, unquote
@@ -30,7 +30,7 @@ log = get_logger(__name__)
 
 #: The values of a query by name; a name alone has one empty value.
 Query: TypeAlias = Mapping[str, list[str]]
-Route: TypeAlias = Callable[[Request], Response]
+Route: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 
 _JSON: Final = "application/json; charset=utf-8"
 #: Probes and scrapers are few, and send no bodies worth reading.
@@ -62,7 +62,7 @@ class Site:
             return refusal
         return None
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: Request) -> Response | Awaitable[Response]:
         return self.routes[unquote(request.head.path)](request)
 
     def error(self, status: HTTPStatus, problem: str = "") -> Response:

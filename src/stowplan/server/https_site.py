@@ -72,7 +72,10 @@ class HttpsSite:
             refusal = await self._refusal(request)
         finally:
             self._waiting -= 1
-        return self._served(request) if refusal is None else refusal
+        if refusal is not None:
+            return refusal
+        response = self._served(request)
+        return response if isinstance(response, Response) else await response
 
     async def _refusal(self, request: Request) -> Response | None:
         path, verb = unquote(request.head.path), request.head.method.lower()
@@ -95,14 +98,15 @@ class HttpsSite:
             return None
         return _status(HTTPStatus.FORBIDDEN, _forbidden(user, verb, path, decision.reason))
 
-    def _served(self, request: Request) -> Response:
+    def _served(self, request: Request) -> Response | Awaitable[Response]:
         change = self._site.changes.get(unquote(request.head.path))
         if change is not None:
             response = change(request)
         else:
             refusal = self._site.refuse(request.head, request.certificate)
             response = refusal or self._site.answer(request)
-        response.headers.setdefault("Cache-Control", "no-cache, private")
+        if isinstance(response, Response):
+            response.headers.setdefault("Cache-Control", "no-cache, private")
         return response
 
     def _report(self, what: str, error: Exception) -> None:

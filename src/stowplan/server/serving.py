@@ -42,6 +42,7 @@ from stowplan.server.memory import (
     keep_freed_memory,
     spare_the_collector,
 )
+from stowplan.server.pod_resources import pod_resources
 from stowplan.server.serving_options import ServingOptions
 from stowplan.server.zpages import add_zpages
 
@@ -170,6 +171,9 @@ async def serve(options: ServeOptions) -> None:
                 ),
             },
             configz=lambda: redact(written_config(config, names)),
+        )
+        server.site.routes["/metrics/resources"] = pod_resources(
+            process.informers["pods"].store.values, process.scheduling.is_set
         )
         await _open_ports(ports, server, options.serving, client)
         debugger = CacheDebugger(engine, client, options.namespace)

@@ -191,6 +191,7 @@ def test_no_query_raises(junk: bytes) -> None:
             continue
         refusal = site.refuse(head, None)
         response = site.answer(Request(head, b"")) if refusal is None else refusal
+        assert isinstance(response, Response)
         assert response.status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
 
 

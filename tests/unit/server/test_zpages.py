@@ -37,15 +37,21 @@ def asked(path: str, accept: str = "*/*", body: bytes = b"", method: str = "GET"
     return Request(parse_request(head.encode()), body)
 
 
+def answered(site: Site, request: Request) -> Response:
+    answer = site.answer(request)
+    assert isinstance(answer, Response)
+    return answer
+
+
 def test_flags_as_text_are_sorted(site: Site) -> None:
-    text = site.answer(asked("/flagz")).body.decode()
+    text = answered(site, asked("/flagz")).body.decode()
     assert text.splitlines()[1] == "kube-scheduler flagz"
     assert text.splitlines()[3:] == ["bind-address 0.0.0.0", "v 2"]
 
 
 def test_flags_as_json(site: Site) -> None:
     accept = "text/html, application/json; v=v1beta1; g=config.k8s.io; as=Flagz"
-    answer = site.answer(asked("/flagz", accept))
+    answer = answered(site, asked("/flagz", accept))
     assert answer.content_type == "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"
     assert msgspec.json.decode(answer.body) == {
         "kind": "Flagz",
@@ -60,11 +66,13 @@ def test_flags_as_json(site: Site) -> None:
     ["application/json", "application/json;v=v9;g=config.k8s.io;as=Flagz", ";;=,", "a=b;as"],
 )
 def test_other_types_get_text(site: Site, accept: str) -> None:
-    assert site.answer(asked("/flagz", accept)).content_type.startswith("text/plain")
+    assert answered(site, asked("/flagz", accept)).content_type.startswith("text/plain")
 
 
 def put(site: Site, body: bytes) -> Response:
-    return site.changes["/debug/flags/v"](asked("/debug/flags/v", body=body, method="PUT"))
+    answer = site.changes["/debug/flags/v"](asked("/debug/flags/v", body=body, method="PUT"))
+    assert isinstance(answer, Response)
+    return answer
 
 
 def test_the_verbosity_changes(site: Site) -> None:
