@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import subprocess
 import sys
@@ -40,6 +41,52 @@ def probe(port: int, path: str) -> tuple[int, str]:
     tls = ssl._create_unverified_context()
     with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", timeout=5, context=tls) as got:
         return got.status, got.read().decode()
+
+
+def flags_shown(page: str) -> dict[str, str]:
+    """The lines below the header; kube-scheduler draws what separates name and value."""
+    found = (re.fullmatch(r"([a-z0-9-]+)(?:: |:|=| )(.*)", line) for line in page.splitlines()[3:])
+    return {line[1]: line[2] for line in found if line is not None}
+
+
+def test_the_same_flags_are_shown(control_plane: ControlPlane, tmp_path: Path) -> None:
+    flags = [
+        "--authorization-always-allow-paths=/healthz,/readyz,/livez,/flagz",
+        "--bind-address=127.0.0.1",
+        "--leader-elect=false",
+        "--vmodule=a=1,b=2",
+        "--feature-gates=MemoryQoS=true",
+        "--kube-api-qps=12.5",
+        "--disabled-metrics=a",
+        "--disabled-metrics=b,c",
+        "--allow-metric-labels=metric,label=1,2",
+        "--requestheader-username-headers=X-User",
+        "--permit-port-sharing",
+        "--log-flush-frequency=1m30s",
+    ]
+    upstream = control_plane.start_scheduler(None, *flags)
+    theirs = flags_shown(probe(int(upstream.url.rpartition(":")[2]), "/flagz")[1])
+    upstream.stop()
+    conf, log = control_plane.directory / "kube-scheduler.kubeconfig", tmp_path / "log"
+    words = [f"--kubeconfig={conf}", f"--secure-port={free_port()}", *flags]
+    processes = []
+    with log.open("w") as stream:
+        # The second finds the port taken, and shares it.
+        for _ in range(2):
+            command = [sys.executable, "-m", "stowplan", "kube-scheduler", *words]
+            processes.append(subprocess.Popen(command, stdout=stream, stderr=stream))
+    try:
+        wait_for("both to serve", lambda: log.read_text().count("Serving securely") == 2)
+        ours = flags_shown(probe(int(words[1].partition("=")[2]), "/flagz")[1])
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+    assert len(ours) == 62
+    for name in ("config", "kubeconfig", "secure-port", "authorization-always-allow-paths"):
+        assert {ours.pop(name), theirs.pop(name)}
+    assert ours == theirs
 
 
 def test_the_swap_and_back(control_plane: ControlPlane, tmp_path: Path) -> None:

@@ -159,20 +159,46 @@ _HEADER_FIELDS: Final = {
 
 
 def shown_flags(flags: FlagValues) -> dict[str, str]:
-    """All flags with their values as /flagz shows them."""
-    shown = {
-        name: _text(flags[name]) if name in flags else flag.default.strip('"')
+    """All flags with their values as kube-scheduler's /flagz shows them."""
+    return {
+        name: _text(flag, flags[name])
+        if name in flags
+        else flag.default.strip('"') or _ZEROS.get(flag.kind, "")
         for name, flag in FLAGS.items()
     }
-    return shown | {"master": redact_url(shown["master"])} if shown["master"] else shown
 
 
-def _text(value: object) -> str:
-    if isinstance(value, bool):
+#: Values of flags that were not given and have no default.
+_ZEROS: Final = {
+    "bool": "false",
+    "version": "false",
+    "int": "0",
+    "Level": "0",
+    "quantity": "0",
+    "strings": "[]",
+}
+
+
+def _text(flag: Flag, value: Any) -> str:
+    if flag.name == "master":
+        return redact_url(value)
+    if flag.kind == "bool":
         return str(value).lower()
-    if isinstance(value, tuple):
-        return f"[{','.join(map(str, value))}]"
-    return str(value)
+    if flag.kind == "float32":
+        return f"{value:g}"
+    if flag.kind == "pattern=N,...":
+        return ",".join(f"{pattern}={level}" for pattern, level in value)
+    if flag.kind == "colonSeparatedMultimapStringString":
+        return ",".join(setting if ":" in setting else f":{setting}" for setting in value)
+    if flag.kind == "namedCertKey":
+        pairs = (f"{cert},{key}" + f":{','.join(n)}" * bool(n) for cert, key, n in value)
+        return f"[{';'.join(pairs)}]"
+    if isinstance(value, dict):
+        value = tuple(f"{key}={text}" for key, text in value.items())
+    if not isinstance(value, tuple):
+        return str(value)
+    quoted = (f'"{item}"' if "," in str(item) else str(item) for item in value)
+    return f"[{','.join(quoted)}]"
 
 
 def metrics_filter(flags: FlagValues) -> MetricsFilter | None:
