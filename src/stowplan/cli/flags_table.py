@@ -27,7 +27,8 @@ SECTIONS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "master",
             "string",
             "",
-            "Address of the API server. Overrides the one of the kubeconfig.",
+            "Address of the API server. Overrides the one of --kubeconfig, and is used without "
+            "credentials if there is none.",
         ),
         Flag(
             "write-config-to",

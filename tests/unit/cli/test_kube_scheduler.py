@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ import stowplan
 from stowplan.cli.flag_values import metrics_filter, request_limits, serving_options
 from stowplan.cli.flags_table import FLAGS
 from stowplan.cli.kube_scheduler import kube_scheduler
+from stowplan.cli.kube_scheduler import main as kube_scheduler_main
 from stowplan.cli.main import main
 from stowplan.cli.pflag import parse_arguments
 from stowplan.config.feature_gates import ALWAYS_ON, INTERNAL, MISSING, SWITCHED, known_gates
@@ -55,6 +57,11 @@ def test_help_lists_every_flag_once(run: Run) -> None:
         assert f"--{name}" in shown
     assert "Leader election flags:" in out
     assert run("-h") == (0, out, "")
+
+
+def test_the_installed_program() -> None:
+    (script,) = entry_points(group="console_scripts", name="kube-scheduler")
+    assert script.load() is kube_scheduler_main
 
 
 def test_version(run: Run) -> None:
