@@ -50,8 +50,8 @@ class Site:
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
-        #: Paths where something can be changed, for every method. Only `https_site` serves them.
-        self.changes: dict[str, Route] = {}
+        #: What changes something or takes long, for every method. Only `https_site` serves it.
+        self.restricted: dict[str, Route] = {}
 
     def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
         if unquote(head.path) not in self.routes:

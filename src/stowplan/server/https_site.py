@@ -99,9 +99,9 @@ class HttpsSite:
         return _status(HTTPStatus.FORBIDDEN, _forbidden(user, verb, path, decision.reason))
 
     def _served(self, request: Request) -> Response | Awaitable[Response]:
-        change = self._site.changes.get(unquote(request.head.path))
-        if change is not None:
-            response = change(request)
+        restricted = self._site.restricted.get(unquote(request.head.path))
+        if restricted is not None:
+            response = restricted(request)
         else:
             refusal = self._site.refuse(request.head, request.certificate)
             response = refusal or self._site.answer(request)

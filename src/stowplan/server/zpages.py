@@ -19,6 +19,7 @@ from stowplan import __version__
 from stowplan.http.messages import TEXT, Request, Response
 from stowplan.logs import set_verbosity
 from stowplan.server.health import Site
+from stowplan.server.profile import Profiler
 
 COMPONENT: Final = "kube-scheduler"
 #: The Kubernetes version whose scheduler this one is like.
@@ -70,7 +71,8 @@ def add_zpages(site: Site, flags: Mapping[str, str], *, profiling: bool) -> None
     if flags:
         site.routes["/flagz"] = flagz
     if profiling:
-        site.changes["/debug/flags/v"] = _put_verbosity
+        site.restricted["/debug/flags/v"] = _put_verbosity
+        site.restricted["/debug/pprof/profile"] = Profiler()
 
 
 def _put_verbosity(request: Request) -> Response:

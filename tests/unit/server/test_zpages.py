@@ -70,7 +70,7 @@ def test_other_types_get_text(site: Site, accept: str) -> None:
 
 
 def put(site: Site, body: bytes) -> Response:
-    answer = site.changes["/debug/flags/v"](asked("/debug/flags/v", body=body, method="PUT"))
+    answer = site.restricted["/debug/flags/v"](asked("/debug/flags/v", body=body, method="PUT"))
     assert isinstance(answer, Response)
     return answer
 
@@ -102,4 +102,4 @@ def test_without_profiling_there_is_no_such_path() -> None:
     site = Site()
     add_zpages(site, {}, profiling=False)
     assert sorted(site.routes) == ["/statusz"]
-    assert site.changes == {}
+    assert site.restricted == {}
