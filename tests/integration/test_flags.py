@@ -51,3 +51,24 @@ def test_flags_reach_the_scheduler(target: Target) -> None:
     assert 'scheduler_pending_pods{queue="backoff"}' not in shown
     assert scheduler.log.count("GenericWorkload=true has no effect") == 1
     assert ('"Node added"' in scheduler.log, '"Pod to schedule"' in scheduler.log) == (True, False)
+
+
+def test_requests_are_limited(target: Target) -> None:
+    """Three lists of a dozen are sent; the fourth has to wait for a quarter of an hour."""
+    port = free_port()
+    target.start("--kube-api-qps=0.001", "--kube-api-burst=3", f"--port={port}")
+
+    def lists() -> int:
+        sent = list(target.proxy.requests)
+        return sum(method == "GET" and "watch=1" not in path for method, path in sent)
+
+    def health() -> str:
+        url = f"http://127.0.0.1:{port}/healthz"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    wait_for("the first lists", lambda: lists() >= 3)
+    for _ in range(50):
+        assert health() == "ok"
+    assert lists() == 3
