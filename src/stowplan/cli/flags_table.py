@@ -231,8 +231,8 @@ SECTIONS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "profiling",
             "bool",
             "true",
-            "Serve /debug/flags/v, which changes the verbosity of a running scheduler. There are "
-            "no profiles under /debug/pprof/. Ignored with --config.",
+            "Serve /debug/pprof/profile, and /debug/flags/v, which changes the verbosity of a "
+            "running scheduler. Ignored with --config.",
         ),
     ),
     "Leader election": (
