@@ -27,8 +27,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    # Itself, not a method that calls it: the hot path reads it several times a pod.
+    monotonic = staticmethod(time.monotonic)
 
     def boottime(self) -> float:
         return _boottime()

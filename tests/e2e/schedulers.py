@@ -23,8 +23,10 @@ def kube_scheduler(plane: ControlPlane, config: str, *flags: str) -> Iterator[Pa
 
 
 @contextmanager
-def stowplan(plane: ControlPlane, config: str, *flags: str) -> Iterator[Path]:
-    """`config` says ``kubeconfig: {kubeconfig}``; gives the log."""
+def stowplan(
+    plane: ControlPlane, config: str, *flags: str, started: str = "Scheduling"
+) -> Iterator[Path]:
+    """`config` says ``kubeconfig: {kubeconfig}``; gives the log, once it says `started`."""
     file, log = plane.directory / "stowplan.yaml", plane.directory / "stowplan.log"
     file.write_text(config.replace("{kubeconfig}", str(plane.kubeconfig)))
     command = [sys.executable, "-m", "stowplan", "run", f"--config={file}", "--port=0", *flags]
@@ -34,7 +36,7 @@ def stowplan(plane: ControlPlane, config: str, *flags: str) -> Iterator[Path]:
     def is_scheduling() -> bool:
         text = log.read_text()
         assert process.poll() is None, f"stowplan ended:\n{text}"
-        return '"Scheduling"' in text
+        return f'"{started}"' in text
 
     try:
         wait_for("stowplan to start", is_scheduling)

@@ -24,6 +24,7 @@ from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.lanes import JSON
 from stowplan.api.objects import Wire
 from stowplan.api.reachability import Reachability
+from stowplan.api.request_observer import RequestObserver
 from stowplan.api.resources import Resource
 from stowplan.api.transport import Lane, Params, Requests, Transport
 from stowplan.api.watch import EventType, WatchEvent, WatchStream
@@ -98,10 +99,12 @@ class ApiClient:
         burst: int = 0,
         bind_concurrency: int = 64,
         clock: Clock | None = None,
+        observer: RequestObserver | None = None,
         transport: Requests | None = None,
     ) -> None:
         """`qps` and `burst` hold for each lane by itself; 0 means no limit.
 
+        `observer` hears of every request, for metrics.
         With a `transport` requests go by that one, and what is said of HTTP does not matter.
         """
         self._transport: Requests = transport or Transport(
@@ -111,6 +114,7 @@ class ApiClient:
             burst=burst,
             bind_concurrency=bind_concurrency,
             clock=clock,
+            observer=observer,
         )
         self.config = config
         self.reachability = Reachability(config.server)

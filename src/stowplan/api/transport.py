@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias, TypedDict, Unpack
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from stowplan.api.adaptive_limit import AdaptiveLimit
 from stowplan.api.auth import Credential, credentials_for
@@ -24,6 +24,7 @@ from stowplan.api.lanes import JSON, Lanes
 from stowplan.api.loopback import is_loopback as _is_loopback
 from stowplan.api.no_answer import NO_ANSWER, unavailable
 from stowplan.api.rate_limit import TokenBucket
+from stowplan.api.request_observer import NO_CODE, RequestObserver
 from stowplan.api.status_errors import error_from_response
 from stowplan.api.tls import build_context
 from stowplan.clock import Clock, SystemClock
@@ -101,8 +102,11 @@ class Transport:
         burst: int = 0,
         bind_concurrency: int = 64,
         clock: Clock | None = None,
+        observer: RequestObserver | None = None,
     ) -> None:
         self._config = config
+        self._observer = observer
+        self._host = urlsplit(config.server).netloc.rpartition("@")[2]
         self._server = config.server.rstrip("/")
         self._credentials = credentials_for(config, clock=clock)
         # The wait for a slot is not part of a request's timeout.
@@ -115,7 +119,7 @@ class Transport:
         self._lanes = Lanes(
             self._server, always, tls_server_name=server_name, proxy_url=config.proxy_url
         )
-        clock = clock or SystemClock()
+        self._clock = clock = clock or SystemClock()
         limited: list[Lane] = [lane for lane in Lane if qps > 0 and lane is not Lane.WATCH]
         self._rate_limits = {lane: TokenBucket(qps, burst, clock=clock) for lane in limited}
         self._wants_gzip = not config.disable_compression and not _is_loopback(self._server)
@@ -133,10 +137,26 @@ class Transport:
     async def close(self) -> None:
         self._lanes.close()
 
-    async def request(
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes:
+        """Send a request and return the body of its response, see `RequestOptions`."""
+        observer, began = self._observer, self._clock.monotonic()
+        if observer is None:
+            return await self._request(method, path, began, **options)
+        received: int | None = None
+        try:
+            answer = await self._request(method, path, began, **options)
+            received = len(answer)
+            return answer
+        finally:
+            seconds = self._clock.monotonic() - began
+            sent = len(options.get("body") or b"")
+            observer.ended(method, self._host, seconds, sent, received)
+
+    async def _request(
         self,
         method: str,
         path: str,
+        began: float,
         *,
         params: Params | None = None,
         body: bytes | None = None,
@@ -147,13 +167,13 @@ class Transport:
         retry_throttled: bool = True,
         guard: Guard | None = None,
     ) -> bytes:
-        """Send a request and return the body of its response.
-
-        Waits and repeats the request after 429, and once after 401.
-        """
+        """Wait and repeat the request after 429, and once after 401."""
+        observer = self._observer
         rate_limit = self._rate_limits.get(lane)
         if rate_limit is not None:
             await rate_limit.take()
+        if observer is not None:
+            observer.limited(method, self._host, self._clock.monotonic() - began)
         target = _target(path, params)
         longest = _MAX_SHORT_ANSWER if lane in _SHORT else _MAX_ANSWER
         limit = self._concurrency[lane]
@@ -171,7 +191,9 @@ class Transport:
                     status, answer = response.status, await response.read(longest)
             except NO_ANSWER as error:
                 limit.refused()
+                self._answered(method, NO_CODE)
                 raise unavailable(self._server, f"{method} {path}", error) from error
+            self._answered(method, str(status))
             if status == 429 or status >= 500:
                 limit.refused()
             else:
@@ -187,6 +209,7 @@ class Transport:
             if status == 401 and not is_renewed:
                 is_renewed = True
                 if await self._credentials.refresh(credential) != credential:
+                    self._retried(method, status)
                     continue
             if (
                 not isinstance(refusal, Throttled)
@@ -195,9 +218,18 @@ class Transport:
             ):
                 raise refusal
             throttled += 1
+            self._retried(method, status)
             wait_s = min(refusal.retry_after_s, _MAX_RETRY_AFTER_S)
             # Jitter, so that throttled requests do not all return at the same moment.
             await asyncio.sleep(wait_s * random.uniform(1.0, 1.1))
+
+    def _answered(self, method: str, code: str) -> None:
+        if self._observer is not None:
+            self._observer.answered(method, self._host, code)
+
+    def _retried(self, method: str, status: int) -> None:
+        if self._observer is not None:
+            self._observer.retried(method, self._host, str(status))
 
     @asynccontextmanager
     async def stream(
@@ -212,10 +244,12 @@ class Transport:
             try:
                 async with asyncio.timeout(inactivity_s):
                     response = await self._ask(Lane.WATCH, "GET", target, credential)
+                    self._answered("GET", str(response.status))
                     if response.status == 200:
                         break
                     answer = await response.read(_MAX_ANSWER)
             except NO_ANSWER as error:
+                self._answered("GET", NO_CODE)
                 raise unavailable(self._server, request, error) from error
             if response.status == 401 and not is_renewed:
                 is_renewed = True

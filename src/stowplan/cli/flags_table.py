@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stowplan.cli.pflag import KUBERNETES_VERSION, Flag
+from stowplan.cli.pflag import Flag
+from stowplan.config.kubernetes_version import KUBERNETES_VERSION
 
 _UNBUFFERED: Final = "each log line is written at once"
 _ONE_VERSION: Final = f"Stowplan always behaves as {KUBERNETES_VERSION[:5]}"

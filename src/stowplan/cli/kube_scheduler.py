@@ -15,7 +15,8 @@ import click
 from stowplan import __version__
 from stowplan.cli.flag_options import FlagSections, all_options
 from stowplan.cli.flags_table import FLAGS
-from stowplan.cli.pflag import KUBERNETES_VERSION, parse_arguments
+from stowplan.cli.pflag import parse_arguments
+from stowplan.config.kubernetes_version import KUBERNETES_VERSION
 from stowplan.server.serving_options import SECURE_PORT
 
 

@@ -18,9 +18,9 @@ import click
 from stowplan.api.quantity import parse_quantity
 from stowplan.config.durations import parse_duration
 from stowplan.config.feature_gates import parse_bool
+from stowplan.config.kubernetes_version import KUBERNETES_VERSION
 
 #: The version of kube-scheduler whose command line and behaviour are ours.
-KUBERNETES_VERSION: Final = "v1.36.3"
 #: Kinds whose flags may stand alone.
 ALONE: Final = frozenset({"bool", "version"})
 

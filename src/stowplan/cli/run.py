@@ -203,6 +203,7 @@ def start(
             burst=burst,
             namespace=own.namespace,
             serving=serving,
+            gates=gates,
             metrics_filter=shown_metrics,
             where=config_file,
             registry=registry,

@@ -123,6 +123,16 @@ class FeatureGates:
                 return self.chosen[every]
         return self.chosen.get(name, gate.default)
 
+    def effective(self) -> dict[tuple[str, ...], float]:
+        """Whether each feature is on here, by name and stage; upstream's stage of GA is empty."""
+        return {
+            (gate.name, "" if gate.stage == "GA" else gate.stage): self._has(gate.name)
+            for gate in known_gates().values()
+        }
+
+    def _has(self, name: str) -> bool:
+        return name not in MISSING and (name in ALWAYS_ON or self.is_enabled(name))
+
     def without_effect(self) -> Iterator[str]:
         """For each gate that was set to no effect, a sentence that says why."""
         for name, value in self.chosen.items():

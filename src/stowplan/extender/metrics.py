@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import inf
 from typing import Final, TypeAlias
 
-from stowplan.scheduler.metrics import Histogram
+from stowplan.scheduler.metric_families import Histogram
 
 PREFIX: Final = "wca_scheduler_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -49,9 +49,10 @@ def pre_score(profile: Profile, cycle: Cycle, rows: Rows) -> None:
     watch = cycle.watch
     for plugin, method in profile.pre_scores:
         try:
-            answer = (
-                method(cycle, rows) if watch is None else watch.run(plugin, method, cycle, rows)
-            )
+            if watch is None:
+                answer = method(cycle, rows)
+            else:
+                answer = watch.run(plugin, "PreScore", method, cycle, rows)
         except PluginError:
             raise
         except Exception as problem:

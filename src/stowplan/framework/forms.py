@@ -93,7 +93,7 @@ class FilterStep:
                 if watch is None:
                     self._columns(cycle, rows, out, overlay)
                 else:
-                    watch.run(self.name, self._columns, cycle, rows, out, overlay)
+                    watch.run(self.name, "Filter", self._columns, cycle, rows, out, overlay)
             except PluginError:
                 raise
             except Exception as problem:
@@ -101,7 +101,7 @@ class FilterStep:
         elif watch is None:
             self._fill_rows(cycle, rows, out, overlay)
         else:
-            watch.run(self.name, self._fill_rows, cycle, rows, out, overlay)
+            watch.run(self.name, "Filter", self._fill_rows, cycle, rows, out, overlay)
 
     def _fill_rows(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
@@ -205,7 +205,7 @@ class ScoreStep:
             if cycle.watch is None:
                 fill(cycle, rows, out)
             else:
-                cycle.watch.run(self.name, fill, cycle, rows, out)
+                cycle.watch.run(self.name, "Score", fill, cycle, rows, out)
         except PluginError:
             raise
         except Exception as problem:
@@ -258,7 +258,9 @@ class ScoreStep:
             if cycle.watch is None:
                 scores = self._normalize(cycle, raw)
             else:
-                scores = cycle.watch.run(self.name, self._normalize, cycle, raw)
+                scores = cycle.watch.run(
+                    self.name, "ScoreExtensionNormalize", self._normalize, cycle, raw
+                )
         except Exception as problem:
             raise PluginError(self.name, "Normalize", describe(problem)) from problem
         if not isinstance(scores, np.ndarray) or scores.shape != raw.shape:

@@ -34,7 +34,10 @@ def pre_filter(
     watch = cycle.watch
     for plugin, method in profile.pre_filters:
         try:
-            answer = method(cycle) if watch is None else watch.run(plugin, method, cycle)
+            if watch is None:
+                answer = method(cycle)
+            else:
+                answer = watch.run(plugin, "PreFilter", method, cycle)
         except PluginError:
             raise
         except Exception as problem:

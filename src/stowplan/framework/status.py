@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain
-from typing import overload
+from typing import Final, overload
 
 
 class Code(IntEnum):
@@ -28,10 +28,11 @@ class Code(IntEnum):
     @property
     def label(self) -> str:
         """Upstream's spelling, as metrics and messages show it."""
-        return _LABELS[self]
+        return LABELS[self]
 
 
-_LABELS = {
+#: `Code.label` without a call, for the hot path.
+LABELS: Final = {
     Code.SUCCESS: "Success",
     Code.ERROR: "Error",
     Code.UNSCHEDULABLE: "Unschedulable",

@@ -7,11 +7,12 @@ computed once for each kind of event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
 from stowplan.api.objects import Pod
+from stowplan.clock import Clock
 from stowplan.plugin_failures import PluginFailures
 from stowplan.queue.events import (
     ActionType,
@@ -25,6 +26,9 @@ from stowplan.queue.pod import QueuedPod, pod_uid
 
 Hints: TypeAlias = Mapping[str, Mapping[str, Sequence[EventHint]]]
 """profile (scheduler name) -> plugin -> what it registered"""
+
+#: Called with the plugin, the event, the hint (Queue, QueueSkip, Error) and the seconds it took.
+OnHint: TypeAlias = Callable[[str, str, str, float], None]
 
 _INTERNAL = (EventResource.WILDCARD, EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD)
 ALL_EVENTS = tuple(
@@ -71,9 +75,18 @@ class Strategy(Enum):
 class Audience:
     """The plugins that registered for one kind of event, and their hints."""
 
-    def __init__(self, event: ClusterEvent, hints: Hints, failures: PluginFailures) -> None:
+    def __init__(
+        self,
+        event: ClusterEvent,
+        hints: Hints,
+        failures: PluginFailures,
+        clock: Clock,
+        on_hint: OnHint | None,
+    ) -> None:
         self._event = event
         self._failures = failures
+        self._clock = clock
+        self._on_hint = on_hint
         self.is_wildcard = event.is_wildcard
         self._by_profile: dict[str, dict[str, tuple[HintFn | None, ...]]] = {}
         for profile, plugins in hints.items():
@@ -120,12 +133,16 @@ class Audience:
         old: object | None,
         new: object | None,
     ) -> bool:
+        on_hint, clock = self._on_hint, self._clock
         for hint in hints:
+            began = clock.monotonic()
+            result = "Queue"
             try:
-                if hint is None or hint(queued.pod, old, new) is not Hint.SKIP:
-                    return True
+                if hint is not None and hint(queued.pod, old, new) is Hint.SKIP:
+                    result = "QueueSkip"
             except Exception as problem:
                 # A needless attempt does less harm than a pod that is never tried again.
+                result = "Error"
                 self._failures.report(
                     "A plugin's hint raised; the pod is queued",
                     problem,
@@ -133,6 +150,9 @@ class Audience:
                     pod=queued.key,
                     event=self._event.label,
                 )
+            if on_hint is not None:
+                on_hint(plugin, self._event.label, result, clock.monotonic() - began)
+            if result != "QueueSkip":
                 return True
         return False
 
@@ -140,13 +160,23 @@ class Audience:
 class HintTable:
     """The audience of every event; it is found once for each kind."""
 
-    def __init__(self, hints: Hints, failures: PluginFailures) -> None:
+    def __init__(
+        self,
+        hints: Hints,
+        failures: PluginFailures,
+        clock: Clock,
+        on_hint: OnHint | None = None,
+    ) -> None:
         self._hints = hints
         self._failures = failures
+        self._clock = clock
+        self._on_hint = on_hint
         self._audiences: dict[ClusterEvent, Audience] = {}
 
     def audience(self, event: ClusterEvent) -> Audience:
         audience = self._audiences.get(event)
         if audience is None:
-            audience = self._audiences[event] = Audience(event, self._hints, self._failures)
+            audience = self._audiences[event] = Audience(
+                event, self._hints, self._failures, self._clock, self._on_hint
+            )
         return audience

@@ -36,6 +36,7 @@ class QueuedPod:
     deferrals: int = 0  # how often the attempt that is under way was deferred
     deferred_work: int = 0  # what it has spent until then
     attempt_started: float = 0.0
+    is_flushed: bool = False  # moved last because no event had helped for too long
     backoff_expiration: float | None = None  # None: not computed since the last attempt
     key: str = field(init=False)
     uid: str = field(init=False)

@@ -29,7 +29,7 @@ from stowplan.queue.changes import PodRequests, pod_changes
 from stowplan.queue.events import ClusterEvent
 from stowplan.queue.gate import Gate, PreEnqueue
 from stowplan.queue.heap import Less, PodHeap, SortKey, key_from_less, priority_then_age, safe_key
-from stowplan.queue.hints import Hints, HintTable, Strategy
+from stowplan.queue.hints import Hints, HintTable, OnHint, Strategy
 from stowplan.queue.inflight import Attempt, InFlight
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.pod import PendingCounts, PendingPods, QueuedPod, pod_uid
@@ -49,6 +49,7 @@ class SchedulingQueue:
         hints: Hints | None = None,
         pod_requests: PodRequests | None = None,
         failures: PluginFailures | None = None,
+        on_hint: OnHint | None = None,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_in_unschedulable_s: float = 300.0,
@@ -64,7 +65,7 @@ class SchedulingQueue:
         self._gate = Gate(pre_enqueue, clock, failures)
         self._pod_requests = pod_requests
         self._max_in_unschedulable_s = max_in_unschedulable_s
-        self._hints = HintTable(hints or {}, failures)
+        self._hints = HintTable(hints or {}, failures, clock, on_hint)
         self._active = PodHeap(order)
         #: Pods whose attempt was deferred, in the order in which they are tried again. They count
         #: as active.
@@ -205,7 +206,8 @@ class SchedulingQueue:
         pre_check: Callable[[Pod], bool] | None = None,
     ) -> None:
         """Something happened in the cluster: queue the pods that it may help."""
-        if not self._unschedulable and not self._in_flight:
+        parked = self._unschedulable
+        if not (parked.waiting or parked.gated or self._in_flight):
             return
         audience = self._hints.audience(event)
         if audience.is_empty:
@@ -217,6 +219,10 @@ class SchedulingQueue:
         if pre_check is not None:
             candidates = [queued for queued in candidates if pre_check(queued.pod)]
         self._move(candidates, event, old, new)
+
+    def hears(self, event: ClusterEvent) -> bool:
+        """True if some plugin registered for such events."""
+        return not self._hints.audience(event).is_empty
 
     def flush_backoff(self) -> None:
         """Free the pods whose backoff is over."""
@@ -234,6 +240,8 @@ class SchedulingQueue:
         """
         due = self._unschedulable.due(self._clock.monotonic(), self._max_in_unschedulable_s)
         if due:
+            for queued in due:
+                queued.is_flushed = True
             self._move(due, ev.UNSCHEDULABLE_TIMEOUT, None, None)
 
     def next_wakeup(self) -> float | None:
@@ -398,6 +406,7 @@ class SchedulingQueue:
         else:
             queued.consecutive_errors_count += 1
         queued.deferrals = queued.deferred_work = 0
+        queued.is_flushed = False
         self._stamp(queued)
         queued.backoff_expiration = None
         self._count_reasons(queued, +1)

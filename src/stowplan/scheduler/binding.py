@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
 
@@ -32,7 +32,7 @@ from stowplan.errors import (
     Unauthorized,
 )
 from stowplan.framework.forms import as_status
-from stowplan.framework.status import SUCCESS, Status, error
+from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V2, get_logger, kv
 from stowplan.plugin_failures import describe, plugin_error
@@ -95,7 +95,10 @@ class Binder:
             self._stillness.do(self._failed, placement, status)
 
     async def _bind(self, placement: Placement) -> Status:
+        began = self._engine.clock.monotonic()
         pre_bind, status = self._pre_flight(placement)
+        verdict = SKIP if status.is_success and not pre_bind else status
+        self._observe("PreBindPreFlight", verdict, placement, began)
         if not status.is_success:
             return status
         await self._reporter.fall_silent(placement.pod)
@@ -108,11 +111,30 @@ class Binder:
                 return status
         self._engine.permitted(placement)
         if pre_bind:
-            status = await self._pre_bind_unless_preempted(placement, pre_bind)
+            busy = self._pre_bind_unless_preempted(placement, pre_bind)
+            status = await self._timed("PreBind", placement, busy)
             if not status.is_success:
                 return status
+        else:
+            self._observe("PreBind", SUCCESS, placement, self._engine.clock.monotonic())
         by_extender = await self._bind_by_extender(placement)
-        return await self._run_bind_plugins(placement) if by_extender is None else by_extender
+        if by_extender is not None:
+            return by_extender
+        return await self._timed("Bind", placement, self._run_bind_plugins(placement))
+
+    async def _timed(self, point: str, placement: Placement, work: Awaitable[Status]) -> Status:
+        """Wait for an extension point and count how long it takes."""
+        began, status = self._engine.clock.monotonic(), error("")
+        try:
+            status = await work
+            return status
+        finally:
+            self._observe(point, status, placement, began)
+
+    def _observe(self, point: str, status: Status, placement: Placement, began: float) -> None:
+        seconds = self._engine.clock.monotonic() - began
+        profile = placement.profile.name
+        self._engine.metrics.point_ended(point, status.code.label, profile, seconds)
 
     # Permit
 
@@ -228,6 +250,7 @@ class Binder:
         return error("no Bind plugin took the pod")
 
     async def _post_bind(self, placement: Placement) -> None:
+        began = self._engine.clock.monotonic()
         for plugin in placement.profile.at("postBind"):
             try:
                 await _ask(plugin, "post_bind", "PostBind", placement)
@@ -238,6 +261,7 @@ class Binder:
                     plugin=plugin.name,
                     pod=placement.pod.key,
                 )
+        self._observe("PostBind", SUCCESS, placement, began)
 
     # No clear answer
 
@@ -396,7 +420,21 @@ def _seen(placement: Placement, current: Pod | None, failure: Status) -> Status:
 
 
 async def _ask(plugin: Any, method: str, point: str, placement: Placement) -> Status:
-    """Call a binding point, which may be a coroutine function."""
+    """Call a binding point, and count how long it takes if the decision was sampled."""
+    watch = placement.decision.cycle.watch
+    if watch is None or watch.observe is None:
+        return await _answer(plugin, method, point, placement)
+    began, label = watch.now(), Code.ERROR.label
+    try:
+        status = await _answer(plugin, method, point, placement)
+        label = status.code.label
+        return status
+    finally:
+        watch.observe(plugin.name, point, label, watch.now() - began)
+
+
+async def _answer(plugin: Any, method: str, point: str, placement: Placement) -> Status:
+    """The answer of a binding point, which may be a coroutine function."""
     ask = getattr(plugin, method)
     answer = ask(*placement.arguments)
     if inspect.isawaitable(answer):

@@ -26,6 +26,7 @@ from stowplan.framework.feasible import Feasible
 from stowplan.framework.profile import Profile
 from stowplan.framework.selection import chosen_place, drawn_place
 from stowplan.framework.status import (
+    LABELS,
     SUCCESS,
     Code,
     Status,
@@ -146,6 +147,8 @@ class _Attempt:
         self.node_count = len(table)
         self.diagnosis = Diagnosis(self.cycle, self.node_count)
         self.evaluated = 0
+        #: The extension point that runs, for the metric if it fails.
+        self.running = ""
         #: The row of the nominated node, once it was filtered.
         self.nominated_row: int | None = None
 
@@ -207,6 +210,7 @@ class _Attempt:
     # PreFilter and Filter
 
     def _pre_filter(self) -> tuple[Status | None, BoolArray | None]:
+        self.running = "PreFilter"
         rejection, narrowed = self.profile.pre_filter(self.cycle, self.diagnosis)
         self._point("PreFilter", rejection.code if rejection else Code.SUCCESS)
         return rejection, narrowed
@@ -222,10 +226,13 @@ class _Attempt:
         row = self.table.live_row(name)
         if row is None:
             return None
+        self.running = "Filter"
         try:
             status = self.what_if.objection(self.cycle, row)
         except StowplanError:
+            self._point("Filter", Code.ERROR)
             return None
+        self._point("Filter")
         self.nominated_row = row
         if status is not None:
             self.diagnosis.overrides[row] = status
@@ -252,6 +259,7 @@ class _Attempt:
             # node.
             plugins = " ".join(sorted(self.diagnosis.unschedulable_plugins - {EXTENDER}))
             self.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
+        self.running = "Filter"
         feasible = self.profile.feasible(
             self.cycle,
             self.diagnosis,
@@ -265,7 +273,8 @@ class _Attempt:
         self.cursor = (self.cursor + feasible.searched) % self.node_count
         if feasible.failure is not None:
             raise feasible.failure
-        self._point("Filter", Code.SUCCESS if len(feasible.rows) else Code.UNSCHEDULABLE)
+        # As upstream: a search that finds no node is a success, too.
+        self._point("Filter")
         return feasible
 
     def _filter_by_extenders(
@@ -276,8 +285,10 @@ class _Attempt:
     # PreScore and Score
 
     def _score(self, feasible: Feasible) -> Best:
+        self.running = "PreScore"
         self.profile.pre_score(self.cycle, feasible.rows)
         self._point("PreScore")
+        self.running = "Score"
         best = self.profile.best(self.cycle, feasible, turn=self.turn)
         self._point("Score")
         return best
@@ -314,6 +325,8 @@ class _Attempt:
         """A plugin or an extender failed: the attempt fails with its name."""
         if isinstance(problem, PluginError):
             self.cycle.failures.append(problem)
+            if self.running:
+                self._point(self.running, Code.ERROR)
         decision = self._failed(error(str(problem)), str(problem))
         decision.diagnosis = None
         return decision
@@ -347,5 +360,6 @@ class _Attempt:
         )
 
     def _point(self, name: str, code: Code = Code.SUCCESS) -> None:
+        self.running = ""
         if self.on_point is not None:
-            self.on_point(name, code.label)
+            self.on_point(name, LABELS[code])

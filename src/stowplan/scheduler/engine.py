@@ -29,7 +29,7 @@ from stowplan.framework.forms import as_status, call
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin
 from stowplan.framework.profile import Profile
-from stowplan.framework.status import Code, Status, error, fit_error
+from stowplan.framework.status import LABELS, SUCCESS, Code, Status, error, fit_error
 from stowplan.framework.stopwatch import Stopwatch
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V4, get_logger, kv
@@ -43,7 +43,8 @@ from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.expensive import ExpensiveDecisions
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
-from stowplan.scheduler.metrics import SchedulerMetrics, Value
+from stowplan.scheduler.metric_families import Value
+from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
 from stowplan.scheduler.self_check import SelfCheck
 
@@ -160,8 +161,10 @@ class Engine:
         self._expensive = ExpensiveDecisions(self.metrics, clock)
         #: Logs what plugins raise.
         self.failures = PluginFailures(clock)
+        self._stopwatch_clock = stopwatch_clock or clock
+        #: Of the profiles whose slow plugins are reported.
         self._watches = {
-            name: Stopwatch(stopwatch_clock or clock)
+            name: Stopwatch(self._stopwatch_clock)
             for name, profile in self.profiles.items()
             if not all(map(_is_ours, profile.plugins.values()))
         }
@@ -177,6 +180,7 @@ class Engine:
             hints={name: _hints(profile) for name, profile in self.profiles.items()},
             pod_requests=held_amounts,
             failures=self.failures,
+            on_hint=self.metrics.hint_ran,
             initial_backoff_s=initial_backoff_s,
             max_backoff_s=max_backoff_s,
             max_in_unschedulable_s=max_in_unschedulable_s,
@@ -306,9 +310,6 @@ class Engine:
             last = now
 
         nominator, table = self.queue.nominator, self.cache.table
-        watch = self._watches.get(profile.name)
-        if watch is not None:
-            watch.clear()
         steps = decide_steps(
             table,
             info,
@@ -319,7 +320,7 @@ class Engine:
             extenders=self.extenders,
             draw_seed=self.draw_seed,
             on_point=on_point,
-            watch=watch,
+            watch=self._watch(profile.name),
         )
         try:
             request = next(steps)
@@ -387,20 +388,27 @@ class Engine:
         pod = self.cache.assume(queued.pod, node, info)
         self.queue.nominator.delete(pod)
         placement = Placement(queued, profile, decision, pod, node, started)
+        now = self.clock.monotonic()
         status = run_reserve(profile, decision.cycle, pod, node)
+        now = self._point_ended("Reserve", status, profile, now)
         if status.is_success:
-            status, placement.waiting = run_permit(
-                profile, decision.cycle, pod, node, now=self.clock.monotonic()
-            )
+            status, placement.waiting = run_permit(profile, decision.cycle, pod, node, now=now)
+            self._point_ended("Permit", status, profile, now)
         self._log_slow_plugins(decision.cycle, profile)
         if status.is_success or status.is_wait:
             if placement.waiting is not None:
                 self.handles[profile.name].waiting.add(placement.waiting)
             return placement
-        run_unreserve(profile, decision.cycle, pod, node)
-        self._log_failures(decision.cycle)
+        self._unreserve(placement)
         self.cache.forget(pod.uid)
         return self._rejected_late(queued, status, profile.name, started)
+
+    def _unreserve(self, placement: Placement) -> None:
+        now = self.clock.monotonic()
+        cycle = placement.decision.cycle
+        run_unreserve(placement.profile, cycle, placement.pod, placement.node)
+        self._point_ended("Unreserve", SUCCESS, placement.profile, now)
+        self._log_failures(cycle)
 
     def cancel_pre_bind(self, uid: str, message: str) -> bool:
         """Turn back a pod that PreBind plugins are still busy with; False if there is none."""
@@ -426,12 +434,13 @@ class Engine:
         self.metrics.pod_scheduled(
             queued.attempts, now - (placement.started if first is None else first)
         )
+        if queued.is_flushed:
+            self.metrics.pod_scheduled_after_flush.at().value += 1
 
     def bind_failed(self, placement: Placement, status: Status) -> Failure:
         """Undo everything and queue the pod again, unless it is gone or has a node after all."""
         queued, pod = placement.queued, placement.pod
-        run_unreserve(placement.profile, placement.decision.cycle, pod, placement.node)
-        self._log_failures(placement.decision.cycle)
+        self._unreserve(placement)
         was_there = self.cache.forget(pod.uid)
         profile, started = placement.profile.name, placement.started
         if placement.is_lost:
@@ -504,19 +513,50 @@ class Engine:
 
     def _pre_enqueue(self, queued: QueuedPod) -> tuple[str, str] | None:
         """The first PreEnqueue plugin that keeps a pod out, and why."""
-        plugins = self.profiles[queued.scheduler_name].at("preEnqueue")
+        profile = self.profiles[queued.scheduler_name]
+        plugins = profile.at("preEnqueue")
         if queued.gating_plugin:
             plugins = sorted(plugins, key=lambda plugin: plugin.name != queued.gating_plugin)
-        for plugin in plugins:
-            answer = call(plugin.pre_enqueue, plugin.name, "PreEnqueue", queued.pod)
-            status = as_status(answer, plugin.name, "PreEnqueue", plugin.pre_enqueue)
-            if not status.is_success:
-                return plugin.name, status.message
-        return None
+        watch = self._sampling_watch() if self.metrics.sample_pre_enqueue() else None
+        began = self.clock.monotonic()
+        try:
+            for plugin in plugins:
+                ask = plugin.pre_enqueue
+                if watch is not None:
+                    ask = partial(watch.run, plugin.name, "PreEnqueue", ask)
+                answer = call(ask, plugin.name, "PreEnqueue", queued.pod)
+                status = as_status(answer, plugin.name, "PreEnqueue", plugin.pre_enqueue)
+                if not status.is_success:
+                    return plugin.name, status.message
+            return None
+        finally:
+            # kube-scheduler's label is always Success here, also for a pod that is kept out.
+            self._point_ended("PreEnqueue", SUCCESS, profile, began)
+
+    # Measuring
+
+    def _point_ended(self, point: str, status: Status, profile: Profile, began: float) -> float:
+        """Count an extension point; returns the time at which it ended."""
+        now = self.clock.monotonic()
+        durations = self.metrics.framework_extension_point_duration
+        durations.at(point, LABELS[status.code], profile.name).observe(now - began)
+        return now
+
+    def _watch(self, profile: str) -> Stopwatch | None:
+        """Times the plugins of the next decision; None: it is neither sampled nor reported."""
+        if self.metrics.sample_plugins():
+            return self._sampling_watch()
+        watch = self._watches.get(profile)
+        if watch is not None:
+            watch.clear()
+        return watch
+
+    def _sampling_watch(self) -> Stopwatch:
+        return Stopwatch(self._stopwatch_clock, self.metrics.plugin_ran)
 
     def _log_slow_plugins(self, cycle: Cycle, profile: Profile) -> None:
         watch = cycle.watch
-        if watch is not None and watch.has_slow:
+        if watch is not None and watch.has_slow and profile.name in self._watches:
             self._expensive.plugins_took(watch.seconds, cycle.pod.key, profile.name)
             watch.clear()
 
@@ -534,7 +574,10 @@ class Engine:
 
 
 class _Evaluations:
-    """Counts which plugins of a profile had a say; those that skipped had none."""
+    """Counts how often the plugins of a profile were asked; those that skipped were not.
+
+    As upstream, Filter counts each node that was searched and Score each feasible node.
+    """
 
     def __init__(self, profile: Profile, metrics: SchedulerMetrics) -> None:
         self._counts: list[tuple[str, str, Value]] = [
@@ -544,7 +587,9 @@ class _Evaluations:
             for plugin in profile.at(point)
         ]
         #: Skipped plugins, and whether nodes were scored -> the counters to increment.
-        self._chosen: dict[tuple[frozenset[str], frozenset[str], bool], list[Value]] = {}
+        self._chosen: dict[
+            tuple[frozenset[str], frozenset[str], bool], tuple[list[Value], ...]
+        ] = {}
 
     def count(self, decision: Decision) -> None:
         skip_filter = frozenset(decision.cycle.skip_filter)
@@ -552,14 +597,24 @@ class _Evaluations:
         has_scored = decision.sheet is not None
         chosen = self._chosen.get((skip_filter, skip_score, has_scored))
         if chosen is None:
-            chosen = self._chosen[skip_filter, skip_score, has_scored] = [
-                count
+            asked = [
+                (point, count)
                 for point, name, count in self._counts
                 if name not in (skip_filter if "Filter" in point else skip_score)
                 and (has_scored or "Filter" in point)
             ]
-        for count in chosen:
+            chosen = self._chosen[skip_filter, skip_score, has_scored] = (
+                [count for point, count in asked if point.startswith("Pre")],
+                [count for point, count in asked if point == "Filter"],
+                [count for point, count in asked if point == "Score"],
+            )
+        each_pod, each_searched, each_feasible = chosen
+        for count in each_pod:
             count.value += 1
+        for count in each_searched:
+            count.value += decision.evaluated_nodes
+        for count in each_feasible:
+            count.value += decision.feasible_nodes
 
 
 def _is_ours(plugin: Plugin) -> bool:

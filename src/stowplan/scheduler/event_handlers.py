@@ -6,6 +6,7 @@ one to the other. Every change that may help a waiting pod is reported to the qu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from stowplan.api.objects import Node, Pod
@@ -16,12 +17,17 @@ from stowplan.queue.changes import node_changes, pod_changes
 from stowplan.queue.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
+    ASSIGNED_POD_UPDATE,
     NODE_ADD,
     NODE_DELETE,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_DELETE,
+    UNSCHEDULED_POD_UPDATE,
     ActionType,
     ClusterEvent,
 )
 from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.metric_families import Family, Histogram
 
 log = get_logger(__name__)
 
@@ -33,6 +39,8 @@ class EventHandlers:
         self._engine = engine
         self._cache = engine.cache
         self._queue = engine.queue
+        self._now = engine.clock.monotonic
+        self._durations = _DurationsByEvent(engine.metrics.event_handling_duration)
 
     # Pods
 
@@ -42,8 +50,10 @@ class EventHandlers:
         if pod.spec.node_name:
             self._assigned(pod)
         elif self._engine.serves(pod):
+            began = self._now()
             log.log(V4, "Pod to schedule", extra=kv(pod=pod.key))
             self._queue.add(pod)
+            self._handled(UNSCHEDULED_POD_ADD, began)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         if new.is_finished:
@@ -54,19 +64,33 @@ class EventHandlers:
         elif not old.spec.node_name:
             self._assigned(new)
         else:
+            began = self._now()
             self._cache.update_pod(new)
-            for event in pod_changes(old, new, held_amounts):
-                self._queue.move_all(event, old, new)
+            self._move(pod_changes(old, new, held_amounts), old, new, began)
+            self._handled(ASSIGNED_POD_UPDATE, began)
 
     def delete_pod(self, pod: Pod) -> None:
+        began = self._now()
         is_ours = self._engine.serves(pod)
         if is_ours:
             self._queue.delete(pod)
         if not self._leave_node(pod) and is_ours:
             # Nominations of other schedulers' pods were never respected, so they need no event.
             self._nomination_ended(pod)
+        if pod.spec.node_name:
+            self._handled(ASSIGNED_POD_DELETE, began)
+        elif is_ours:
+            self._handled(UNSCHEDULED_POD_DELETE, began)
 
     def _update_pending(self, old: Pod, new: Pod) -> None:
+        began = self._now()
+        self._change_pending(old, new)
+        # kube-scheduler observes one change under every event that it amounts to.
+        changes = pod_changes(old, new, held_amounts)
+        for event in dict.fromkeys((UNSCHEDULED_POD_UPDATE, *changes)):
+            self._handled(event, began)
+
+    def _change_pending(self, old: Pod, new: Pod) -> None:
         if self._cache.is_assumed(new.uid):
             # On its way to a node: our own status patches come back and change nothing, but a pod
             # that is going away (and still there because of a finalizer) must not go there.
@@ -91,8 +115,10 @@ class EventHandlers:
         return True
 
     def _assigned(self, pod: Pod) -> None:
+        began = self._now()
         if self._engine.serves(pod):
             self._queue.delete(pod)
+            began = self._handled(UNSCHEDULED_POD_DELETE, began)
         assumed = self._cache.pod(pod.uid)
         self._cache.add_pod(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
@@ -100,6 +126,7 @@ class EventHandlers:
             # Another scheduler was quicker: the place that this one had reserved is free again.
             # DIVERGES: kube-scheduler moves the pod in its cache, too, but wakes no waiting pod.
             self._queue.move_all(ASSIGNED_POD_DELETE, assumed, None)
+        self._handled(ASSIGNED_POD_ADD, began)
 
     def _nomination_ended(self, pod: Pod) -> None:
         """Room that was kept for a pod is free again for those that had to respect it."""
@@ -121,31 +148,73 @@ class EventHandlers:
 
     def add_node(self, node: Node) -> None:
         log.log(V3, "Node added", extra=kv(node=node.name))
+        began = self._now()
         self._cache.set_node(node)
         self._queue.move_all(NODE_ADD, None, node)
+        self._handled(NODE_ADD, began)
 
     def update_node(self, old: Node, new: Node) -> None:
+        began = self._now()
         self._cache.set_node(new)
-        for event in node_changes(old, new):
-            self._queue.move_all(event, old, new)
+        self._move(node_changes(old, new), old, new, began)
 
     def delete_node(self, node: Node) -> None:
         log.log(V3, "Node deleted", extra=kv(node=node.name))
+        began = self._now()
         self._cache.remove_node(node.name)
         self._queue.move_all(NODE_DELETE, node, None)
+        self._handled(NODE_DELETE, began)
 
     # Everything else that plugins look up
 
     def set_object(self, resource: Resource[Any], thing: Any) -> None:
         """An object of a cataloged kind came or changed."""
+        began = self._now()
         old = self._cache.catalog[resource].set(thing)
         action = ActionType.ADD if old is None else ActionType.UPDATE
-        self._queue.move_all(ClusterEvent(_event_resource(resource), action), old, thing)
+        event = ClusterEvent(_event_resource(resource), action)
+        self._queue.move_all(event, old, thing)
+        self._handled_if_heard(event, began)
 
     def delete_object(self, resource: Resource[Any], thing: Any) -> None:
+        began = self._now()
         old = self._cache.catalog[resource].remove(thing.metadata.name, thing.metadata.namespace)
         event = ClusterEvent(_event_resource(resource), ActionType.DELETE)
         self._queue.move_all(event, old or thing, None)
+        self._handled_if_heard(event, began)
+
+    # Measuring
+
+    def _move(self, events: Iterable[ClusterEvent], old: Any, new: Any, began: float) -> None:
+        """Queue the pods that an update may help; each event counts the update of the cache."""
+        moving = self._now()
+        updating_s = moving - began
+        for event in events:
+            self._queue.move_all(event, old, new)
+            moving = self._handled(event, moving - updating_s)
+
+    def _handled_if_heard(self, event: ClusterEvent, began: float) -> None:
+        """As upstream, kinds that are looked up but wake no pod are not counted."""
+        if self._queue.hears(event):
+            self._handled(event, began)
+
+    def _handled(self, event: ClusterEvent, began: float) -> float:
+        """Count a change of the cluster; returns the time at which it was handled."""
+        now = self._now()
+        self._durations[event.label].observe(now - began)
+        return now
+
+
+class _DurationsByEvent(dict[str, Histogram]):
+    """The histogram of each event, found with one lookup: every change of the cluster needs it."""
+
+    def __init__(self, family: Family[Histogram]) -> None:
+        super().__init__()
+        self._family = family
+
+    def __missing__(self, event: str) -> Histogram:
+        found = self[event] = self._family.at(event)
+        return found
 
 
 def _event_resource(resource: Resource[Any]) -> str:

@@ -14,7 +14,8 @@ from stowplan.clock import Clock
 from stowplan.framework.stopwatch import SLOW_S
 from stowplan.logs import V2, Folding, get_logger, kv
 from stowplan.queue.pod import QueuedPod
-from stowplan.scheduler.metrics import Reading, SchedulerMetrics
+from stowplan.scheduler.metric_families import Reading
+from stowplan.scheduler.metrics import SchedulerMetrics
 
 log = get_logger(__name__)
 

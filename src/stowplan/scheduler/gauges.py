@@ -37,6 +37,7 @@ def expose_gauges(
         ("pods",): cache.pod_count,
         ("assumed_pods",): cache.assumed_count,
     }
+    metrics.goroutines.read = lambda: {("binding",): loop.binds_in_flight}
     metrics.binds_in_flight.read = lambda: {(): loop.binds_in_flight}
     metrics.events_written.read = lambda: {(): recorder.written}
     metrics.events_dropped.read = lambda: {(): recorder.dropped}

@@ -52,7 +52,7 @@ def _ask(
             return (yield from _ask_step_by_step(plugin, cycle, diagnosis, extenders))
         ask = plugin.post_filter
         if cycle.watch is not None:
-            ask = partial(cycle.watch.run, plugin.name, ask)
+            ask = partial(cycle.watch.run, plugin.name, "PostFilter", ask)
         answer = call(ask, plugin.name, "PostFilter", cycle, diagnosis)
         if isinstance(answer, PostFilterResult):
             return answer

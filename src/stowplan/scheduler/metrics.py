@@ -9,102 +9,24 @@ Names, labels and buckets are kube-scheduler 1.36's, so that its dashboards and 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final
 
+from stowplan.scheduler.metric_families import (
+    Family,
+    Histogram,
+    Kind,
+    Labels,
+    Source,
+    Value,
+    exponential,
+)
 from stowplan.scheduler.metrics_filter import MetricsFilter
+from stowplan.scheduler.request_metrics import RequestMetrics
 
-Labels: TypeAlias = tuple[str, ...]
-Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
-Reading: TypeAlias = Mapping[Labels, float]
-
-# One cycle in so many measures each plugin by itself, as upstream samples 10 % of its cycles.
+#: One cycle in so many measures each plugin by itself, as upstream samples 10 % of its cycles.
 PLUGIN_SAMPLE_EVERY: Final = 10
-# Pods that needed more attempts than this share one label value.
+#: Pods that needed more attempts than this share one label value.
 MOST_ATTEMPTS_SHOWN: Final = 15
-
-
-class Value:
-    """A counter or gauge: `child.value += 1`."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value: float = 0
-
-
-class Histogram:
-    """Counts per bucket; the last one is +Inf. A bucket holds what is at most its bound."""
-
-    __slots__ = ("bounds", "counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    def cumulative(self) -> Iterator[tuple[float, int]]:
-        """(upper bound, observations up to it), the last bound being infinite."""
-        total = 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            total += count
-            yield bound, total
-
-
-M = TypeVar("M", Value, Histogram)
-
-
-class Family(Generic[M]):
-    """One metric name with its children by label values."""
-
-    def __init__(
-        self, name: str, kind: Kind, help_text: str, labels: Labels, make: Callable[[], M]
-    ) -> None:
-        self.name = name
-        self.kind = kind
-        self.help_text = help_text
-        self.labels = labels
-        self.children: dict[Labels, M] = {}
-        self._make: Callable[[], M] = make
-        if not labels:
-            self.at()  # a family without labels shows its zero from the start
-
-    def at(self, *values: str) -> M:
-        """The child for these label values; keep it where it is used often."""
-        child = self.children.get(values)
-        if child is None:
-            if len(values) != len(self.labels):
-                raise ValueError(f"{self.name} has the labels {self.labels}, not {values}")
-            child = self.children[values] = self._make()
-        return child
-
-
-class Source:
-    """A metric whose values are stored elsewhere; `read` fetches them at each scrape."""
-
-    def __init__(self, name: str, kind: Kind, help_text: str, labels: Labels) -> None:
-        self.name = name
-        self.kind = kind
-        self.help_text = help_text
-        self.labels = labels
-        self.read: Callable[[], Reading] = dict
-
-
-def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Bounds as Go computes them, by repeated multiplication."""
-    bounds = [start]
-    while len(bounds) < count:
-        bounds.append(bounds[-1] * factor)
-    return tuple(bounds)
 
 
 class SchedulerMetrics:
@@ -115,6 +37,9 @@ class SchedulerMetrics:
         self._cycles = 0
         #: What a scrape leaves out; None: nothing.
         self.shown: MetricsFilter | None = None
+        self._enqueued = 0
+        #: Give it to the client of the API server.
+        self.requests = RequestMetrics()
         self._declare_attempts()
         self._declare_framework()
         self._declare_queue_and_cache()
@@ -152,6 +77,13 @@ class SchedulerMetrics:
             "[STABLE] Number of attempts to successfully schedule a pod.",
             (),
             exponential(1, 2, 5),
+        )
+        self.pod_scheduled_after_flush = self._counter(
+            "scheduler_pod_scheduled_after_flush_total",
+            "[ALPHA] Number of pods that were scheduled after a retry without an event, because "
+            "they had waited for podMaxInUnschedulablePodsDuration. If it grows, a plugin may have "
+            "failed to ask for an event.",
+            (),
         )
 
         self.decisions_deferred = self._counter(
@@ -290,10 +222,24 @@ class SchedulerMetrics:
         )
 
     def _declare_process(self) -> None:
+        self.feature_enabled = self._source(
+            "kubernetes_feature_enabled",
+            "gauge",
+            "[BETA] This metric records the data about the stage and enablement of a k8s feature. "
+            "1 only for features that Stowplan has, or that are other components' own.",
+            ("name", "stage"),
+        )
         self.leader_election_master_status = self._gauge(
             "leader_election_master_status",
             "[ALPHA] 1 if this process holds the lease 'name', 0 if it is a backup.",
             ("name",),
+        )
+        self.goroutines = self._source(
+            "scheduler_goroutines",
+            "gauge",
+            "[BETA] Number of running tasks split by the work they do. Only binding has tasks of "
+            "its own: decisions run one at a time.",
+            ("operation",),
         )
         self.binds_in_flight = self._source(
             "stowplan_binds_in_flight", "gauge", "Binding cycles that have not ended yet.", ()
@@ -313,7 +259,7 @@ class SchedulerMetrics:
         )
 
     def all(self) -> tuple[Family[Value] | Family[Histogram] | Source, ...]:
-        return tuple(self._all)
+        return (*self._all, *self.requests.all())
 
     # What an attempt writes in one go
 
@@ -321,6 +267,18 @@ class SchedulerMetrics:
         """`result` is scheduled, unschedulable or error."""
         self.schedule_attempts.at(result, profile).value += 1
         self.scheduling_attempt_duration.at(result, profile).observe(seconds)
+
+    def point_ended(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """All plugins of an extension point have run for a pod."""
+        self.framework_extension_point_duration.at(point, status, profile).observe(seconds)
+
+    def plugin_ran(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """One plugin ran in a sampled cycle."""
+        self.plugin_execution_duration.at(plugin, point, status).observe(seconds)
+
+    def hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A plugin said whether an event may help a pod: Queue, QueueSkip or Error."""
+        self.queueing_hint_execution_duration.at(plugin, event, hint).observe(seconds)
 
     def pod_scheduled(self, attempts: int, seconds_since_first_queued: float) -> None:
         self.pod_scheduling_attempts.at().observe(attempts)
@@ -331,6 +289,11 @@ class SchedulerMetrics:
         """Whether this cycle measures its plugins one by one; call it once a cycle."""
         self._cycles += 1
         return self._cycles % PLUGIN_SAMPLE_EVERY == 1
+
+    def sample_pre_enqueue(self) -> bool:
+        """The same for PreEnqueue plugins, which run outside of cycles; call it once a pod."""
+        self._enqueued += 1
+        return self._enqueued % PLUGIN_SAMPLE_EVERY == 1
 
     # Declaring
 

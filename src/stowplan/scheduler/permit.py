@@ -26,7 +26,7 @@ def run_reserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> Status:
         if not hasattr(plugin, "reserve"):
             continue
         try:
-            answer = _timed(plugin.reserve, plugin.name, cycle, pod, node)
+            answer = _timed(plugin.reserve, plugin.name, "Reserve", cycle, pod, node)
             status = as_status(answer, plugin.name, "Reserve", plugin.reserve)
         except Exception as problem:
             return _broken(cycle, plugin.name, "Reserve", problem)
@@ -40,7 +40,7 @@ def run_unreserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> None:
     for plugin in reversed(profile.at("reserve")):
         if hasattr(plugin, "unreserve"):
             try:
-                plugin.unreserve(cycle, pod, node)
+                _timed(plugin.unreserve, plugin.name, "Unreserve", cycle, pod, node)
             except Exception as problem:
                 # The pod is queued again all the same.
                 _broken(cycle, plugin.name, "Unreserve", problem)
@@ -54,7 +54,7 @@ def run_permit(
     reasons: list[str] = []
     for plugin in profile.at("permit"):
         try:
-            answer = _timed(plugin.permit, plugin.name, cycle, pod, node)
+            answer = _timed(plugin.permit, plugin.name, "Permit", cycle, pod, node)
             answer, patience_s = answer if isinstance(answer, tuple) else (answer, MAX_WAIT_S)
             status = as_status(answer, plugin.name, "Permit", plugin.permit)
             if status.is_wait:
@@ -70,10 +70,12 @@ def run_permit(
     return wait(*reasons, _WAITING), WaitingPod(pod, node, deadlines, started=now)
 
 
-def _timed(method: Callable[..., Any], plugin: str, cycle: Cycle, pod: Pod, node: str) -> Any:
+def _timed(
+    method: Callable[..., Any], plugin: str, point: str, cycle: Cycle, pod: Pod, node: str
+) -> Any:
     if cycle.watch is None:
         return method(cycle, pod, node)
-    return cycle.watch.run(plugin, method, cycle, pod, node)
+    return cycle.watch.run(plugin, point, method, cycle, pod, node)
 
 
 def _broken(cycle: Cycle, plugin: str, point: str, problem: Exception) -> Status:

@@ -131,6 +131,8 @@ class SchedulerProcess:
             )
             writer = client.guarded_by(self.elector.guard)
         self._election = election
+        if election is not None:
+            self._tell_leading(0)
         self._holding: asyncio.Task[Any] | None = None
         stillness = Stillness()
         whole = WholeObjects(engine.extenders, engine.serves)

@@ -7,7 +7,12 @@ than an addition. The registry is our own: several schedulers may live in one pr
 from __future__ import annotations
 
 import math
+import platform
+import resource
+import sys
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -20,7 +25,11 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 import stowplan
-from stowplan.scheduler.metrics import Family, Histogram, Reading, SchedulerMetrics, Source, Value
+from stowplan.config.kubernetes_version import KUBERNETES_VERSION
+from stowplan.scheduler.metric_families import Family, Histogram, Reading, Source, Value
+from stowplan.scheduler.metrics import SchedulerMetrics
+
+_NETSTAT: Final = Path("/proc/self/net/netstat")
 
 
 class SchedulerCollector(Collector):
@@ -30,14 +39,79 @@ class SchedulerCollector(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        build = InfoMetricFamily("stowplan_build", "The version that runs.")
-        build.add_metric([], {"version": stowplan.__version__})
-        yield build
+        yield from _versions()
         for series in self._metrics.all():
             if isinstance(series, Source):
                 yield _numbers(series, series.read())
             else:
                 yield _family(series)
+
+
+def _versions() -> Iterable[Metric]:
+    """This build, and as kube-scheduler's series the Kubernetes version that it stands in for.
+
+    Alerts compare the minor versions of all components of a cluster.
+    """
+    build = InfoMetricFamily("stowplan_build", "The version that runs.")
+    build.add_metric([], {"version": stowplan.__version__})
+    yield build
+    release = KUBERNETES_VERSION.removeprefix("v")
+    major, minor, _ = release.split(".")
+    kubernetes = GaugeMetricFamily(
+        "kubernetes_build_info",
+        "[ALPHA] A metric with a constant '1' value. git_version is the version of kube-scheduler "
+        "that Stowplan behaves as, followed by its own.",
+    )
+    labels = {
+        "build_date": "",
+        "compiler": platform.python_implementation(),
+        "git_commit": "",
+        "git_tree_state": "",
+        "git_version": f"{KUBERNETES_VERSION}+stowplan.{stowplan.__version__}",
+        "go_version": "",
+        "major": major,
+        "minor": minor,
+        "platform": f"{sys.platform}/{platform.machine()}",
+    }
+    kubernetes.add_sample("kubernetes_build_info", labels, 1)
+    yield kubernetes
+    version = GaugeMetricFamily(
+        "version_info", "[ALPHA] The Kubernetes version whose behaviour is implemented."
+    )
+    emulated = {
+        "binary": release,
+        "component": "kube",
+        "emulation": f"{major}.{minor}",
+        "min_compat": f"{major}.{int(minor) - 1}",
+    }
+    version.add_sample("version_info", emulated, 1)
+    yield version
+
+
+class _ProcessExtras(Collector):
+    """Series of Go's process collector that prometheus_client does not have; Linux only."""
+
+    def collect(self) -> Iterable[Metric]:
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        yield GaugeMetricFamily(
+            "process_virtual_memory_max_bytes",
+            "Maximum amount of virtual memory available in bytes.",
+            float(2**64 - 1) if limit == resource.RLIM_INFINITY else float(limit),
+        )
+        try:
+            lines = _NETSTAT.read_text().splitlines()
+        except OSError:
+            return
+        # One line of names and one of values.
+        rows = [line.split() for line in lines if line.startswith("IpExt:")]
+        octets = dict(zip(*rows, strict=True)) if len(rows) == 2 else {}
+        for direction, column in (("receive", "InOctets"), ("transmit", "OutOctets")):
+            if column in octets:
+                yield CounterMetricFamily(
+                    f"process_network_{direction}_bytes_total",
+                    f"{column} of the process's network namespace.",
+                    float(octets[column]),
+                )
 
 
 def _family(family: Family[Value] | Family[Histogram]) -> Metric:
@@ -54,7 +128,12 @@ def _family(family: Family[Value] | Family[Histogram]) -> Metric:
 
 def _bound(bound: float) -> str:
     """A bucket's bound as Go writes it, so that series carry kube-scheduler's exact labels."""
-    return "+Inf" if math.isinf(bound) else repr(bound).removesuffix(".0")
+    if math.isinf(bound):
+        return "+Inf"
+    text = repr(bound).removesuffix(".0")
+    if bound < 1_000_000:
+        return text
+    return f"{text[0]}.{text[1:].rstrip('0')}".rstrip(".") + f"e+{len(text) - 1:02d}"
 
 
 def _numbers(series: Source | Family[Value] | Family[Histogram], values: Reading) -> Metric:
@@ -75,6 +154,7 @@ class Exposition(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(SchedulerCollector(metrics))
         ProcessCollector(registry=self._registry)
+        self._registry.register(_ProcessExtras())
 
     def text(self) -> bytes:
         return generate_latest(self)

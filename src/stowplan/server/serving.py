@@ -13,7 +13,7 @@ import socket
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.objects import Node
+from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.config.written import written_config
 from stowplan.errors import Forbidden
@@ -72,6 +73,8 @@ class ServeOptions:
     namespace: str = ""
     #: The endpoints; None: no ports.
     serving: ServingOptions | None = None
+    #: kube-scheduler's feature gates, for metrics.
+    gates: FeatureGates = field(default_factory=FeatureGates)
     #: What /metrics leaves out; None: nothing.
     metrics_filter: MetricsFilter | None = None
     #: The configuration's file, for messages.
@@ -116,6 +119,7 @@ async def serve(options: ServeOptions) -> None:
         max_in_unschedulable_s=options.max_in_unschedulable_s,
     )
     engine.metrics.shown = options.metrics_filter
+    engine.metrics.feature_enabled.read = options.gates.effective
     engine.verify_decisions(options.verify_decisions)
     cluster = load_cluster_config(
         kubeconfig=options.kubeconfig or config.client_connection.kubeconfig or None,
@@ -143,6 +147,7 @@ async def serve(options: ServeOptions) -> None:
             user_agent=f"stowplan/{__version__}",
             qps=options.qps,
             burst=options.burst,
+            observer=engine.metrics.requests,
         ) as client,
         AsyncExitStack() as ports,
     ):

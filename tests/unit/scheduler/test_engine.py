@@ -368,7 +368,7 @@ def test_the_plugin_that_gated_is_asked_first_next_time() -> None:
 
 
 def test_plugins_are_counted_where_they_had_a_say() -> None:
-    """A plugin that skips in PreScore is not counted at Score."""
+    """Filter and Score count nodes. A plugin that skips in PreScore is not counted at Score."""
     bench = Bench(nodes=[node("n1"), node("n2")])
     bench.create(pod("asks", cpu="1"))
     bench.engine.attempt()
@@ -379,7 +379,8 @@ def test_plugins_are_counted_where_they_had_a_say() -> None:
         counts = bench.engine.metrics.plugin_evaluation
         return counts.at(plugin, point, bench.handle.profile).value
 
-    assert count("TaintToleration", "Filter") == 2
-    assert count("TaintToleration", "Score") == 2
-    assert count("NodeResourcesBalancedAllocation", "Score") == 1, "it skips pods that ask nothing"
+    assert count("TaintToleration", "Filter") == 4
+    assert count("TaintToleration", "Score") == 4
+    assert count("TaintToleration", "PreScore") == 2
+    assert count("NodeResourcesBalancedAllocation", "Score") == 2, "it skips pods that ask nothing"
     assert count("NodeResourcesFit", "PreFilter") == 2

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.metrics import Histogram, SchedulerMetrics, Source, exponential
+from stowplan.scheduler.metric_families import Histogram, Source, exponential
+from stowplan.scheduler.metrics import SchedulerMetrics
 
 
 def test_bounds_are_gos() -> None:

@@ -117,12 +117,14 @@ def test_a_timed_call_reads_the_clock_twice() -> None:
 
     clock = Counted()
     watch = Stopwatch(clock)
-    assert watch.run("Any", max, 1, 2) == 2
+    assert watch.run("Any", "Filter", max, 1, 2) == 2
     assert clock.reads == 2
 
 
-def test_calls_are_timed_only_where_a_plugin_is_not_ours() -> None:
+def test_calls_are_timed_only_where_a_plugin_is_not_ours_or_the_decision_is_sampled() -> None:
     def watch(it: Bench) -> object:
+        it.create(pod("sampled"))
+        assert it.placed().decision.cycle.watch is not None
         it.create(pod("web"))
         return it.placed().decision.cycle.watch
 

@@ -8,6 +8,8 @@ from prometheus_client.samples import Sample
 import stowplan
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.metrics import Exposition
+from stowplan.testing import node, pod
+from tests.unit.scheduler.engine_bench import Bench
 
 # Name, type, labels and bucket bounds as `curl /metrics` of kube-scheduler 1.36 shows them.
 UPSTREAM = {
@@ -35,9 +37,20 @@ UPSTREAM = {
         "0.0019461950683593758 0.0029192926025390638 0.004378938903808595 0.006568408355712893 "
         "0.009852612533569338 0.014778918800354007 0.02216837820053101 +Inf",
     ),
-    "scheduler_pending_pods": ("gauge", {"queue"}, ""),
-    "scheduler_unschedulable_pods": ("gauge", {"plugin", "profile"}, ""),
-    "leader_election_master_status": ("gauge", {"name"}, ""),
+    "rest_client_response_size_bytes": (
+        "histogram",
+        {"verb", "host"},
+        "64 256 512 1024 4096 16384 65536 262144 1.048576e+06 4.194304e+06 1.6777216e+07 +Inf",
+    ),
+    "kubernetes_build_info": (
+        "gauge",
+        {"build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version"}
+        | {"major", "minor", "platform"},
+        "",
+    ),
+    "version_info": ("gauge", {"binary", "component", "emulation", "min_compat"}, ""),
+    "process_virtual_memory_max_bytes": ("gauge", set[str](), ""),
+    "process_network_receive_bytes_total": ("counter", set[str](), ""),
 }
 
 
@@ -50,20 +63,21 @@ def samples_of(metrics: SchedulerMetrics) -> dict[str, tuple[str, list[Sample]]]
 
 
 def test_series_look_as_upstreams() -> None:
-    metrics = SchedulerMetrics()
-    metrics.attempt_ended("scheduled", "p", 0.004)
-    metrics.event_handling_duration.at("NodeAdd").observe(0.1)
-    metrics.plugin_execution_duration.at("Fit", "Filter", "Success").observe(0.1)
-    metrics.unschedulable_pods.read = lambda: {("Fit", "p"): 1}
-    metrics.leader_election_master_status.at("kube-scheduler").value = 1
-    metrics.pending_pods.read = lambda: {("active",): 3, ("gated",): 0}
+    """What an engine has observed itself; a live comparison is in tests/e2e/test_metrics.py."""
+    bench = Bench(nodes=[node("n1")])
+    bench.create(pod("web"))
+    placement = bench.placed()
+    bench.engine.permitted(placement)
+    bench.engine.bound(placement)
+    metrics = bench.engine.metrics
+    metrics.requests.ended("GET", "server", 0.1, 0, 100)
     families = samples_of(metrics)
     for name, (kind, labels, bounds) in UPSTREAM.items():
         # The parser takes _total off a counter's family name.
         shown_kind, samples = families[name.removesuffix("_total")]
         assert shown_kind == kind, name
         assert {label for s in samples for label in s.labels} - {"le"} == labels, name
-        shown = [s.labels["le"] for s in samples if s.name.endswith("_bucket")]
+        shown = dict.fromkeys(s.labels["le"] for s in samples if s.name.endswith("_bucket"))
         assert " ".join(shown) == bounds, name
 
 

@@ -25,7 +25,7 @@ from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import StowplanError
 from stowplan.framework.registry import Registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.metrics import Family, Value
+from stowplan.scheduler.metric_families import Family, Value
 from stowplan.scheduler.process import Means, SchedulerProcess
 from stowplan.sim.scenarios.actions import Json
 from stowplan.sim.scenarios.cluster import Cluster
