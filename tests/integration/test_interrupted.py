@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.apiserver.kinds import kind_for
+from stowplan.apiserver.server import ApiServer
+from stowplan.sim.scenarios.own_names import MARK
 from tests.embedded_fixtures import EmbeddedServer
 from tests.waiting import wait_for
 
@@ -131,6 +134,82 @@ def test_ctrl_c_ends_a_service_in_order(
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 0
     assert "Traceback" not in log.read_text()
+
+
+WAITING_SCENARIO = """\
+cluster: {nodes: [{name: mine}]}
+steps:
+- create: {pods: [{name: web, count: 3}]}
+- sleep: 1h
+"""
+
+
+@pytest.mark.parametrize("is_in_background", [False, True])
+def test_sigterm_removes_what_a_scenario_created_in_a_cluster(
+    is_in_background: bool, embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    (tmp_path / "waits.yaml").write_text(WAITING_SCENARIO)
+    command = [*STOWPLAN, "simulate", "waits.yaml", "--on", str(embedded_server.kubeconfig_path)]
+    if is_in_background:  # a shell script's `command &` ignores SIGINT
+        command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command]
+    process = start(*command, cwd=tmp_path)
+    assert process.stdout is not None
+    assert any("sleep" in line for line in process.stdout)
+    (namespace,) = (each for each in _left(embedded_server) if "namespaces" in each)
+    assert namespace[2].startswith("stowplan-scenario-")
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert _left(embedded_server) == []
+
+
+def test_sigterm_ends_other_commands_as_ctrl_c_does(tmp_path: Path) -> None:
+    process = start(*STOWPLAN, "learn", "play", str(LESSON), "--on", "embedded", cwd=tmp_path)
+    assert process.stdout is not None
+    assert any("created" in line for line in process.stdout)
+    process.terminate()
+    assert "Traceback" not in process.communicate(timeout=60)[1]
+    assert process.returncode == 143
+
+
+def test_what_a_killed_run_has_left_is_named(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    (tmp_path / "waits.yaml").write_text(WAITING_SCENARIO)
+    command = [*STOWPLAN, "simulate", "waits.yaml", "--on", str(embedded_server.kubeconfig_path)]
+    process = start(*command, cwd=tmp_path)
+    assert process.stdout is not None
+    assert any("sleep" in line for line in process.stdout)
+    process.kill()
+    process.communicate()
+    again = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert again.returncode == 2
+    assert (
+        "left by an interrupted run; remove it with "
+        "`kubectl delete nodes,namespaces -l stowplan.io/scenario`"
+    ) in again.stderr
+    assert {plural for plural, *_ in _left(embedded_server)} == {"nodes", "namespaces", "pods"}
+
+
+def _left(server: EmbeddedServer) -> list[tuple[str, str, str]]:
+    """Plural, namespace and name of all objects that carry the label of scenarios."""
+
+    def look(api: ApiServer) -> list[tuple[str, str, str]]:
+        found = []
+        for plural in ("nodes", "namespaces", "pods"):
+            kind = kind_for("", "v1", plural)
+            assert kind is not None
+            for record in api.store.records(kind):
+                metadata = record.object["metadata"]
+                if MARK in (metadata.get("labels") or {}):
+                    found.append((plural, metadata.get("namespace", ""), metadata["name"]))
+        return found
+
+    return server.call(look)
 
 
 def interrupt_and_expect(process: subprocess.Popen[str], code: int) -> None:

@@ -18,6 +18,7 @@ from stowplan import __version__
 from stowplan.cli.groups import CommandGroup
 from stowplan.errors import StowplanError
 from stowplan.present.pipes import EXIT_PIPE_CLOSED, drop_output, is_stdout_closed, watch_stdout
+from stowplan.present.sigterm import EXIT_TERMINATED, sigterm_as_ctrl_c
 
 ENV_PREFIX: Final = "STOWPLAN"
 #: Ours, and the prefix of the static scheduler's own variables.
@@ -161,7 +162,10 @@ def main(
     watch_stdout()
     if command is not None:
         _read_flags_from_environment(command)
-    code = _run(command or cli, prog_name, list(sys.argv[1:] if argv is None else argv))
+    with sigterm_as_ctrl_c() as termination:
+        code = _run(command or cli, prog_name, list(sys.argv[1:] if argv is None else argv))
+    if code == EXIT_INTERRUPTED and termination.has_come:
+        code = EXIT_TERMINATED
     try:
         sys.stdout.flush()
     except (BrokenPipeError, KeyboardInterrupt):

@@ -383,7 +383,10 @@ class Cluster:
                 asked = manifest["spec"].get("schedulerName", "default-scheduler")
                 name = own_scheduler_name(asked, self.target.prefix)
                 body["spec"] = {**manifest["spec"], "schedulerName": name}
-        answer = await self.client.create(resource, body, namespace=namespace)
+        try:
+            answer = await self.client.create(resource, body, namespace=namespace)
+        except AlreadyExists as problem:
+            raise await self._explained(problem, resource, namespace, metadata) from None
         name = metadata.get("name") or msgspec.json.decode(answer)["metadata"]["name"]
         self._made.append((resource, namespace, name))
         if manifest.get("status") and resource.kind not in _BORN_WITH_STATUS:
@@ -396,11 +399,34 @@ class Cluster:
                 kind=PatchKind.MERGE,
             )
 
+    async def _explained(
+        self, problem: AlreadyExists, resource: Resource[Any], namespace: str, metadata: Json
+    ) -> AlreadyExists:
+        """The same error; it says how to remove the object if another run has left it."""
+        if not self.target.is_shared or "name" not in metadata:
+            return problem
+        try:
+            path = resource.path(namespace=namespace, name=metadata["name"])
+            there = await self.client.request("GET", path)
+        except ApiError:
+            return problem
+        mark = (msgspec.json.decode(there)["metadata"].get("labels") or {}).get(MARK)
+        if mark in (None, self.target.prefix):
+            return problem
+        kinds = ",".join(dict.fromkeys(["nodes", "namespaces", resource.plural]))
+        return AlreadyExists(
+            f"{problem}; left by an interrupted run; "
+            f"remove it with `kubectl delete {kinds} -l {MARK}`"
+        )
+
     async def _have_namespace(self, namespace: str) -> None:
         if namespace in self._namespaces:
             return
         self._namespaces.add(namespace)
-        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        metadata: Json = {"name": namespace}
+        if self.target.is_shared:
+            metadata["labels"] = {MARK: self.target.prefix}
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         try:
             await self.client.create(NAMESPACES, manifest)
         except AlreadyExists:
