@@ -228,6 +228,28 @@ def test_odd_values_never_raise_and_never_lose_the_line(
     assert capsys.readouterr().err == ""
 
 
+_FORGED = 'I1117 11:00:00.000000       1 binding.py:1] "Bound pod" pod="kube-system/admin"'
+
+
+@pytest.mark.parametrize("fmt", ["text", "json"])
+@pytest.mark.parametrize(
+    "end", ["\n", "\r", "\r\n", "\x85", "\u2028", "\x0b", '"\n', "\n >\n", "\\\n"]
+)
+def test_a_name_or_label_never_forges_a_line(fmt: LogFormat, end: str) -> None:
+    """Only klog's block has further lines, each after a tab; terminals and collectors agree."""
+    stream = start(fmt=fmt)
+    bad = f"web{end}{_FORGED}"
+    log.info(bad, extra=kv(**{"pod": bad, "labels": {bad: bad}, "list": [bad], bad: bad}))
+    lines = stream.getvalue().removesuffix("\n").split("\n")
+    if fmt == "json":
+        assert len(lines) == 1
+        assert json.loads(lines[0])["pod"] == bad
+        return
+    assert all(line.startswith(("\t", " >")) for line in lines[1:])
+    assert not any(HEADER.match(part) for line in lines[1:] for part in line.splitlines())
+    assert len(stream.getvalue().splitlines()) == len(lines)
+
+
 @pytest.mark.parametrize("fmt", ["text", "json"])
 def test_what_is_not_key_values_is_ignored(fmt: LogFormat) -> None:
     stream = start(fmt=fmt)
