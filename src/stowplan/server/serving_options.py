@@ -13,8 +13,6 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 SECURE_PORT: Final = 10259
-#: kube-scheduler's old port for plain HTTP.
-PLAIN_PORT: Final = 10251
 
 
 @dataclass(frozen=True, slots=True)
