@@ -20,10 +20,13 @@ from stowplan.apiserver.server import ApiServer
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.apiserver.workload_controllers.controller import WorkloadControllerOptions
 from stowplan.cli.options import PORT, logging_options
+from stowplan.config.fields import did_you_mean
 from stowplan.errors import ApiError, ConfigError
+from stowplan.output_file import check_output_file
 from stowplan.server.listen import cannot_listen
 
 _MARK: Final = "# Written by `stowplan apiserver`.\n"
+_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
 
 
 def _size(text: str) -> dict[str, str]:
@@ -37,6 +40,12 @@ def _size(text: str) -> dict[str, str]:
             equals = ""
         if not name or not equals:
             raise click.BadParameter(f"{part!r} is not an amount such as cpu=8 or memory=32Gi")
+        if "/" not in name and name not in DEFAULT_SIZE and not name.startswith(_PREFIXES):
+            known = did_you_mean(name, DEFAULT_SIZE) or f"; there are {', '.join(DEFAULT_SIZE)}."
+            raise click.BadParameter(
+                f"a node has no resource {name!r}{known} "
+                "Fix: use a known name, or one with a domain such as example.com/gpu"
+            )
         amounts[name] = amount
     return amounts
 
@@ -153,6 +162,8 @@ def apiserver(
     \b
       stowplan apiserver --nodes 5 --zones 3 --kubeconfig-out cluster.kubeconfig
     """
+    if kubeconfig_out is not None:
+        check_kubeconfig(Path(kubeconfig_out))
     for name, parameter in (
         ("node_name", "--node-name"),
         ("node_size", "--node-size"),
@@ -203,9 +214,9 @@ def _tell(server: ApiServer, kubeconfig_out: str | None) -> None:
     if kubeconfig_out is None:
         use = f"kubectl --server={server.url} get nodes"
     else:
-        file = Path(kubeconfig_out).absolute()
+        file = Path(kubeconfig_out)
         write_kubeconfig(file, server.kubeconfig())
-        use = f"export KUBECONFIG={shlex.quote(str(file))}"
+        use = f"export KUBECONFIG={shlex.quote(str(file.absolute()))}"
     click.echo(
         f"Serving an in-memory Kubernetes API on {server.url}\n"
         f"Use it with:  {use}\n"
@@ -213,19 +224,24 @@ def _tell(server: ApiServer, kubeconfig_out: str | None) -> None:
     )
 
 
-def write_kubeconfig(file: Path, text: str) -> None:
-    """Write a kubeconfig that this command may overwrite later, but never a user's own."""
+def check_kubeconfig(file: Path) -> None:
+    """Raise ConfigError if `file` cannot be written, or is not one that this command wrote."""
+    where = f"--kubeconfig-out {file}"
+    check_output_file(file, "--kubeconfig-out")
     try:
         if file.exists() and not file.read_text(encoding="utf-8").startswith(_MARK):
             raise ConfigError(
                 "already exists and was not written by this command; choose another file",
-                where=f"--kubeconfig-out {file}",
+                where=where,
             )
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(_MARK + text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not a text file"
-        raise ConfigError(
-            f"cannot be written: {reason}", where=f"--kubeconfig-out {file}"
-        ) from None
+        raise ConfigError(f"cannot be written: {reason}", where=where) from None
+
+
+def write_kubeconfig(file: Path, text: str) -> None:
+    """Write a kubeconfig that this command may overwrite later, but never a user's own."""
+    check_kubeconfig(file)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        out.write(_MARK + text)

@@ -71,7 +71,7 @@ def get(url: str) -> dict[str, Any]:
 
 
 def test_nodes_and_a_deployment_without_another_program() -> None:
-    size = "cpu=8,example.com/gpu=1"
+    size = "cpu=8,example.com/gpu=1,hugepages-2Mi=64Mi"
     argv = ("--nodes", "5", "--zones", "2", "--node-size", size, "--node-name", "worker-")
     with apiserver(*argv, "--kubelet-delay", "0") as (_, lines):
         url = lines[0].rsplit(" ", 1)[1]
@@ -115,6 +115,16 @@ def test_nodes_and_a_deployment_without_another_program() -> None:
             ("--nodes", "2", "--node-size", "cpu=many"),
             "Error: Invalid value for '--node-size': 'cpu=many' is not an amount such as cpu=8 or "
             "memory=32Gi",
+        ),
+        (
+            ("--nodes", "2", "--node-size", "cpus=4"),
+            "Error: Invalid value for '--node-size': a node has no resource 'cpus'; did you mean "
+            '"cpu"? Fix: use a known name, or one with a domain such as example.com/gpu',
+        ),
+        (
+            ("--nodes", "2", "--node-size", "gpu=1"),
+            "Error: Invalid value for '--node-size': a node has no resource 'gpu'; there are cpu, "
+            "memory, ephemeral-storage, pods. Fix:",
         ),
         (("--zones", "2"), "Error: --zones needs --nodes N, which creates the nodes."),
         (
@@ -165,5 +175,22 @@ def test_its_own_kubeconfig_is_written_again(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
-        write_kubeconfig(tmp_path / "none" / "config", "x")
+    file = tmp_path / "none" / "config"
+    with apiserver("--kubeconfig-out", str(file)) as (process, lines):
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, lines) == (2, ["", "", ""])
+    # Nothing is logged before it: the server has not started.
+    assert err == (
+        f"Error: --kubeconfig-out {file}: the folder {file.parent} does not exist. "
+        f"Fix: mkdir -p {file.parent}\n"
+    )
+
+
+def test_a_users_own_kubeconfig_is_refused_before_serving(tmp_path: Path) -> None:
+    mine = tmp_path / "config"
+    mine.write_text("kind: Config\n")
+    with apiserver("--kubeconfig-out", str(mine)) as (process, lines):
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, lines) == (2, ["", "", ""])
+    assert err.startswith(f"Error: --kubeconfig-out {mine}: already exists")
+    assert mine.read_text() == "kind: Config\n"
