@@ -172,6 +172,16 @@ def test_a_program_without_a_cluster_ends_in_one_line(
     assert ended.stderr == message.format(cwd=tmp_path) + "\n"
 
 
+def test_a_name_that_no_lease_can_have_ends_in_one_line(tmp_path: Path) -> None:
+    call = "stowplan.run(on_ssd, scheduler_name='Bad_Name!', leader_elect=True, verbosity=0)\n"
+    (tmp_path / "mine.py").write_text(PLUGIN + call)
+    ended = python("mine.py", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith('Error: scheduler_name: "Bad_Name!" also names the Lease')
+    assert line.endswith("Fix: another scheduler_name, or leader_elect=False")
+
+
 def test_a_kubeconfig_that_is_not_there_ends_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PLUGIN + RUN.format(plugin="on_ssd"))
     ended = python("mine.py", cwd=tmp_path, KUBECONFIG=str(tmp_path / "none"))

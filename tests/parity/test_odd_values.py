@@ -86,6 +86,7 @@ ARGUMENTS = {
 #: Judged otherwise on purpose; the code says why.
 DIVERGES = {
     ("leaderElection.leaseDuration", "null"),
+    ("leaderElection.resourceName", '"*"'),
     ("extenders[].httpTimeout", "null"),
     *(("extenders[].tlsConfig.caData", value) for value in ("[]", "[null]", "[3]")),
 }

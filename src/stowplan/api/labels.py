@@ -210,6 +210,26 @@ def label_key_errors(key: str) -> list[str]:
     return errors
 
 
+def subdomain_errors(name: str) -> list[str]:
+    """What is wrong with an RFC 1123 subdomain, which the name of a Lease must be."""
+    errors = []
+    if _size(name) > _MAX_SUBDOMAIN:
+        errors.append(f"must be no more than {_MAX_SUBDOMAIN} bytes")
+    if _SUBDOMAIN_RE.fullmatch(name) is None:
+        errors.append(_SUBDOMAIN_RULE)
+    return errors
+
+
+def namespace_errors(name: str) -> list[str]:
+    """What is wrong with the name of a namespace, which must be an RFC 1123 label."""
+    if _size(name) <= _MAX_NAME and "." not in name and _SUBDOMAIN_RE.fullmatch(name) is not None:
+        return []
+    return [
+        f"a namespace has up to {_MAX_NAME} lower case letters, digits and '-', and starts and "
+        "ends with a letter or a digit"
+    ]
+
+
 def label_value_errors(value: str) -> list[str]:
     """What is wrong with a label value: at most 63 bytes, and empty or a name."""
     errors = []

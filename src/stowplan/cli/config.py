@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 
 import click
 
 from stowplan.cli.groups import CommandGroup
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.config.advice import advice
-from stowplan.config.load import default_config, load_config, parse_config, read_text
+from stowplan.config.fields import FieldError
+from stowplan.config.load import default_config, parse_config, read_text
 from stowplan.config.merge import defaults_left_out
+from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.config.written import written_config
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
@@ -37,15 +38,16 @@ def check(file: str, output: OutputFormat | None) -> None:
     their arguments, but without secrets. `run --write-config-to` writes secrets too.
     """
     registry = _registry()
-    # Only a plugin can check its arguments, so this constructs every plugin and discards it.
-    further = partial(plugin_errors, registry=registry)
-    if file == "-":
-        where = "<stdin>"
-        loaded = parse_config(sys.stdin.read(), where=where, check=further)
-    else:
-        where, loaded = file, load_config(file, check=further)
-    for warning in advice(loaded, registry.names):
-        click.echo(f"Warning: {where}: {warning}", err=True)
+    where, text = ("<stdin>", sys.stdin.read()) if file == "-" else (file, read_text(file))
+
+    def further(loaded: KubeSchedulerConfiguration) -> list[FieldError]:
+        # Here, because a configuration with errors gets its warnings too.
+        for warning in advice(loaded, implements=registry.points, known=registry.names):
+            click.echo(f"Warning: {where}: {warning}", err=True)
+        # Only a plugin can check its arguments, so this constructs every plugin and discards it.
+        return plugin_errors(loaded, registry)
+
+    loaded = parse_config(text, where=where, check=further)
     if output is not None:
         written = written_config(loaded, registry.names)
         shown = redact(written)

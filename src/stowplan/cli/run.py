@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
+from stowplan.api.labels import namespace_errors, subdomain_errors
 from stowplan.cli.flag_options import FlagSections, kube_scheduler_options
 from stowplan.cli.flag_values import (
     configure_logging,
@@ -172,6 +173,8 @@ def start(
         # that names no kubeconfig, because the alternative is a cluster that was not asked for.
         kubeconfig = flags.pop("kubeconfig", None) if config_file else flags.get("kubeconfig")
     if own.namespace:
+        for reason in namespace_errors(own.namespace):
+            raise ConfigError(f'"{own.namespace}": {reason}', where="--namespace")
         # A scheduler with access to one namespace can hold a Lease only there.
         flags.setdefault("leader-elect-resource-namespace", own.namespace)
     config = configured(config, flags, has_file=bool(config_file))
@@ -179,6 +182,11 @@ def start(
     if not is_in_place and lease.resource_name == DEFAULT_LEASE and first != DEFAULT_SCHEDULER:
         # DIVERGES: a second scheduler that asked for kube-scheduler's own lease would never lead,
         # or stop the first from leading, so it gets one by its own name.
+        if lease.leader_elect:
+            place = "--scheduler-name"
+            if not own.scheduler_name:
+                place = f"{config_file}: profiles[0].schedulerName"
+            _check_lease_name(first, where=place)
         lease = msgspec.structs.replace(lease, resource_name=first)
         config = msgspec.structs.replace(config, leader_election=lease)
     raise_errors(validate(config), where=config_file)
@@ -238,6 +246,15 @@ def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[st
             out.write(text)
     except OSError as problem:
         raise ConfigError(f"cannot be written: {problem.strerror}", where=file) from None
+
+
+def _check_lease_name(scheduler_name: str, *, where: str) -> None:
+    for reason in subdomain_errors(scheduler_name):
+        raise ConfigError(
+            f'"{scheduler_name}" also names the Lease of leader election, but {reason}. '
+            "Fix: name the Lease by --leader-elect-resource-name, or use --leader-elect=false",
+            where=where,
+        )
 
 
 def _rename_profile(config: KubeSchedulerConfiguration, name: str) -> KubeSchedulerConfiguration:

@@ -14,17 +14,33 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import msgspec
 
 from stowplan.config.durations import Duration, parse_duration
-from stowplan.config.fields import FieldError, did_you_mean, invalid, not_supported, required
+from stowplan.config.fields import (
+    FieldError,
+    closest,
+    did_you_mean,
+    invalid,
+    not_supported,
+    required,
+)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 def decode(raw: object, into: type[T], errors: list[FieldError], *, path: str = "") -> T | None:
-    """`raw` as `into`, or None with the reasons appended to `errors`; `path` is where it is."""
+    """`raw` as `into`, with all mistakes appended to `errors`; `path` is where it is.
+
+    Unknown fields are mistakes too, but left out, so that a caller can check the rest. Any other
+    mistake makes it None.
+    """
     found: list[FieldError] = []
     _check(into, raw, path, found)
     errors += found
-    return None if found else msgspec.convert(raw, into, dec_hook=decode_hook)
+    if found:
+        raw, others = _without_unknown(raw, into), list[FieldError]()
+        _check(into, raw, path, others)
+        if others:
+            return None
+    return msgspec.convert(raw, into, dec_hook=decode_hook)
 
 
 def decode_hook(wanted: type, value: Any) -> Any:
@@ -64,6 +80,21 @@ def without_nulls(raw: Any, wanted: Any) -> Any:
     return raw
 
 
+def _without_unknown(raw: Any, wanted: Any) -> Any:
+    """The tree without the fields that `wanted` does not have."""
+    wanted = _without_none(wanted)
+    if isinstance(raw, dict) and _is_struct(wanted):
+        hints, fields = _members(wanted)
+        return {
+            key: _without_unknown(value, hints[fields[key].name])
+            for key, value in raw.items()
+            if key in fields
+        }
+    if isinstance(raw, list) and get_origin(wanted) in (tuple, list):
+        return [_without_unknown(value, get_args(wanted)[0]) for value in raw]
+    return raw
+
+
 def _check(wanted: Any, value: object, path: str, errors: list[FieldError]) -> None:
     wanted = _without_none(wanted)
     if _is_struct(wanted):
@@ -98,7 +129,8 @@ def _check_struct(
             _check(hints[fields[key].name], item, inner, errors)
         else:
             hint = did_you_mean(str(key), fields) or f" (known here: {', '.join(fields)})"
-            errors.append(FieldError(inner, f"unknown field{hint}"))
+            meant = inner.removesuffix(str(key)) + closest(str(key), fields)
+            errors.append(FieldError(inner, f"unknown field{hint}", meant=meant))
     for key, field in fields.items():
         if field.required and key not in value:
             errors.append(required(f"{path}.{key}" if path else key))

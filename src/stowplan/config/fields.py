@@ -18,10 +18,14 @@ from stowplan.redaction import redact
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """What is wrong at `path`; the path is empty where the file as a whole is wrong."""
+    """What is wrong at `path`; the path is empty where the file as a whole is wrong.
+
+    `meant` is the path of the field that an unknown field is probably a misspelling of.
+    """
 
     path: str
     message: str
+    meant: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
@@ -53,9 +57,15 @@ def not_supported(path: str, value: str, allowed: Sequence[str]) -> FieldError:
 
 def did_you_mean(name: str, allowed: Collection[str]) -> str:
     """`; did you mean "x"?`, or nothing where no allowed name comes close."""
+    close = closest(name, allowed)
+    return f'; did you mean "{close}"?' if close else ""
+
+
+def closest(name: str, allowed: Collection[str]) -> str:
+    """The allowed name that comes closest, or an empty text if none comes close."""
     lowered = {candidate.lower(): candidate for candidate in allowed}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7)
-    return f'; did you mean "{lowered[close[0]]}"?' if close else ""
+    return lowered[close[0]] if close else ""
 
 
 def raise_errors(errors: Iterable[FieldError], *, where: str = "") -> None:

@@ -1,8 +1,9 @@
 """Reading a configuration file: YAML or JSON text to a complete, validated configuration.
 
 All errors of a file are reported together, each with the file and the path of the field. The order
-is parse, decode (plugin arguments too), default, validate; a step runs only if the step before
-found no error. A caller that knows the plugins passes further checks, which run with validation.
+is parse, decode (plugin arguments too), default, validate. A value of the wrong type ends it after
+decode; unknown fields do not, so their errors come with those of validation. A caller that knows
+the plugins passes further checks, which run with validation.
 """
 
 from __future__ import annotations
@@ -79,15 +80,15 @@ def _build(
     if _is_ours(tree, errors):
         config = decode(fill_absent(tree), KubeSchedulerConfiguration, errors)
         _decode_arguments(tree, errors)
-    raise_errors(errors, where=where)
+    if config is not None:
+        config = replace_zeros(config)
+        further = [*validate(config), *(check(config) if check is not None else ())]
+        # A misspelt field leaves the one that was meant empty, which would be reported again.
+        meant = {error.meant for error in errors}
+        errors += [error for error in further if str(error).partition(": ")[0] not in meant]
+    # Several steps may find the same.
+    raise_errors({str(error): error for error in errors}.values(), where=where)
     assert config is not None  # decode gives a reason for None
-    config = replace_zeros(config)
-    errors = validate(config)
-    if check is not None:
-        # Both may find the same.
-        told = {str(error) for error in errors}
-        errors += [error for error in check(config) if str(error) not in told]
-    raise_errors(errors, where=where)
     return config
 
 

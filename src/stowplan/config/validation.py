@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from stowplan.api.labels import label_key_errors
+from stowplan.api.labels import label_key_errors, namespace_errors, subdomain_errors
 from stowplan.config.defaults import REMOVED_PLUGINS
 from stowplan.config.fields import (
     FieldError,
@@ -79,12 +79,18 @@ def _validate_leader_election(election: LeaderElection) -> Iterator[FieldError]:
     if election.resource_lock != "leases":
         detail = 'resourceLock value must be "leases"'
         yield invalid("leaderElection.resourceLock", election.resource_lock, detail)
-    for field, name in (
-        ("resourceNamespace", election.resource_namespace),
-        ("resourceName", election.resource_name),
+    # DIVERGES: a name that no Lease can have is refused. Upstream tries for ever to get that Lease.
+    for field, name, errors_of, what in (
+        ("resourceNamespace", election.resource_namespace, namespace_errors, "namespace"),
+        ("resourceName", election.resource_name, subdomain_errors, "name"),
     ):
+        path = f"leaderElection.{field}"
         if not name:
-            yield required(f"leaderElection.{field}")
+            yield required(path)
+            continue
+        fix = f"Fix: give the Lease another {what}, here or by --leader-elect-resource-{what}"
+        for reason in errors_of(name):
+            yield invalid(path, name, f"{reason}. {fix}")
 
 
 def _validate_percentage(path: str, percentage: int | None) -> Iterator[FieldError]:

@@ -55,7 +55,7 @@ def build_engine(
     errors: list[FieldError] = []
     extenders = configured_extenders(config.extenders, errors)
     raise_errors(errors, where=where)
-    for warning in advice(config, registry.names):
+    for warning in advice(config, implements=registry.points, known=registry.names):
         log.warning(
             "A part of the configuration has no effect",
             extra=kv(field=warning.path, problem=warning.message),

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from stowplan.api.labels import subdomain_errors
 from stowplan.api.objects import Node
 from stowplan.config.load import default_config
 from stowplan.config.types import (
@@ -155,4 +156,10 @@ def _with_election(
 ) -> KubeSchedulerConfiguration:
     """Election with a lease by the scheduler's own name."""
     name = config.profiles[0].scheduler_name
+    for reason in subdomain_errors(name) if election.leader_elect else ():
+        raise ConfigError(
+            f'"{name}" also names the Lease of leader election, but {reason}. '
+            "Fix: another scheduler_name, or leader_elect=False",
+            where="scheduler_name",
+        )
     return replace(config, leader_election=replace(election, resource_name=name))

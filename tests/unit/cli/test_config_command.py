@@ -126,6 +126,36 @@ def test_what_has_no_effect_is_a_warning(
     ]
 
 
+def test_unknown_fields_errors_and_warnings_are_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(
+        HEADER
+        + """
+paralelism: 3
+podMaxBackoffSeconds: 0
+podInitialBackoffSeconds: -1
+profiles:
+- plugins: {score: {disabled: [{name: NodeName}, {name: "*"}]}, filtr: {}}
+  pluginConfig: [{name: NodeResourcesFit, args: {zebra: 1, scoringStrategy: {type: Most}}}]
+"""
+    )
+    code, out, err = run(capsys, "config", "check", str(file))
+    assert (code, out) == (2, "")
+    args = "profiles[0].pluginConfig[0].args"
+    assert [line.replace(f"{file}: ", "").partition(" (known")[0] for line in err.splitlines()] == [
+        "Warning: profiles[0].plugins.score.disabled[0].name: has no effect: NodeName does not "
+        "implement score; it implements filter",
+        'Error: paralelism: unknown field; did you mean "parallelism"?',
+        'Error: profiles[0].plugins.filtr: unknown field; did you mean "filter"?',
+        f"Error: {args}.zebra: unknown field",
+        f'Error: {args}.scoringStrategy.type: Unsupported value: "Most": supported values: '
+        '"LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"',
+        "Error: podInitialBackoffSeconds: Invalid value: -1: must be greater than 0",
+    ]
+
+
 def test_the_defaults_have_the_arguments_of_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (profile,) = yaml.safe_load(run(capsys, "config", "defaults")[1])["profiles"]
     arguments = {entry["name"]: entry["args"] for entry in profile["pluginConfig"]}
@@ -159,6 +189,86 @@ def test_run_writes_what_would_apply(tmp_path: Path, capsys: pytest.CaptureFixtu
         f"Error: {file}: profiles[0].plugins.filter.enabled[0].name: Invalid value: "
         '"NodeNam": no such plugin; did you mean "NodeName"?\n'
     )
+
+
+SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of"
+ELECTION = (
+    'leaderElection: {leaderElect: true, resourceNamespace: Kube_System, resourceName: "a b"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("argv", "file", "start", "end"),
+    [
+        (
+            ("--scheduler-name", "Bad_Name!"),
+            "",
+            '--scheduler-name: "Bad_Name!" also names the Lease of leader election, but '
+            + SUBDOMAIN,
+            "Fix: name the Lease by --leader-elect-resource-name, or use --leader-elect=false",
+        ),
+        (
+            (),
+            "profiles: [{schedulerName: Bad_Name!}]",
+            'FILE: profiles[0].schedulerName: "Bad_Name!" also names the Lease of leader election',
+            "Fix: name the Lease by --leader-elect-resource-name, or use --leader-elect=false",
+        ),
+        (
+            ("--leader-elect-resource-name", "Bad_Name!"),
+            "",
+            f'leaderElection.resourceName: Invalid value: "Bad_Name!": {SUBDOMAIN}',
+            "Fix: give the Lease another name, here or by --leader-elect-resource-name",
+        ),
+        (
+            ("--leader-elect-resource-namespace", "a.b"),
+            "",
+            'leaderElection.resourceNamespace: Invalid value: "a.b": a namespace has up to 63',
+            "Fix: give the Lease another namespace, here or by --leader-elect-resource-namespace",
+        ),
+        (("--namespace", "Team A"), "", '--namespace: "Team A": a namespace has up to 63', ""),
+    ],
+)
+def test_names_that_no_lease_can_have_are_one_line(
+    argv: tuple[str, ...],
+    file: str,
+    start: str,
+    end: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    written = tmp_path / "written.yaml"
+    options = [*argv, "--write-config-to", str(written)]
+    if file:
+        (tmp_path / "in.yaml").write_text(HEADER + file)
+        options += ["--config", str(tmp_path / "in.yaml")]
+    code, _, err = run(capsys, "run", *options)
+    assert code == 2
+    (line,) = err.splitlines()
+    assert line.startswith("Error: " + start.replace("FILE", str(tmp_path / "in.yaml")))
+    assert line.endswith(end)
+    assert not written.exists()
+
+
+def test_a_name_that_no_lease_can_have_needs_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod may name any scheduler, so only the Lease restricts the name."""
+    for election in ("--leader-elect=false", "--leader-elect-resource-name=mine"):
+        argv = ("run", "--scheduler-name", "Bad_Name!", election, "--write-config-to")
+        assert run(capsys, *argv, str(tmp_path / "written.yaml")) == (0, "", "")
+
+
+def test_lease_names_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "in.yaml"
+    file.write_text(HEADER + ELECTION)
+    code, _, err = run(capsys, "config", "check", str(file))
+    assert code == 2
+    assert [line.split(" ")[2] for line in err.splitlines()] == [
+        "leaderElection.resourceNamespace:",
+        "leaderElection.resourceName:",
+    ]
+    file.write_text(HEADER + ELECTION.replace("true", "false"))
+    assert run(capsys, "config", "check", str(file))[0] == 0
 
 
 def test_standard_input(
