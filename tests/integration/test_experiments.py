@@ -106,6 +106,69 @@ def test_an_expectation_about_what_never_existed_is_not_met(file: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("fail: nod-1", "there is no node `nod-1`; did you mean `node-1`?"),
+        ("cordon: [node-1, nod-1]", "there is no node `nod-1`; did you mean `node-1`?"),
+        ("drain: x-*", "there is no Node that matches x-*"),
+        ("delete: node/gpu", "there is no node `gpu`; there is node-1"),
+        (
+            "patch: {object: node/nod-1, with: {metadata: {labels: {a: b}}}}",
+            "did you mean `node-1`?",
+        ),
+        (
+            "workload: {generate: {disruptions: [{fail: nod-1, at: 1h}]}}",
+            "there is no node `nod-1` at 3600 s; did you mean `node-1`?",
+        ),
+    ],
+)
+def test_an_unknown_node_is_found_before_anything_is_played(
+    file: Path, step: str, message: str
+) -> None:
+    file.write_text(
+        "cluster: {nodes: [{name: node-1}]}\n"
+        f"steps:\n- create: {{pods: [{{name: a}}]}}\n- {step}\n"
+    )
+    done = simulate(file)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "created" not in done.stdout
+
+
+def test_nodes_that_a_trace_or_a_step_creates_are_known(file: Path) -> None:
+    (file.parent / "nodes.csv").write_text("name,cpu\nt1,4\n")
+    (file.parent / "pods.csv").write_text("name,cpu\na,1\n")
+    file.write_text(
+        "steps:\n- workload: {trace: pods.csv, nodes: nodes.csv}\n- cordon: t1\n"
+        "- create: {nodes: [{name: late}]}\n- fail: late\n"
+    )
+    done = simulate(file)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_trace_without_nodes_is_exit_code_2(file: Path) -> None:
+    (file.parent / "pods.csv").write_text("name,cpu\na,1\n")
+    file.write_text("steps:\n- workload: {trace: pods.csv}\n")
+    assert refused(file, "--timeline", "none").endswith(
+        "step 1 (workload): there is no node; give the trace `nodes`, or create some first"
+    )
+
+
+def test_two_outputs_need_two_files(file: Path) -> None:
+    file.write_text("steps: [{say: hello}]")
+    out = file.parent / "out"
+    told = refused(file, "--html", out, "--decisions", file.parent / "." / "out")
+    assert told == f"--html and --decisions: are the same file, {out}; give two"
+
+
+def test_a_file_that_is_no_scenario(file: Path) -> None:
+    assert refused(file) == f"{file}: cannot be read: No such file or directory"
+    trace = file.with_name("mypods.csv")
+    trace.write_text("name,cpu\na,1\n")
+    assert "A trace is played by a scenario: `workload: {trace: mypods.csv}`" in refused(trace)
+
+
 def test_workloads_are_chosen_only_where_there_are_some(file: Path) -> None:
     file.write_text("steps: [{say: hello}]")
     assert refused(file, "--workload", "Basic*").endswith("Fix: leave out --workload")
@@ -132,7 +195,8 @@ def test_ctrl_c_ends_quickly_and_says_what_is_kept(file: Path) -> None:
     interrupted = [line for line in told.splitlines() if line]
     assert len(interrupted) == 1, told
     assert interrupted[0].startswith("interrupted at ")
-    assert interrupted[0].endswith(f" s of the cluster's time; {log} has {len(lines):,} lines")
+    kept = f"{log} has {len(lines):,} lines; {page} was not written"
+    assert interrupted[0].endswith(f" s of the cluster's time; {kept}")
     assert not page.exists()
 
 

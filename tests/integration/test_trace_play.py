@@ -11,6 +11,7 @@ from typing import Any
 
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.sim.scenarios import Cluster, EntryKind, Options, Outcome, run_scenario
+from stowplan.sim.scenarios.report import figure_rows, summary
 from stowplan.sim.scenarios.trace_play import TraceProgress, play_trace
 from stowplan.sim.traces import Trace, generate, load_trace
 
@@ -125,9 +126,12 @@ def test_broken_rows_are_told(tmp_path: Path) -> None:
     trace = load_trace(tmp_path / "pods.csv", nodes=tmp_path / "nodes.csv", skip_broken=True)
     outcome, _ = played(trace)
     assert [entry.text for entry in outcome.entries if entry.kind is EntryKind.SAID] == [
-        "scenario: 2 rows used, 1 broken and skipped",
+        "scenario: 1 node rows used; 1 pod rows used, 1 broken and skipped",
         f"scenario:   {tmp_path}/pods.csv:3: cpu: `lots` is not an amount of cpu such as 500m or 2",
     ]
+    assert outcome.counts["skippedRows"] == 1
+    assert "; 1 row skipped; " in summary(outcome)[-1]
+    assert ("rows skipped", "1 broken rows of the trace") in figure_rows(outcome)
 
 
 def test_a_trace_without_nodes_says_so() -> None:
@@ -199,6 +203,7 @@ _PLAY = """
 import sys
 from pathlib import Path
 from stowplan.sim.scenarios import run_scenario
+from stowplan.sim.scenarios.report import figure_rows, summary
 from stowplan.sim.scenarios.trace_play import play_trace
 from stowplan.sim.traces import load_trace
 

@@ -20,6 +20,7 @@ from stowplan.present.pipes import is_stdout_closed
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Entry, Outcome
+    from stowplan.sim.scenarios.files import Playable
     from stowplan.sim.scenarios.report import DecisionLog
 
 EXIT_NOT_MET: Final = 1
@@ -140,13 +141,16 @@ def simulate(
       $ stowplan simulate performance-config.yaml --workload 'SchedulingBasic/*'
 
     The exit code is 0 if all expectations are met, 1 if one is not or the scenario failed, 2 if
-    the file is invalid, 130 after Ctrl-C. docs/scenarios.md explains how to write scenarios.
+    the file is invalid, 130 after Ctrl-C, 143 after SIGTERM. docs/scenarios.md explains
+    how to write scenarios.
     """
     configure(verbosity or 0, "text")
     if verbosity is None:
         logging.getLogger("stowplan").setLevel(logging.WARNING)
     if with_scores and decisions is None:
         raise ConfigError("adds to the lines of --decisions FILE; give both", where="--with-scores")
+    if html is not None and decisions is not None and html.resolve() == decisions.resolve():
+        raise ConfigError(f"are the same file, {html}; give two", where="--html and --decisions")
     check_output_file(html, "--html")
     check_output_file(decisions, "--decisions")
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
@@ -164,6 +168,8 @@ def simulate(
     wishes = Wishes(seed, config_file, workload, labels, live.progress, plugins)
     outcomes: list[Outcome] = []
     kept: list[str] = []
+    playables: list[Playable] = []
+    pages = 0
     try:
         playables = read_playables(Path(file), wishes)
         with _decision_log(decisions, kept) as log:
@@ -196,7 +202,12 @@ def simulate(
                     path = _numbered(html, len(outcomes))
                     _write(path, page(outcome, about=playable.about))
                     kept.append(f"{path} is complete")
+                    pages += 1
     except KeyboardInterrupt:
+        if html is not None and (not playables or pages < len(playables)):
+            path = _numbered(html, pages + 1)
+            old = "is still that of an earlier run"
+            kept.append(f"{path} {old if path.exists() else 'was not written'}")
         told = "; ".join(kept) or "nothing was written"
         at = f" at {live.at:,.1f} s of the cluster's time"
         if not is_stdout_closed():

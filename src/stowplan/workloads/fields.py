@@ -82,7 +82,10 @@ def read_documents(file: Path) -> list[Any]:
 def _read(file: Path, load: Callable[[str], Any]) -> Any:
     try:
         return load(file.read_text())
-    except (OSError, UnicodeDecodeError) as problem:
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise ConfigError(f"cannot be read: {why}", where=str(file)) from None
+    except UnicodeDecodeError as problem:
         raise ConfigError(f"cannot be read: {problem}", where=str(file)) from None
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)

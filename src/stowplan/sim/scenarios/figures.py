@@ -105,11 +105,14 @@ class Measurement:
             self._began = self._at
         self._waiting[pod.key] = self._at
 
-    def pod_bound(self, pod: Pod, *, by_scheduler: bool) -> None:
+    def pod_bound(self, pod: Pod, *, by_scheduler: bool, is_node_counted: bool = True) -> None:
         self._advance()
         created = self._waiting.pop(pod.key, self._at)
         if by_scheduler:
             self._waits.append(self._at - created)
+        if not is_node_counted:
+            self._placed[pod.key] = ("", {})
+            return
         amounts = held_amounts(pod)
         self._placed[pod.key] = (pod.spec.node_name, amounts)
         self._held[pod.spec.node_name] += 1
@@ -123,6 +126,8 @@ class Measurement:
         if key not in self._placed:
             return
         node, amounts = self._placed.pop(key)
+        if not node:
+            return
         self._used.subtract(amounts)
         self._held[node] -= 1
         if not self._held[node]:
@@ -184,15 +189,15 @@ class Measurement:
         seconds = now - self._at
         if seconds <= 0:
             return
+        self._note()
         if self._began is not None:
-            self._note()
             self._in_use.lasted(len(self._held), seconds)
             for name, share in self._shares.items():
                 share.lasted(self._share(name), seconds)
         self._at = now
 
     def _note(self) -> None:
-        if not self._keeps_course or self._began is None:
+        if not self._keeps_course:
             return
         row = (
             self._at,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stowplan.errors import ConfigError
 from stowplan.framework.loading import find_plugin
@@ -31,6 +31,8 @@ from stowplan.workloads.model import Workload
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios.trace_play import TraceProgress
+
+TRACE_SUFFIXES: Final = frozenset({".csv", ".jsonl", ".ndjson"})
 
 
 @dataclass(slots=True)
@@ -95,6 +97,12 @@ def read_playables(file: Path, wishes: Wishes | None = None) -> list[Playable]:
     if (not file.suffix and not file.exists()) or file.is_dir():
         # One of upstream's, by the name of its folder.
         return _workloads(find_performance_config(str(file)), wishes)
+    if TRACE_SUFFIXES.intersection(file.suffixes):
+        raise ConfigError(
+            "is no scenario. A trace is played by a scenario: "
+            f"`workload: {{trace: {file.name}}}` is a step of one; see docs/traces.md",
+            where=str(file),
+        )
     document = read_yaml(file)
     if is_performance_config(document):
         return _workloads(file, wishes)

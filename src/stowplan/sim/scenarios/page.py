@@ -114,6 +114,8 @@ def _cluster(outcome: Outcome) -> Iterator[str]:
             f'<input id="at" type="range" min="0" max="{outcome.cluster_s:.3f}" step="any" '
             f'value="{outcome.cluster_s:.3f}" aria-label="time in seconds"></div>'
         )
+        if not any(node.pods for node in picture.nodes):
+            yield from _peak(outcome)
     yield f'<div class="picture"><p class="caption">{outcome.cluster_s:.1f} s: the end</p>'
     known = {node.name: node for node in picture.nodes}
     names = node_order(drawing) if drawing is not None and can_move else list(known)
@@ -128,6 +130,18 @@ def _cluster(outcome: Outcome) -> Iterator[str]:
         )
         told = told.replace("<", "\\u003c")
         yield f'<script type="application/json" id="history">{told}</script>'
+
+
+def _peak(outcome: Outcome) -> Iterator[str]:
+    """A hint where to look, for a cluster that is empty at the end."""
+    course = outcome.figures.course
+    placed = course.get("placed") or ()
+    if most := max(placed, default=0):
+        at = course["at"][list(placed).index(most)]
+        yield (
+            f'<p class="about">At the end no pod is left on a node. Most pods ({most:,.0f}) had a '
+            f"node at {at:.1f} s: move the slider there.</p>"
+        )
 
 
 def _nodes(nodes: Sequence[NodeBox], there: set[str]) -> str:
@@ -215,7 +229,7 @@ def _charts(outcome: Outcome) -> Iterator[str]:
         return
     faults = [entry for entry in outcome.entries if _is_fault(entry)]
     marks = _marks(faults, until)
-    dashed = f"; dashed: {len(faults):,} faults" if faults else ""
+    dashed = f"; dashed: {len(faults):,} fault{'s' if len(faults) != 1 else ''}" if faults else ""
     for heading, unit, names in _CHARTS:
         series = [
             _series(label, course["at"], course[name], until, unit, color)
@@ -272,7 +286,10 @@ def _timeline(entries: Sequence[Entry]) -> str:
     left_out = ""
     if len(entries) > _MOST_ENTRIES:
         shown = [entry for entry in entries if is_worth_a_line(entry)][:_MOST_ENTRIES]
-        left_out = f'<p class="about">{len(entries) - len(shown):,} entries are not shown.</p>'
+        left_out = (
+            f'<p class="about">{len(entries) - len(shown):,} entries are not shown; '
+            "--decisions FILE writes every attempt, eviction and binding.</p>"
+        )
     rows = "".join(
         f'<tr class="{_row_look(entry)}"><td class="at">{entry.at:.3f}</td>'
         f"<td>{escape(entry_text(entry).strip())}</td></tr>"

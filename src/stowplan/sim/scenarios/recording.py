@@ -55,6 +55,8 @@ class Recording:
         #: Pods that ever existed, by namespace/name, with their labels; and names of nodes.
         self.seen_pods: dict[str, Mapping[str, str]] = {}
         self.seen_nodes: set[str] = set()
+        #: Nodes of an existing cluster that the scenario did not create; figures leave them out.
+        self._foreign_nodes: set[str] = set()
         #: One object for equal labels.
         self._labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         #: Further callbacks for each entry, for as long as they are registered.
@@ -62,6 +64,10 @@ class Recording:
         self._prefix = prefix
         self._on_entry = on_entry
         self._keeps_entries = keeps_entries
+
+    def close(self) -> None:
+        """Record no further entries: the scenario's own cleanup is not part of it."""
+        self._on_entry, self._keeps_entries = None, False
 
     def add(self, kind: EntryKind, subject: str, text: str, **details: Any) -> None:
         entry = Entry(self.now(), kind, subject, text, details)
@@ -153,14 +159,19 @@ class Recording:
     def _bound(self, pod: Pod, *, by_scheduler: bool) -> None:
         self.counts["bound"] += 1
         self.bound.add(pod.key)
-        self.measurement.pod_bound(pod, by_scheduler=by_scheduler)
-        self.attempted.add(pod.key)
         node = pod.spec.node_name
+        self.measurement.pod_bound(
+            pod, by_scheduler=by_scheduler, is_node_counted=node not in self._foreign_nodes
+        )
+        self.attempted.add(pod.key)
         self.add(EntryKind.BOUND, f"pod {pod.key}", f"bound to {node}", node=node)
 
     def node_added(self, node: Node) -> None:
         self.seen_nodes.add(node.name)
-        self.measurement.node_seen(node)
+        if self._is_ours(node):
+            self.measurement.node_seen(node)
+        else:
+            self._foreign_nodes.add(node.name)
         if self.drawing is not None:
             self.drawing.node_created(node)
         if self._is_ours(node):
@@ -170,14 +181,16 @@ class Recording:
         return not self._prefix or (node.metadata.labels or {}).get(MARK) == self._prefix
 
     def node_updated(self, old: Node, new: Node) -> None:
-        self.measurement.node_seen(new)
+        if self._is_ours(new):
+            self.measurement.node_seen(new)
         if old.spec.unschedulable != new.spec.unschedulable and self._is_ours(new):
             text = "cordoned" if new.spec.unschedulable else "uncordoned"
             self.add(EntryKind.CHANGED, f"node {new.name}", text)
 
     def node_removed(self, node: Node) -> None:
-        self.measurement.node_gone(node.name)
+        self._foreign_nodes.discard(node.name)
         if self._is_ours(node):
+            self.measurement.node_gone(node.name)
             self.add(EntryKind.DELETED, f"node {node.name}", "deleted")
 
 

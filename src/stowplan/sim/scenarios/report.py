@@ -9,6 +9,7 @@ holds nothing that differs between two runs of one seed in virtual time.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TextIO
@@ -16,7 +17,13 @@ from typing import Any, Final, TextIO
 from stowplan.present.tables import printable
 from stowplan.sim.scenarios.facts import FINISHED_PHASES, key_of, message_of, node_of, phase_of
 from stowplan.sim.scenarios.figures import Figures, Spread, Waits
-from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation, Outcome
+from stowplan.sim.scenarios.timeline import (
+    SKIPPED_ROWS,
+    Entry,
+    EntryKind,
+    Expectation,
+    Outcome,
+)
 
 #: More pods than this are listed by node, not one by one.
 FEW_PODS: Final = 50
@@ -70,7 +77,7 @@ def tables(outcome: Outcome) -> list[Table]:
     if not outcome.pods:
         return []
     if len(outcome.pods) <= FEW_PODS:
-        pods = sorted(outcome.pods, key=key_of)
+        pods = sorted(outcome.pods, key=lambda pod: _natural(key_of(pod)))
         told = [(printable(key_of(pod)), node_of(pod), _state(pod)) for pod in pods]
         return [Table(("pod", "node", "state"), tuple(told))]
     held: dict[str, int] = {node["metadata"]["name"]: 0 for node in outcome.nodes}
@@ -90,6 +97,12 @@ def tables(outcome: Outcome) -> list[Table]:
     return found
 
 
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort web-2 before web-10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part) if part.isdecimal() else -1, part) for part in parts]
+
+
 def summary(outcome: Outcome) -> list[str]:
     """The last lines: what was not met, and figures."""
     failed = [each for each in outcome.expectations if not each.is_met]
@@ -106,6 +119,8 @@ def summary(outcome: Outcome) -> list[str]:
     ):
         pods += f", {number:,} {what}" if number else ""
     parts.append(pods)
+    if number := counts[SKIPPED_ROWS]:
+        parts.append(f"{number:,} row{'s' if number != 1 else ''} skipped")
     if number := counts["attempts"]:
         attempts = f"{number:,} attempt{'s' if number != 1 else ''}"
         parts.append(f"{attempts}, {counts['verified']:,} verified")
@@ -117,6 +132,7 @@ def summary(outcome: Outcome) -> list[str]:
 def figure_rows(outcome: Outcome) -> list[tuple[str, str]]:
     """Names and texts of the figures; none if there was no pod."""
     counts, figures = Counter(outcome.counts), outcome.figures
+    skipped = counts[SKIPPED_ROWS]
     if not counts["created"]:
         return []
     use = figures.nodes_in_use
@@ -124,11 +140,12 @@ def figure_rows(outcome: Outcome) -> list[tuple[str, str]]:
         f"{_RESOURCES.get(name, name)} {share.mean:.1%} on average, {share.peak:.1%} at most"
         for name, share in figures.utilisation.items()
     ]
+    nothing = "no pod requested anything" if figures.nodes else "the scenario created no node"
     evictions = {what: counts[name] for name, what in _EVICTIONS.items() if counts[name]}
     causes = ", ".join(f"{number:,} {what}" for what, number in evictions.items())
     return [
         ("waiting time", _waiting_time(figures.waits)),
-        ("utilisation", "; ".join(shares) or "no pod requested anything"),
+        ("utilisation", "; ".join(shares) or nothing),
         (
             "nodes in use",
             f"{use.mean:,.1f} on average, {use.peak:,.0f} at most, {use.end:,.0f} at the end, "
@@ -136,6 +153,7 @@ def figure_rows(outcome: Outcome) -> list[tuple[str, str]]:
         ),
         ("evictions", f"{sum(evictions.values()):,}{f': {causes}' if causes else ''}"),
         ("decisions", _decisions(counts)),
+        *([("rows skipped", f"{skipped:,} broken rows of the trace")] if skipped else ()),
     ]
 
 

@@ -146,15 +146,16 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                 outcome.figures = recording.measurement.figures()
                 if process is not None:
                     _tell_unserved(cluster, process, outcome.pods)
+                outcome.counts = dict(recording.counts)
+                outcome.cluster_s = target.clock.monotonic() - started_at
+                recording.close()
             outcome.expectations = recording.expectations
             if process is not None:
-                recording.counts["verified"] = _sum(process.engine.metrics.decision_checks)
+                outcome.counts["verified"] = _sum(process.engine.metrics.decision_checks)
                 _name_plugin(outcome, process.engine.failures.latest)
                 outcome.problem = outcome.problem or process.engine.mismatches()
         outcome.entries = recording.entries
         outcome.drawing = recording.drawing
-        outcome.counts = dict(recording.counts)
-        outcome.cluster_s = target.clock.monotonic() - started_at
     outcome.placements = {
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod["spec"].get("nodeName", "")
         for pod in outcome.pods

@@ -33,11 +33,13 @@ from stowplan.sim.scenarios.actions import (
 from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.expectations import Expected
 from stowplan.sim.scenarios.facts import ClaimResult, ClusterState
+from stowplan.sim.scenarios.node_names import check_node_names
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.workload_cluster import workload_scenario
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios.trace_play import TraceProgress
+    from stowplan.sim.traces.model import Trace
 
 
 class Player:
@@ -59,6 +61,12 @@ class Player:
         self.mistake: ConfigError | None = None
 
     async def __call__(self, cluster: Cluster) -> None:
+        if not cluster.target.is_shared:
+            try:
+                check_node_names(self._scenario.steps, self._trace)
+            except ConfigError as problem:
+                self.mistake = problem
+                raise
         for step in self._scenario.steps:
             if not isinstance(step.action, Say):
                 what = f"step {step.number}" if step.number else ""
@@ -68,8 +76,10 @@ class Player:
                 if step.settle:
                     await cluster.settle()
             except ConfigError as problem:
+                if not problem.where:
+                    problem = ConfigError(str(problem), where=str(step.place))
                 self.mistake = problem
-                raise
+                raise problem from None
             except ApiError as problem:
                 self.mistake = ConfigError(str(problem), where=str(step.place))
                 raise self.mistake from None
@@ -103,11 +113,12 @@ class Player:
                 for workload in action.workloads:
                     await workload_scenario(workload)(cluster)
             case PlayTrace():
-                seed = self._seed
-                trace = action.trace if seed is None else action.with_seed(seed)
                 from stowplan.sim.scenarios.trace_play import play_trace  # few scenarios have one
 
-                await play_trace(cluster, trace, on_progress=self._on_progress)
+                await play_trace(cluster, self._trace(action), on_progress=self._on_progress)
+
+    def _trace(self, action: PlayTrace) -> Trace:
+        return action.trace if self._seed is None else action.with_seed(self._seed)
 
     async def _create(self, action: Create, cluster: Cluster, *, settle: bool) -> None:
         await cluster.create(*action.objects, *action.nodes)

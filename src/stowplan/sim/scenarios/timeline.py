@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from stowplan.sim.scenarios.drawing import Drawing
 from stowplan.sim.scenarios.figures import Figures
+
+#: The count of a trace's broken rows that were left out (`skipBroken`).
+SKIPPED_ROWS: Final = "skippedRows"
 
 
 class EntryKind(StrEnum):

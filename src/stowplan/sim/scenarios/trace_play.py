@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 
 from stowplan.api.resources import PODS
 from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, StowplanError
 from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster, change_node
-from stowplan.sim.scenarios.timeline import Entry, EntryKind
+from stowplan.sim.scenarios.node_names import no_such_node
+from stowplan.sim.scenarios.timeline import SKIPPED_ROWS, Entry, EntryKind
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
 from stowplan.workloads.kinds import find_resource
 
@@ -123,11 +123,13 @@ class _Player:
 
     async def play(self) -> TraceProgress:
         cluster = self._cluster
-        if self._trace.reading.left_out or self._trace.reading.broken:
+        if broken := self._trace.reading.broken:
+            cluster.recording.counts[SKIPPED_ROWS] += broken
+        if self._trace.reading.left_out or broken:
             for line in self._trace.reading.summary().splitlines():
                 cluster.say(line)
         if not self._trace.nodes and not await cluster.list("Node"):
-            raise StowplanError("there is no node; give the trace `nodes`, or create some first")
+            raise ConfigError("there is no node; give the trace `nodes`, or create some first")
         cluster.recording.listeners.append(self._hear)
         try:
             for manifest in self._trace.objects():
@@ -338,9 +340,7 @@ class _Player:
 
 
 def _no_such_node(event: Disruption, there: Sequence[str]) -> str:
-    close = get_close_matches(event.node, there, 1)
-    hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(there[:3])} ..."
-    return f"`{event.kind}`: there is no node `{event.node}` at {event.at:g} s; {hint}"
+    return f"`{event.kind}`: {no_such_node(event.node, there, event.at)}"
 
 
 def _own(metadata: Json) -> Json:

@@ -178,7 +178,7 @@ def read_pods(
         make_objects=pods.objects,
         make_events=pods.arrivals,
         pods=pods.total,
-        reading=broken.reading(len(pods), left_out),
+        reading=broken.reading(len(pods), left_out, "pod"),
     )
 
 
@@ -201,7 +201,7 @@ def read_nodes(file: Path, *, layout: Layout | None = None, skip_broken: bool = 
         sources=(str(file),),
         make_objects=lambda: iter(nodes.values()),
         nodes=len(nodes),
-        reading=broken.reading(read, left_out),
+        reading=broken.reading(read, left_out, "node"),
     )
 
 

@@ -79,6 +79,10 @@ class ReadCounts:
     left_out: int = 0
     broken: int = 0
     examples: tuple[BrokenRow, ...] = ()
+    #: What a row is: "pod", "node", or "" where a file has several kinds.
+    of: str = field(default="", compare=False)
+    #: The counts of each file, where this is the sum of several.
+    parts: tuple[ReadCounts, ...] = field(default=(), compare=False)
 
     def __add__(self, other: ReadCounts) -> ReadCounts:
         return ReadCounts(
@@ -86,16 +90,28 @@ class ReadCounts:
             self.left_out + other.left_out,
             self.broken + other.broken,
             self.examples + other.examples,
+            parts=(*self._files(), *other._files()),
         )
 
     def summary(self) -> str:
         """A summary in one line, with a line for each example."""
-        text = f"{self.read} rows used"
+        files = self._files() if len({each.of for each in self.parts}) > 1 else ()
+        text = "; ".join(each._counted(f"{each.of} rows".lstrip()) for each in files)
+        text = text or self._counted("rows")
+        return "\n".join([text, *(f"  {row.where}: {row.reason}" for row in self.examples)])
+
+    def _files(self) -> tuple[ReadCounts, ...]:
+        if self.parts:
+            return self.parts
+        return (self,) if self.read or self.left_out or self.broken else ()
+
+    def _counted(self, rows: str) -> str:
+        text = f"{self.read} {rows} used"
         if self.left_out:
             text += f", {self.left_out} left out"
         if self.broken:
             text += f", {self.broken} broken and skipped"
-        return "\n".join([text, *(f"  {row.where}: {row.reason}" for row in self.examples)])
+        return text
 
 
 def _nothing() -> Iterator[Any]:

@@ -59,8 +59,8 @@ class BrokenRows:
                 where=str(self._file),
             )
 
-    def reading(self, read: int, left_out: int) -> ReadCounts:
-        return ReadCounts(read, left_out, self.count, tuple(self._examples))
+    def reading(self, read: int, left_out: int, of: str = "") -> ReadCounts:
+        return ReadCounts(read, left_out, self.count, tuple(self._examples), of)
 
     def _fail(self, summary: str) -> None:
         first, *others = self._examples

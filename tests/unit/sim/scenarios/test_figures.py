@@ -38,6 +38,9 @@ def test_shares_and_nodes_are_weighted_by_time() -> None:
         await cluster.sleep(10)
 
     figures = played(scenario).figures
+    course = figures.course
+    assert (course["at"][0], course["nodes"][0]) == (0.0, 0.0)
+    assert list(zip(course["at"], course["nodes"], strict=True))[1] == (1000.0, 2.0)
     use = figures.nodes_in_use
     assert (round(use.mean, 6), use.peak, use.end, figures.nodes) == (1.25, 2, 2, 2)
     cpu = figures.utilisation["cpu"]

@@ -85,6 +85,21 @@ async def test_others_are_left_alone_and_nothing_stays(server: ApiServer, tmp_pa
     assert "nodeName" not in _all(server, "pods")[0]["spec"]
 
 
+async def test_figures_are_those_of_the_scenario_alone(server: ApiServer, tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create_node("mine", cpu=4, labels={"mine": "yes"})
+        await cluster.create_pod("web", cpu=2, nodeSelector={"mine": "yes"})
+        await cluster.settle()
+
+    kubeconfig = tmp_path / "kubeconfig"
+    await asyncio.to_thread(kubeconfig.write_text, server.kubeconfig())
+    outcome = await _play(scenario, str(kubeconfig), Options())
+    assert outcome.figures.nodes == 1
+    assert outcome.figures.utilisation["cpu"].end == 0.5
+    assert "deleted" not in outcome.counts
+    assert not [entry for entry in outcome.entries if entry.text == "deleted"]
+
+
 async def test_two_runs_do_not_meet(server: ApiServer, tmp_path: Path) -> None:
     first, second = await _run(server, tmp_path), await _run(server, tmp_path)
     assert first.problem == second.problem == ""

@@ -236,6 +236,14 @@ def test_faults_are_marked_and_bounded() -> None:
     assert "66.7 s: node n0 fails" in shown.texts
     assert "Pods; dashed: 3 faults" in shown.texts
     assert len(Elements(page(played(100, faults=5_000))).of_class("mark")) <= 3 * 201
+    assert "Pods; dashed: 1 fault" in Elements(page(played(100, faults=1))).texts
+
+
+def test_an_empty_end_says_when_there_was_most_to_see() -> None:
+    outcome = played(100)
+    outcome.pods.clear()
+    hint = "Most pods (10) had a node at 10.0 s: move the slider there."
+    assert any(hint in text for text in Elements(page(outcome)).texts)
 
 
 def test_ten_thousand_pods_make_a_page_of_bounded_size() -> None:
@@ -257,5 +265,8 @@ def test_a_long_timeline_is_cut_to_what_matters() -> None:
     entries = [Entry(0.1, EntryKind.BOUND, f"pod p{number}", "bound") for number in range(4_000)]
     entries.append(Entry(0.2, EntryKind.STEP, "step 2", "the last"))
     shown = a_page([], [], entries=entries, cluster_s=1.0)
-    assert "4,000 entries are not shown." in shown.texts
+    assert (
+        "4,000 entries are not shown; --decisions FILE writes every attempt, eviction and binding."
+        in shown.texts
+    )
     assert "step 2: the last" in shown.texts

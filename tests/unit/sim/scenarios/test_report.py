@@ -94,6 +94,12 @@ def test_where_a_few_pods_went() -> None:
     assert tables(outcome([])) == []
 
 
+def test_pods_are_sorted_by_number() -> None:
+    pods = [pod(f"web-{number}", "n1") for number in (10, 2, 1)]
+    (table,) = tables(Outcome("x", "virtual", 0, pods=pods))
+    assert [row[0] for row in table.rows] == ["default/web-1", "default/web-2", "default/web-10"]
+
+
 def test_a_pod_without_a_kubelet_is_scheduled_not_pending() -> None:
     bound = pod("a", "n1")
     bound["status"]["phase"] = "Pending"

@@ -121,7 +121,7 @@ def test_who_was_preempted_is_remembered(play: Play) -> None:
     [
         ("patch: {object: pod/none, with: {a: 1}}", 'step 1 (patch): pods "none" not found'),
         ("patch: {object: pod/none*, with: {a: 1}}", "there is no Pod that matches none*"),
-        ("drain: none", 'step 1 (drain): nodes "none" not found'),
+        ("drain: none", "step 1 (drain): there is no node `none`"),
         ("create: {nodes: [{name: n1}]}", 'step 1 (create): nodes "n1" already exists'),
         (
             "create: {pods: [{name: a, priorityClassName: none}]}",
