@@ -199,7 +199,7 @@ def test_as_the_service_account_with_the_shipped_role(stage: StaticStage, tmp_pa
     refused = [each for each in requests if each.code not in (200, 201, 404, 409)]
     assert refused == []
     used = {each.right for each in requests} - {ASKING}
-    assert used == rights(DEPLOY / "rbac.yaml"), "what is granted is what is used"
+    assert used == rights(DEPLOY / "cluster" / "rbac.yaml"), "what is granted is what is used"
 
 
 def apply_the_role_of_the_original(stage: StaticStage) -> None:
@@ -232,7 +232,9 @@ def test_with_the_role_of_the_original(stage: StaticStage, tmp_path: Path) -> No
         scheduler.stop()
     requests = stage.trail.requests(ACCOUNT, since)
     refused = Counter(each.right for each in requests if each.code not in (200, 201))
-    assert set(refused) == rights(DEPLOY / "rbac.yaml") - rights(DEPLOY / "list-only" / "rbac.yaml")
+    assert set(refused) == rights(DEPLOY / "cluster" / "rbac.yaml") - rights(
+        DEPLOY / "list-only" / "rbac.yaml"
+    )
     assert set(refused.values()) == {1}, "each is tried once, and given up"
     used = {each.right for each in requests if each.code in (200, 201)}
     assert used - {ASKING} == rights(DEPLOY / "list-only" / "rbac.yaml")

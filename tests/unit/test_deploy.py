@@ -17,7 +17,7 @@ from stowplan.scheduler.assembly import build_engine
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2] / "deploy" / "scheduler"
 INSTALLATIONS = [
-    pytest.param(ROOT, "stowplan", id="cluster"),
+    pytest.param(ROOT / "cluster", "stowplan", id="cluster"),
     pytest.param(ROOT / "namespaced", "team-a", id="namespaced"),
 ]
 
@@ -103,7 +103,7 @@ def default_rights() -> list[Right]:
 
 def test_the_cluster_roles_are_the_table() -> None:
     expected = wanted(default_rights(), "") + wanted(LEASE_RIGHTS, "stowplan", "stowplan")
-    assert sorted(granted(ROOT / "rbac.yaml")) == sorted(expected)
+    assert sorted(granted(ROOT / "cluster" / "rbac.yaml")) == sorted(expected)
 
 
 def test_the_namespaced_roles_are_the_table_with_little_cluster_wide() -> None:
@@ -139,7 +139,13 @@ def test_every_role_is_bound_to_the_service_account(
     assert roles == bindings
 
 
-@pytest.mark.parametrize("directory", [ROOT, ROOT / "base", ROOT / "namespaced"])
+@pytest.mark.parametrize("name", ["scheduler", "static", "extender"])
+def test_apply_with_f_in_place_of_k_changes_nothing(name: str) -> None:
+    """kubectl refuses a Kustomization, but would apply the other files of its folder."""
+    assert [file.name for file in (ROOT.parent / name).glob("*.yaml")] == ["kustomization.yaml"]
+
+
+@pytest.mark.parametrize("directory", [ROOT, ROOT / "base", ROOT / "cluster", ROOT / "namespaced"])
 def test_no_manifest_is_forgotten(directory: Path) -> None:
     kustomization = directory / "kustomization.yaml"
     listed = yaml.safe_load(kustomization.read_text())["resources"]

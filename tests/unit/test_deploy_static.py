@@ -59,7 +59,7 @@ def container(shared: list[Json]) -> Json:
 @pytest.mark.parametrize(
     ("file", "rights"),
     [
-        pytest.param(ROOT / "rbac.yaml", ALL, id="shipped"),
+        pytest.param(ROOT / "cluster" / "rbac.yaml", ALL, id="shipped"),
         pytest.param(ROOT / "list-only" / "rbac.yaml", LIST_ONLY, id="list-only"),
         pytest.param(
             ROOT / "respect-node-state" / "rbac.yaml",
