@@ -4,16 +4,29 @@ the mistake of each plausible wrong answer.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.resources import PODS
 from stowplan.learn.child import check_in_child
 from stowplan.learn.course import TRACKS, Course, Lesson
 from stowplan.learn.work_check import CheckResult, check_work
+from tests.embedded_fixtures import EmbeddedServer
 from tests.integration import wrong_answers as wrong
 from tests.integration.wrong_answers import Edit, WrongAnswer, wrong_answers
+from tests.waiting import wait_for
 
 LESSONS = Course().lessons
 LANGUAGES = sorted(Course().languages())
@@ -103,3 +116,52 @@ def test_a_page_is_one_page(lesson: Lesson, language: str) -> None:
         assert all(len(line) <= 80 for line in lines), [line for line in lines if len(line) > 80]
     assert lesson.page(language).startswith("# ")
     assert len(lesson.title(language)) <= 60
+
+
+@contextmanager
+def lesson_3_with_its_pod(kubeconfig: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the scheduler of lesson 3 on a cluster that has the pod of lesson 1."""
+
+    async def create_pod() -> None:
+        pod = yaml.safe_load(Course().find("pending").solution.read_text())
+        async with ApiClient(load_cluster_config(kubeconfig=str(kubeconfig))) as api:
+            await api.create(PODS, pod, namespace="default")
+
+    asyncio.run(create_pod())
+    program = subprocess.Popen(
+        [sys.executable, str(Course().find("bind").solution)],
+        env=os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.communicate(timeout=60)
+
+
+def test_lesson_3_without_a_node_ends_in_a_sentence(embedded_server: EmbeddedServer) -> None:
+    with lesson_3_with_its_pod(embedded_server.kubeconfig_path) as program:
+        _, err = program.communicate(timeout=60)
+    assert err == ("no node is ready; add one (stowplan apiserver --nodes 3) and start again\n")
+    assert program.returncode == 1
+
+
+def test_lesson_3_runs_on_the_cluster_of_lesson_1(tmp_path: Path) -> None:
+    page = Course().find("pending").page("en")
+    command = re.findall(r"^stowplan (apiserver .*)$", page, re.MULTILINE)[0]
+    words = shlex.split(command.replace("--port 8001", "--port 0"))
+    server = subprocess.Popen(
+        [sys.executable, "-m", "stowplan", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for("the kubeconfig", (tmp_path / "kc").exists, 30)
+        with lesson_3_with_its_pod(tmp_path / "kc") as program:
+            assert program.stdout is not None
+            lines = iter(program.stdout.readline, "")
+            assert any("phase: 'Running' PrgContSched." in line for line in lines)
+    finally:
+        server.terminate()
+        server.wait(60)

@@ -32,7 +32,10 @@ def check(work: Any, on: str) -> None:
     async def must_be_bound(cluster: Cluster, pod: str, otherwise: str) -> None:
         node = await cluster.node_of(pod)
         if not node:
-            raise Mistake(otherwise, at=schedule, pod=pod)
+            found = await cluster.get("Pod", pod)
+            scheduler, phase = found["spec"]["schedulerName"], found["status"]["phase"]
+            fields = {"pod": pod, "phase": phase, "scheduler": scheduler, "node": node}
+            raise Mistake(otherwise, at=schedule, **fields)
         if node not in NODES:
             raise Mistake("no_such_node", at=schedule, pod=pod, node=node)
         if node == CORDONED:

@@ -22,7 +22,10 @@ async def schedule(api: ApiClient, namespace: str) -> None:
 async def choose_node(api: ApiClient) -> str:
     """The first node that is ready and not cordoned."""
     nodes = (await api.list_all(NODES)).items
-    return next(node.name for node in nodes if node.is_ready and not node.spec.unschedulable)
+    for node in nodes:
+        if node.is_ready and not node.spec.unschedulable:
+            return node.name
+    raise StowplanError("no node is ready; add one (stowplan apiserver --nodes 3) and start again")
 
 
 async def main() -> None:
