@@ -14,6 +14,7 @@ import re
 import sys
 import traceback
 import warnings
+from bdb import BdbQuit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,8 @@ class LearnerErrors:
         else:
             words = str(error).strip()
             text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+            if isinstance(error, (EOFError, BdbQuit)):
+                text = self._texts("no_keyboard", what=type(error).__name__)
         line = _line_in(self._file, error)
         return f"{self.place(line)}: {text}{self.quote(line)}" if line else text
 

@@ -1,6 +1,7 @@
 """Does the pod wait, and for the right scheduler?"""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from stowplan.errors import ApiError, ConfigError
@@ -40,6 +41,8 @@ def check_pod(pod: dict[str, Any], written: dict[str, Any]) -> None:
         where = next((path for path in paths_to(written, "schedulerName")), "")
         if where and where != "spec.schedulerName":
             raise Mistake("misplaced", node=node, where=where)
+        if where := misspelt(written):
+            raise Mistake("misspelt", node=node, where=where)
         raise Mistake("placed", node=node, phase=pod["status"]["phase"])
     if scheduler == THE_USUAL:
         conditions = pod["status"].get("conditions") or ()
@@ -53,14 +56,27 @@ def check_pod(pod: dict[str, Any], written: dict[str, Any]) -> None:
         raise Mistake("other_name", scheduler=scheduler)
 
 
-def paths_to(value: Any, key: str, path: str = "") -> Iterator[str]:
+def misspelt(written: dict[str, Any]) -> str:
+    """Where a field is whose name resembles schedulerName; empty if there is none."""
+    for path, name in fields(written):
+        letters = name.lower().replace("_", "").replace("-", "")
+        if name != "schedulerName" and get_close_matches(letters, ["schedulername"], cutoff=0.8):
+            return path
+    return ""
+
+
+def paths_to(value: Any, key: str) -> Iterator[str]:
     """Where in a document a field of that name is."""
+    return (path for path, name in fields(value) if name == key)
+
+
+def fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path and the name of every field of a document."""
     if isinstance(value, dict):
         for name, each in value.items():
             here = f"{path}.{name}" if path else str(name)
-            if name == key:
-                yield here
-            yield from paths_to(each, key, here)
+            yield here, str(name)
+            yield from fields(each, here)
     elif isinstance(value, list):
         for number, each in enumerate(value):
-            yield from paths_to(each, key, f"{path}[{number}]")
+            yield from fields(each, f"{path}[{number}]")

@@ -27,6 +27,8 @@ def check(work: Any, on: str) -> None:
     def look_at(out: Printed, namespace: str) -> None:
         if not out.lines:
             raise Mistake("nothing_printed", at=schedule)
+        if line := next((line for line in out.lines if "{pod." in line), ""):
+            raise Mistake("no_f", at=schedule, line=line)
         hello = lines_of(out, "hello", "no_line")
         must_say(hello, "hello", "Pending", SCHEDULER_NAME)
         visitor = lines_of(out, "visitor", "missed_later")
