@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -50,10 +51,16 @@ class Desk:
 
     def lesson(self, asked: str | None) -> Lesson:
         """Return the named lesson, else that of the current folder, else the next one to do."""
-        if asked is not None:
-            return self.course.find(asked)
-        inside = self.book.lesson_of(self.here, {each.key: each for each in self.course.lessons})
-        return inside or self.next() or self.course.lessons[-1]
+        keys = {each.key: each for each in self.course.lessons}
+        if asked is None:
+            inside = self.book.lesson_of(self.here, keys)
+            return inside or self.next() or self.course.lessons[-1]
+        words = {*Path(asked).parts} or {*asked}  # the path "." has no parts
+        if words & {".", *keys, *(each.file for each in keys.values())}:
+            inside = self.book.lesson_of((self.here / asked).resolve(), keys)
+            if inside is not None:
+                return inside
+        return self.course.find(asked)
 
     def next(self) -> Lesson | None:
         lessons = self.course.lessons
@@ -121,7 +128,28 @@ def _width() -> int:
     return min(PAGE_WIDTH, shutil.get_terminal_size((PAGE_WIDTH + 2, 24)).columns - 2)
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
+class LearnGroup(CommandGroup):
+    """A group that says which command a learner may have meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if ctx.resilient_parsing or word.startswith("-") or self.get_command(ctx, word):
+            return super().resolve_command(ctx, args)
+        try:
+            number = Course().find(word).number
+        except ConfigError:
+            close = get_close_matches(word, self.list_commands(ctx), n=1)
+            meant = f"stowplan learn {close[0]}" if close else "stowplan learn --help"
+            if word in ("list", "next", "status"):
+                meant = "stowplan learn"
+        else:
+            meant = f"stowplan learn start {number}"
+        raise click.UsageError(f"No such command '{word}'. Did you mean `{typed(meant)}`?", ctx)
+
+
+@click.group(cls=LearnGroup, invoke_without_command=True)
 @desk_options
 @click.pass_context
 def learn(context: click.Context, lang: str | None, lessons_dir: str | None) -> None:
@@ -131,8 +159,8 @@ def learn(context: click.Context, lang: str | None, lessons_dir: str | None) -> 
     simulated cluster and explains what is wrong. Without a command, this lists the lessons, those
     you have passed, and the next one.
 
-    Name a lesson by its number (3), its name (bind) or its step in a track (framework/3). Your
-    files are in ./stowplan-lessons; progress.json there records your progress.
+    Name a lesson by its number (3), its name (bind), its step in a track (framework/3) or the path
+    of your file. Your files are in ./stowplan-lessons; progress.json there records your progress.
     """
     if context.invoked_subcommand is None:
         _show_list(Desk(lang, lessons_dir))
@@ -185,7 +213,7 @@ def start(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None
 def read(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
     """Show the page of a lesson."""
     desk = Desk(lang, lessons_dir)
-    echo(_page(desk, desk.lesson(lesson)))
+    echo(_page(desk, desk.lesson(lesson)).rstrip("\n"))
 
 
 def _page(desk: Desk, lesson: Lesson) -> str:
@@ -303,7 +331,7 @@ def _show_log() -> None:
 def hint(lesson: str | None, lang: str | None, lessons_dir: str | None) -> None:
     """Show a hint for a lesson."""
     desk = Desk(lang, lessons_dir)
-    echo(render(typed(desk.lesson(lesson).hint(desk.language)), _width()))
+    echo(render(typed(desk.lesson(lesson).hint(desk.language)), _width()).rstrip("\n"))
 
 
 @learn.command()
@@ -332,7 +360,7 @@ def show_step(old: str, new: str, lang: str | None, lessons_dir: str | None) -> 
     For example `stowplan learn diff 3 4`, or by track: `diff framework/3 framework/4`.
     """
     desk = Desk(lang, lessons_dir)
-    before, after = desk.course.find(old), desk.course.find(new)
+    before, after = desk.lesson(old), desk.lesson(new)
     lines = diff(before.solved(), after.solved(), before.key, after.key)
     _show_diff(lines, otherwise=desk.say("no_difference", old=old, new=new))
 
@@ -356,7 +384,7 @@ def _show_diff(lines: list[str], *, otherwise: str) -> None:
 def reset(lesson: str, lang: str | None, lessons_dir: str | None) -> None:
     """Restore a lesson's exercise, and keep your file under another name."""
     desk = Desk(lang, lessons_dir)
-    chosen = desk.course.find(lesson)
+    chosen = desk.lesson(lesson)
     kept = desk.book.reset(chosen)
     desk.progress.forget(chosen.key)
     if kept is None:

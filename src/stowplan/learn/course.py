@@ -89,10 +89,11 @@ class Course:
 
     def find(self, asked: str) -> Lesson:
         """The lesson of that number, name, folder's name or track/step."""
+        word = asked.lower()
         for lesson in self.lessons:
             steps = {str(lesson.step), f"{lesson.step:02}"}
             names = {str(lesson.number), f"{lesson.number:02}", lesson.name, lesson.key}
-            if asked in names | {f"{lesson.track}/{step}" for step in steps}:
+            if word in names | {f"{lesson.track}/{step}" for step in steps}:
                 return lesson
         numbers = [lesson.number for lesson in self.lessons]
         raise ConfigError(

@@ -117,6 +117,62 @@ def test_within_a_lessons_folder_that_lesson_is_meant(
     assert learn("hint").out == learn("hint", "5").out
 
 
+@pytest.mark.parametrize(
+    ("here", "asked"),
+    [
+        (".", "Bind"),
+        (".", "Workshop/3"),
+        (".", "stowplan-lessons/03_bind/scheduler.py"),
+        (".", "stowplan-lessons/03_bind/"),
+        ("stowplan-lessons", "03_bind/scheduler.py"),
+        ("stowplan-lessons/03_bind", "scheduler.py"),
+        ("stowplan-lessons/03_bind", "."),
+        ("stowplan-lessons/05_empty", "../03_bind"),
+        ("stowplan-lessons/05_empty", "3"),
+    ],
+)
+def test_ways_to_name_a_lesson(
+    learn: Learner, here: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn("start", "3")
+    learn("start", "5")
+    monkeypatch.chdir(here)
+    ran = learn("hint", asked)
+    assert (ran.code, ran.out) == (0, learn("hint", "3").out), ran.err
+
+
+@pytest.mark.parametrize(
+    "asked", ["elsewhere/03_bind/scheduler.py", "17", "workshop/9", "", "scheduler.py"]
+)
+def test_what_names_no_lesson(learn: Learner, asked: str) -> None:
+    learn("start", "3")
+    ran = learn("check", asked)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"Error: there is no lesson '{asked}'")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("list", "stowplan learn"),
+        ("next", "stowplan learn"),
+        ("1", "stowplan learn start 1"),
+        ("Bind", "stowplan learn start 3"),
+        ("chek", "stowplan learn check"),
+        ("zebra", "stowplan learn --help"),
+    ],
+)
+def test_an_unknown_command_gets_a_suggestion(learn: Learner, word: str, meant: str) -> None:
+    ran = learn(word)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"Error: No such command '{word}'. Did you mean `{meant}`?\n" in ran.err
+
+
+def test_pages_end_without_an_empty_line(learn: Learner) -> None:
+    for command in ("hint", "read"):
+        assert not learn(command, "1").out.endswith("\n\n")
+
+
 def test_nothing_to_check_before_it_is_started(learn: Learner) -> None:
     ran = learn("check", "7")
     assert ran.code == 2
