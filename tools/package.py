@@ -33,7 +33,7 @@ REQUIREMENTS: Final = REPOSITORY / "requirements"
 PYTHONS: Final[tuple[Version, ...]] = ((3, 11), (3, 12), (3, 13), (3, 14))
 #: What a package of this name runs.
 ENTRY_POINTS: Final = {
-    "stowplan": "stowplan.cli.main:main",
+    "stowplan": "stowplan.__main__:main",
     "wca-scheduler": "stowplan.cli.extender:main",
 }
 _OLDEST_GLIBC: Final = 5

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,20 @@ def _left(server: EmbeddedServer) -> list[tuple[str, str, str]]:
         return found
 
     return server.call(look)
+
+
+def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["stowplan"].partition(":")
+    script = f"import sys; from {module} import {function}; sys.exit({function}())"
+    for command in ([*STOWPLAN, "--help"], [sys.executable, "-c", script, "--help"]):
+        paths = os.pathsep.join([str(tmp_path), *sys.path])
+        environment = os.environ | {"PYTHONPATH": paths}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.stdout, done.stderr, done.returncode) == ("", "", 130)
 
 
 def interrupt_and_expect(process: subprocess.Popen[str], code: int) -> None:
