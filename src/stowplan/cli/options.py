@@ -23,7 +23,17 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-PORT = click.IntRange(0, 65535)
+class _Port(click.IntRange):
+    """A TCP port; click would call the text "x" "not a valid integer range"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            self.fail(f"{str(value)!r} is not a number from 0 to 65535", param, ctx)
+
+
+PORT: Final = _Port(0, 65535)
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 

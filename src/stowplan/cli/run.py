@@ -22,7 +22,13 @@ from stowplan.cli.flag_values import (
     serving_options,
     warn,
 )
-from stowplan.cli.options import kubeconfig_options, logging_options, plugin_option, verify_option
+from stowplan.cli.options import (
+    PORT,
+    kubeconfig_options,
+    logging_options,
+    plugin_option,
+    verify_option,
+)
 from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
@@ -55,7 +61,7 @@ MAX_IN_UNSCHEDULABLE_S = 300.0
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     default=None,
     help="Plain HTTP port of the endpoints, without authentication; 0 turns it off. [default: 0]",
 )

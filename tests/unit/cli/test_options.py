@@ -68,7 +68,8 @@ def test_json_logs() -> None:
         (["-v", "loud"], "'loud' is not a number from 0 to 10"),
         (["--wait", "5 minutes"], "'5 minutes' is not a duration"),
         (["--wait", "1m5"], "'1m5' is not a duration"),
-        (["--port", "70000"], "70000 is not in the range 0<=x<=65535"),
+        (["--port", "70000"], "'70000' is not a number from 0 to 65535"),
+        (["--port", "x"], "'x' is not a number from 0 to 65535"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
     ],
 )
