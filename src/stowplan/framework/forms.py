@@ -139,6 +139,15 @@ class FilterStep:
         remembered: list[Status] | None = cycle.notes.get(self)
         if remembered is not None:
             return remembered[verdict_id - 1]
+        plugin = self.plugin
+        if type(plugin).verdict is Plugin.verdict and not 0 < verdict_id <= len(plugin.verdicts):
+            count = len(plugin.verdicts)
+            told = "filter_columns writes ids, but nothing says what they mean"
+            if count:
+                told = f"filter_columns wrote {verdict_id}, but `verdicts` has {count}"
+            fix = "list the statuses in `verdicts`, or have a method verdict(cycle, verdict_id)"
+            where = defined_at(getattr(plugin, "filter_columns", None))
+            raise PluginError(self.name, "Filter", f"{told}. Fix: {fix}{where}")
         try:
             return self.plugin.verdict(cycle, verdict_id).by(self.name)
         except Exception as problem:
@@ -362,8 +371,14 @@ def _column_form(plugin: Plugin, method: str) -> Callable[..., None] | None:
         """Rows of nodes only: what a plugin looks up of a ghost row does not exist."""
         table = cycle.table
         nodes = table.live_rows if isinstance(rows, slice) else rows[table.valid[rows]]
-        if len(nodes):
-            columns(cycle, nodes, out.view(WholeNumbers), *overlay)
+        if not len(nodes):
+            return
+        column = out.view(WholeNumbers)
+        answer: object = columns(cycle, nodes, column, *overlay)
+        if answer is not None and answer is not column:
+            told = f"{method} returned {type(answer).__name__}. Fix: write to out[rows] instead"
+            point = "Filter" if method == "filter_columns" else "Score"
+            raise PluginError(plugin.name, point, told + defined_at(columns))
 
     return on_nodes
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from stowplan.errors import ConfigError
 from stowplan.framework.installed import installed_entry_points
 from stowplan.framework.loading import check_class, is_loaded_twice, load_error, place_of
-from stowplan.framework.misspelt import misspelt
+from stowplan.framework.misspelt import misspelt, misspelt_attributes
+from stowplan.framework.parameters import wrong_parameters
 from stowplan.framework.plugin import Plugin, points_of
+from stowplan.plugin_failures import defined_at
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -48,13 +50,7 @@ class Registry:
                 " Fix: change the `name` of one of them",
                 where="plugins",
             )
-        for member, meant in misspelt(plugin):
-            raise ConfigError(
-                f"plugin {plugin.name!r} has a method {member!r}, which is never called"
-                f" ({place_of(plugin)}). Fix: call it {meant!r}, or '_{member}' if it is meant for"
-                " the plugin itself",
-                where="plugins",
-            )
+        _check_members(plugin)
         points = points_of(plugin)
         if not points:
             raise ConfigError(
@@ -84,3 +80,21 @@ class Registry:
     @property
     def names(self) -> Collection[str]:
         return self._classes.keys()
+
+
+def _check_members(plugin: type[Plugin]) -> None:
+    """Raise ConfigError for a member that the framework ignores, or cannot call."""
+    if plugin.__module__.startswith("stowplan."):
+        return  # the project's own tests check these
+    for what, found in (
+        ("a method {!r}, which is never called", misspelt(plugin)),
+        ("an attribute {!r}, which is never read", misspelt_attributes(plugin)),
+    ):
+        for member, meant in found:
+            raise ConfigError(
+                f"plugin {plugin.name!r} has {what.format(member)} ({place_of(plugin)})."
+                f" Fix: call it {meant!r}, or '_{member}' if it is meant for the plugin itself",
+                where="plugins",
+            )
+    for function, wanted in wrong_parameters(plugin):
+        raise ConfigError(wanted, where=defined_at(function).strip(" ()"))

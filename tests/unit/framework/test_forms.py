@@ -206,8 +206,39 @@ def test_raising_column_filter() -> None:
 
 
 def test_verdict_that_means_nothing() -> None:
-    with pytest.raises(PluginError, match='"InColumns" filter plugin: IndexError'):
-        FilterStep(InColumns()).status(cycle(), 3)
+    told = "filter plugin: filter_columns wrote {}, but `verdicts` has 2. .*test_forms.py:"
+    for wrong in (3, -1):
+        with pytest.raises(PluginError, match=told.format(wrong)):
+            FilterStep(InColumns()).status(cycle(), wrong)
+
+
+def test_columns_without_verdicts() -> None:
+    class Mute(Plugin):
+        name = "Mute"
+
+        def filter_columns(self, cycle: Cycle, rows: Any, out: Any, overlay: Any) -> None:
+            out[rows] = 1
+
+    told = "filter_columns writes ids, but nothing says what they mean. Fix: list the statuses in"
+    with pytest.raises(PluginError, match=told):
+        FilterStep(Mute()).status_of_row(cycle(), 0)
+
+
+def test_columns_that_are_returned_instead_of_written() -> None:
+    class Returns(Plugin):
+        name = "Returns"
+
+        def filter_columns(self, cycle: Cycle, rows: Any, out: Any, overlay: Any) -> Any:
+            return np.zeros(len(rows))
+
+        def score_columns(self, cycle: Cycle, rows: Any, out: Any) -> Any:
+            return [1 for _ in rows]
+
+    told = r"filter_columns returned ndarray. Fix: write to out\[rows\] instead .*test_forms.py:"
+    with pytest.raises(PluginError, match=told):
+        FilterStep(Returns()).fill(cycle(), slice(None), np.zeros(4, np.int32))
+    with pytest.raises(PluginError, match="score_columns returned list"):
+        ScoreStep(Returns(), 1).fill(cycle(), slice(None), np.zeros(4, np.int64))
 
 
 def test_our_own_errors_name_the_plugin_that_raises_them() -> None:

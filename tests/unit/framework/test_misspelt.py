@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+import stowplan
 from stowplan import Plugin
 from stowplan.errors import ConfigError
 from stowplan.framework.misspelt import METHODS, misspelt
+from stowplan.framework.plugin import Reads
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import IN_TREE
 from stowplan.testing import MemoryCluster, check_plugin
@@ -34,6 +36,20 @@ def plugin(*methods: str) -> type[Plugin]:
         (["score_column"], "score_column", "score_columns"),
         (["filter", "event"], "event", "events"),
         (["pemit"], "pemit", "permit"),
+        *(
+            (["score", wrong], wrong, meant)
+            for wrong, meant in (
+                ("fliter", "filter"),
+                ("fitler", "filter"),
+                ("socre", "score"),
+                ("scroe", "score"),
+                ("scorre", "score"),
+                ("score_column", "score_columns"),
+                ("scores_columns", "score_columns"),
+                ("signature", "sign"),
+                ("bidn", "bind"),
+            )
+        ),
     ],
 )
 def test_what_was_meant_is_named(methods: list[str], member: str, meant: str) -> None:
@@ -54,11 +70,38 @@ def test_what_was_meant_is_named(methods: list[str], member: str, meant: str) ->
         ["filter", "filters"],
         ["filter_columns", "filters"],
         ["filter", "_scores", "label_of", "count", "free_rows", "sorted_nodes", "find"],
+        ["filter", "store", "core", "kind", "filler", "reverse", "lesson", "assign", "design"],
         METHODS,
     ],
 )
 def test_methods_of_the_plugins_own_are_left_alone(methods: list[str]) -> None:
     assert list(misspelt(plugin(*methods))) == []
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "meant"),
+    [
+        ("read", Reads.NODE, "reads"),
+        ("verdict", (stowplan.unschedulable("no"),), "verdicts"),
+        ("overlay", True, "overlays"),
+        ("look_up", (), "looks_up"),
+        ("args", object, "Args"),
+    ],
+)
+def test_misspelt_attributes_are_named(member: str, value: object, meant: str) -> None:
+    odd = plugin("filter")
+    setattr(odd, member, value)
+    with pytest.raises(ConfigError, match=f"attribute '{member}', .* call it '{meant}'"):
+        Registry([odd])
+    [found] = check_plugin(odd, only=["contract"])
+    assert f"call it {meant}" in found.message
+
+
+def test_attributes_of_the_plugins_own_are_left_alone() -> None:
+    odd = plugin("filter")
+    for member in ("label", "weights", "zones", "names", "threshold", "_read"):
+        setattr(odd, member, 1)
+    Registry([odd])
 
 
 def test_our_own_plugins_have_no_such_method() -> None:

@@ -39,7 +39,7 @@ PLANTED: list[tuple[type[Plugin], set[str], str]] = [
     (planted.NotANumber, {"answers"}, "an array of float64"),
     (planted.PodHint, {"events"}, "pods change?"),
     (planted.HalfWritten, {"dtypes"}, "rows unwritten"),
-    (planted.UnknownVerdict, {"answers", "dtypes"}, "IndexError"),
+    (planted.UnknownVerdict, {"answers", "dtypes"}, "wrote 2, but `verdicts` has 1"),
     (planted.OutOfRange, {"answers"}, "invalid score 101"),
     (planted.Raising, {"answers"}, "breaks the attempt of pod"),
     (planted.Silent, {"answers"}, "without a reason"),
@@ -53,7 +53,7 @@ PLANTED: list[tuple[type[Plugin], set[str], str]] = [
     (planted.Slow, {"cost"}, "times the work for"),
     (planted.SlowColumns, {"cost"}, "write the column with numpy"),
     (planted.LazyArguments, {"arguments"}, "takes podsPerPoint: 0 and breaks later"),
-    (planted.WrongParameters, {"contract", "answers"}, "pre_score(self, cycle, rows)"),
+    (planted.WrongParameters, {"contract", "answers"}, "pre_score takes (self, cycle, rows)"),
     (planted.Misspelt, {"contract"}, "call it pre_filter"),
 ]
 

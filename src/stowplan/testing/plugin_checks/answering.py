@@ -13,8 +13,8 @@ from stowplan.testing.plugin_checks.cases import Case
 from stowplan.testing.plugin_checks.subject import CheckFailed, Subject
 
 _RANGE = (
-    "let normalize(cycle, scores) bring them there, for example by"
-    " stowplan.framework.integers; or answer 0 to 100 to begin with."
+    "return max(0, min(100, ...)), or let normalize(cycle, scores) scale the scores of all nodes"
+    " to 0..100."
 )
 _RAISES = (
     "answer for every pod and node that an API server accepts: fields may be absent"
@@ -43,8 +43,9 @@ def _broken(subject: Subject, case: Case, pod: Pod, problem: BaseException | Non
         return CheckFailed(f"Of {where}: {problem}.", _RANGE)
     cause = problem.__cause__ if problem is not None else None
     if cause is None and isinstance(problem, PluginError):
+        told, _, fix = str(problem).partition(". Fix: ")
         return CheckFailed(
-            f"Of {where}: {problem}.", "answer what docs/plugins.md says for this point."
+            f"Of {where}: {told}.", f"{fix or 'answer what docs/plugins.md says for this point'}."
         )
     return CheckFailed(
         f"{subject.name} breaks the attempt of {where}: {_told(problem)}.",

@@ -24,7 +24,7 @@ from stowplan.testing.plugin_checks.subject import BREAKS, CheckFailed, NotAppli
 
 #: What no plugin writes.
 _UNWRITTEN = -7_777
-_WHOLE = "calculate in int64: // instead of /, and stowplan.framework.integers for the rest."
+_WHOLE = "calculate in int64: // instead of /."
 
 
 class _Watched(np.ndarray[Any, Any]):

@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from stowplan.framework.misspelt import misspelt
+from stowplan.framework.misspelt import METHODS, misspelt, misspelt_attributes
+from stowplan.framework.parameters import wrong_parameters
 from stowplan.framework.plugin import POINTS, Plugin, Reads, points_of
 from stowplan.framework.status import Status
+from stowplan.plugin_failures import defined_at
 from stowplan.testing.plugin_checks.subject import CheckFailed, Subject
 
-#: Parameters of each method without `self`; of filter and score the last may be left out.
-_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "pre_enqueue": ("pod",),
-    "sort_key": ("queued",),
-    "less": ("a", "b"),
-    "pre_filter": ("cycle",),
-    "filter": ("pod", "node", "cycle"),
-    "filter_columns": ("cycle", "rows", "out", "overlay"),
-    "post_filter": ("cycle", "diagnosis"),
-    "pre_score": ("cycle", "rows"),
-    "score": ("pod", "node", "cycle"),
-    "score_columns": ("cycle", "rows", "out"),
-    "normalize": ("cycle", "scores"),
-    "reserve": ("cycle", "pod", "node"),
-    "unreserve": ("cycle", "pod", "node"),
-    "permit": ("cycle", "pod", "node"),
-    "pre_bind_pre_flight": ("cycle", "pod", "node"),
-    "pre_bind": ("cycle", "pod", "node"),
-    "bind": ("cycle", "pod", "node"),
-    "post_bind": ("cycle", "pod", "node"),
-    "sign": ("info",),
-    "surroundings": ("cycle",),
-    "events": (),
-    "verdict": ("cycle", "verdict_id"),
-    "what_if": ("cycle", "other", "row", "delta"),
-}
 _MAY_BE_ASYNC = ("pre_bind", "bind", "post_bind")
 
 
@@ -65,46 +41,29 @@ def _check_methods(plugin: type[Plugin]) -> None:
             f"{plugin.name} has a method {member}, which is never called.",
             f"call it {meant}, or _{member} if it is meant for the plugin itself.",
         )
+    for member, meant in misspelt_attributes(plugin):
+        raise CheckFailed(
+            f"{plugin.name} has an attribute {member}, which is never read.",
+            f"call it {meant}, or _{member} if it is meant for the plugin itself.",
+        )
     if not points_of(plugin):
         methods = ", ".join(names[0] for names in POINTS.values())
         raise CheckFailed(
             f"{plugin.name} takes part in nothing.", f"give it at least one of {methods}."
         )
-    for method, parameters in _PARAMETERS.items():
-        function = getattr(plugin, method, None)
-        if callable(function):
-            _check_parameters(plugin, method, function, parameters)
-
-
-def _check_parameters(
-    plugin: type[Plugin], method: str, function: Callable[..., Any], parameters: tuple[str, ...]
-) -> None:
-    wanted = f"{method}({', '.join(('self', *parameters))})"
-    if inspect.iscoroutinefunction(function) and method not in _MAY_BE_ASYNC:
-        raise CheckFailed(
-            f"{plugin.name}.{method} is async.",
-            f"write it as a plain method: only {', '.join(_MAY_BE_ASYNC)} may wait.",
-        )
-    try:
+    for method in METHODS:
+        if method not in _MAY_BE_ASYNC and inspect.iscoroutinefunction(getattr(plugin, method, 0)):
+            raise CheckFailed(
+                f"{plugin.name}.{method} is async.",
+                f"write it as a plain method: only {', '.join(_MAY_BE_ASYNC)} may wait.",
+            )
+    for function, wanted in wrong_parameters(plugin):
         signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    is_static = isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod)
-    counts = {len(parameters)}
-    if method in ("filter", "score"):
-        counts.add(2)
-    for count in counts:
-        arguments = [None] * (count if is_static else count + 1)
-        try:
-            signature.bind(*arguments)
-        except TypeError:
-            continue
-        return
-    more = " or without the cycle" if method in ("filter", "score") else ""
-    raise CheckFailed(
-        f"{plugin.name}.{method}{signature} cannot be called as the framework does.",
-        f"write it as {wanted}{more}.",
-    )
+        raise CheckFailed(
+            f"{plugin.name}: {function.__name__}{signature} cannot be called as the framework"
+            f" does{defined_at(function)}.",
+            f"{wanted}.",
+        )
 
 
 def _check_declarations(plugin: type[Plugin]) -> None:
