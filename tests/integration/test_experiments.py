@@ -201,23 +201,24 @@ def test_ctrl_c_ends_quickly_and_says_what_is_kept(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments"),
+    ("module", "arguments", "sent"),
     [
-        ("decisions", ["--only", "spread"]),
-        ("attack", ["--only", "a", "--nodes", "500", "--pods", "1000"]),
+        ("decisions", ["--only", "spread"], signal.SIGINT),
+        ("decisions", ["--only", "spread"], signal.SIGTERM),
+        ("attack", ["--only", "a", "--nodes", "500", "--pods", "1000"], signal.SIGINT),
     ],
 )
-def test_ctrl_c_in_a_benchmark(module: str, arguments: list[str]) -> None:
+def test_a_signal_in_a_benchmark(module: str, arguments: list[str], sent: signal.Signals) -> None:
     command = [sys.executable, "-u", "-m", f"stowplan.bench.{module}", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
         process.stdout.readline()  # the first line of progress, or the head of the table
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, sent)
         told, _ = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 128 + sent
     assert "interrupted; " in told
     assert "Traceback" not in told
 
