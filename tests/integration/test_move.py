@@ -185,6 +185,8 @@ def test_pods_that_are_refused(
     ("argv", "code", "complaint"),
     [
         (("nobody", "worker-2"), 1, "there is no pod default/nobody to move; to pin a pod before"),
+        (("nobody", "worker-2"), 1, "stowplan pin default/nobody worker-2 --name SCHEDULER"),
+        (("nobody", "worker-2", "--name", "x"), 1, "pin default/nobody worker-2 --name x"),
         (("web-0", "worker-9"), 1, "there is no node 'worker-9'; did you mean"),
         (("web-0", "worker-2", "--grace-period", "0"), 2, "add --force"),
         (("web-0", "worker-2", "--grace-period", "-1"), 2, "Invalid value for '--grace-period'"),

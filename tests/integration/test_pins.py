@@ -321,6 +321,21 @@ def test_drift_as_an_exit_code(stage: PinStage) -> None:
     assert stage.run("pins")[0] == 0
 
 
+def test_check_without_any_pin_needs_the_name(stage: PinStage) -> None:
+    """All pins are lost: nothing but --name says whose pods wait."""
+    stage.create_pod("web-0")
+    problem = "Error: no pins at all; name the scheduler with --name\n"
+    assert stage.run("pins", "--check") == (1, "", problem)
+    code, out, err = stage.run("pins", "-A", "--check", "-o", "json")
+    assert (code, json.loads(out), err) == (1, {"pins": []}, problem)
+    code, out, err = stage.run("pins", "--check", "--name", "test")
+    assert (code, err) == (1, "")
+    assert "no node has a pin for it" in out
+    assert stage.run("pins") == (0, "", "No pins found in namespace default.\n")
+    stage.label("worker-1", LABEL)
+    assert stage.run("pins", "--check", "-n", "shop")[0] == 0, "there are pins elsewhere"
+
+
 def test_rows_for_programs(stage: PinStage) -> None:
     drifted(stage)
     code, out, err = stage.run("pins", "-o", "json")

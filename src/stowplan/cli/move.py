@@ -157,7 +157,7 @@ async def _plan(client: ApiClient, asked: Asked, node_name: str) -> MovePlan:
     if pod is None:
         raise NotFound(
             f"there is no pod {asked.pod} to move; to pin a pod before it exists: "
-            f"stowplan pin {asked.pod} {node_name}"
+            f"stowplan pin {asked.pod} {node_name} --name {asked.name or 'SCHEDULER'}"
         )
     labels = asked.labels(pod)
     return plan_move(pod, labels, target, nodes, is_name_given=asked.name is not None)

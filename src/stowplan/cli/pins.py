@@ -306,6 +306,7 @@ def pins(
       - the pod uses a scheduler that reads pins, but has no pin
 
     Without --name, the schedulers that read pins are rfcustom and all that have a pin on some node.
+    If no node has any pin, --check therefore needs --name, and exits with code 1 without it.
     """
     if all_namespaces and namespace is not None:
         raise click.UsageError("--all-namespaces and --namespace exclude each other")
@@ -316,6 +317,7 @@ def pins(
         check_namespace(within)
     nodes, pods = asyncio.run(_read(cluster, within))
     rows = pin_rows(nodes, pods, scheduler=name, namespace=within, prefix=prefix)
+    is_blind = check and name is None and not schedulers_with_keys(nodes, set(), prefix)
     if node is not None:
         chosen = named_node(nodes, node).name
         rows = [row for row in rows if chosen in row.nodes]
@@ -325,9 +327,11 @@ def pins(
         )
     elif rows:
         _print_rows(rows, is_wide=output == "wide")
-    else:
+    elif not is_blind:
         click.echo(f"No pins found{f' in namespace {within}' if within else ''}.", err=True)
-    return EXIT_DRIFT if check and any(row.drift for row in rows) else 0
+    if is_blind:
+        click.echo("Error: no pins at all; name the scheduler with --name", err=True)
+    return EXIT_DRIFT if is_blind or (check and any(row.drift for row in rows)) else 0
 
 
 async def _read(cluster: ClusterConfig, namespace: str) -> tuple[list[Node], list[Pod]]:
