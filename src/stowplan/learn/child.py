@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -156,6 +157,8 @@ def _do(order: Order) -> dict[str, Any]:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         limit = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    if "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = _no_debugger
     _show_logs()
     lesson = Course(Path(order.lessons)).find(order.lesson)
     _set_alarm(order)
@@ -171,6 +174,11 @@ def _do(order: Order) -> dict[str, Any]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return _verdict(verdict)
+
+
+def _no_debugger(*_: object, **__: object) -> None:
+    """Quit at the line of breakpoint() itself: a debugger has no input here."""
+    raise BdbQuit
 
 
 def _verdict(verdict: CheckResult) -> dict[str, Any]:
