@@ -117,6 +117,9 @@ def test_a_get_that_deletes_pods_is_warned_about_and_reads_its_query(
 ) -> None:
     with extender(tmp_path, BY_GET, f"--workers={workers}") as running:
         assert running.log.count('"GET /reschedule deletes pods"') == 1
+        assert 'hint="prefer POST with reschedule_token_file"' in running.log
+        in_vain = '"Rescheduling is on, but the algorithm never names a pod"'
+        assert running.log.count(f'{in_vain} algorithm="NOPAlgorithm"') == 1
         for path, problem in (
             ("/reschedule?dryrun=true", "did you mean dryRun"),
             ("/reschedule?dryRun=true", "nodes and pods of the cluster are not known yet"),

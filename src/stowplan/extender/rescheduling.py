@@ -4,7 +4,7 @@ Their controller (a StatefulSet, a Deployment) creates new pods, which are sched
 unless it is configured: POST needs a bearer token, the WCA scheduler's GET a setting of its own,
 because browsers, crawlers and probes send GETs. Invariants: only pods that the algorithm saw are
 deleted (by UID), never more than `limit` at a time, none before the cluster is known, none without
-a controller that replaces it, and none by a request whose query is not understood.
+a node or a controller that replaces it, and none by a request whose query is not understood.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from stowplan.api.objects import Pod
 from stowplan.errors import ConfigError, NotFound, StowplanError
 from stowplan.extender import background
 from stowplan.extender.algorithm import Algorithm
+from stowplan.extender.algorithms.apps import BaseAlgorithm
 from stowplan.extender.background import Troubles, end
 from stowplan.extender.failures import Failures
 from stowplan.extender.metrics import Metric
+from stowplan.extender.writing import checked_pod_names
 from stowplan.http.messages import Request, Response, error_response
 from stowplan.logs import get_logger, kv
 
@@ -59,6 +61,9 @@ class Routes(Protocol):
         *,
         is_open: bool = False,
     ) -> None: ...
+
+    def refused(self, status: int) -> None:
+        """Count a request that is refused."""
 
 
 class NotNowError(Exception):
@@ -132,6 +137,7 @@ class Rescheduler:
         self._task: asyncio.Task[None] | None = None
         self._troubles = Troubles("rescheduling")
         self._failures = Failures(algorithm)
+        self._routes: Routes | None = None
         self._rounds = {"done": 0, "failed": 0}
         self._pods = {DELETED: 0, SKIPPED: 0, FAILED: 0}
         if self._token_file is not None:
@@ -182,7 +188,7 @@ class Rescheduler:
             done = Round(dry_run)
             most = self._limit if limit is None else min(limit, self._limit)
             for name in names:
-                await self._consider(kubeapi, str(name), done, most)
+                await self._consider(kubeapi, name, done, most)
         except BaseException:
             self._rounds["failed"] += 1
             raise
@@ -198,7 +204,7 @@ class Rescheduler:
                     names = await asyncio.to_thread(self._algorithm.reschedule)
             else:
                 names = self._algorithm.reschedule()
-            return list(dict.fromkeys(names))
+            return list(dict.fromkeys(checked_pod_names(names)))
         except Exception as error:
             raise AlgorithmFailed(self._failures.report("reschedule", error)) from error
 
@@ -229,6 +235,8 @@ class Rescheduler:
         (pod,) = pods
         if pod.is_terminating or pod.is_finished:
             return "it is on its way out already"
+        if not pod.spec.node_name:
+            return "it has no node yet"
         owners = pod.metadata.owner_references or ()
         if not self._also_bare_pods and not any(owner.controller for owner in owners):
             return "it has no controller that would replace it"
@@ -258,14 +266,23 @@ class Rescheduler:
 
         Open, where it has a token of its own: a request cannot show two.
         """
+        self._routes = routes
         needs_token = self._token_file is not None or not self._by_get
         routes.add_route("POST", PATH, self._post, is_open=True)
         routes.add_route("GET", PATH, self._get, is_open=needs_token)
 
     async def _post(self, request: Request) -> Response:
-        return self._refuse(request) or await self._answer(request)
+        return self._counted(self._refuse(request) or await self._answer(request))
 
     async def _get(self, request: Request) -> Response:
+        return self._counted(await self._answer_get(request))
+
+    def _counted(self, answer: Response) -> Response:
+        if self._routes is not None and 400 <= answer.status < 500:
+            self._routes.refused(int(answer.status))
+        return answer
+
+    async def _answer_get(self, request: Request) -> Response:
         """Without a query the answer is the WCA scheduler's, `true`, whatever was deleted."""
         if request.head.method != "GET":  # HEAD asks for the same, but must not delete anything
             return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST", Allow="GET")
@@ -301,6 +318,8 @@ class Rescheduler:
     def _refuse(self, request: Request) -> Response | None:
         if self._token_file is None:
             problem = "rescheduling over HTTP is off; set reschedule_token_file to turn it on"
+            if self._by_get:
+                problem = "POST needs reschedule_token_file; only GET is on"
             return error_response(HTTPStatus.FORBIDDEN, problem)
         try:
             token = self._token()
@@ -326,6 +345,15 @@ class Rescheduler:
         if not token:
             raise ConfigError(f"{self._token_file} is empty", where="reschedule_token_file")
         return token
+
+
+def has_reschedule(algorithm: Algorithm) -> bool:
+    """Whether it has a method of its own, so that it can name any pods."""
+    kind = type(algorithm)
+    if isinstance(algorithm, BaseAlgorithm) and kind.reschedule is BaseAlgorithm.reschedule:
+        own = type(algorithm).reschedule_with_metrics
+        return own is not BaseAlgorithm.reschedule_with_metrics
+    return kind.reschedule is not Algorithm.reschedule
 
 
 def _read_query(query: str) -> tuple[bool, int | None]:

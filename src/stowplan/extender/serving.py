@@ -24,6 +24,7 @@ from stowplan.extender.listening import BACKLOG, Listener, listening_on_path, li
 from stowplan.extender.mailboxes import Mailboxes
 from stowplan.extender.parts import Parts
 from stowplan.extender.peers import FIRST, QUESTION, Peers
+from stowplan.extender.rescheduling import has_reschedule
 from stowplan.extender.service import Service
 from stowplan.extender.workers import FROM_PATH, Crew, check_platform
 from stowplan.http.messages import Limits
@@ -70,13 +71,7 @@ def run(configured: Configured, options: ExtenderOptions) -> int:
     keep_freed_memory()
     spare_the_collector()
     extender = Extender(configured, options)
-    if configured.settings.reschedule_by_get:
-        log.warning(
-            "GET /reschedule deletes pods",
-            extra=kv(
-                reason="reschedule_by_get is true", hint="POST /reschedule needs no such setting"
-            ),
-        )
+    _warn_of_rescheduling(configured)
     log.info("Starting wca-scheduler.")
     with _listening(options) as listeners:
         if options.workers == 1:
@@ -92,6 +87,25 @@ def run(configured: Configured, options: ExtenderOptions) -> int:
         code = crew.run(on_start=lambda: _tell(listeners, options))
         log.info("Stopped")
         return code
+
+
+def _warn_of_rescheduling(configured: Configured) -> None:
+    settings, algorithm = configured.settings, configured.algorithm
+    if settings.reschedule_by_get:
+        log.warning(
+            "GET /reschedule deletes pods",
+            extra=kv(
+                reason="reschedule_by_get is true", hint="prefer POST with reschedule_token_file"
+            ),
+        )
+    is_on = (
+        settings.reschedule_interval or settings.reschedule_token_file or settings.reschedule_by_get
+    )
+    if is_on and not has_reschedule(algorithm):
+        log.warning(
+            "Rescheduling is on, but the algorithm never names a pod",
+            extra=kv(algorithm=type(algorithm).__name__, reason="it has no method reschedule()"),
+        )
 
 
 @contextmanager

@@ -225,6 +225,16 @@ def write_binding_result(result: ExtenderBindingResult) -> bytes:
     return _encode({"Error": _sendable(result.Error)})
 
 
+def checked_pod_names(result: list[str]) -> list[str]:
+    """What `reschedule` answers; text would else be taken letter by letter."""
+    if not isinstance(result, list | tuple):
+        raise BadAnswer(f"the answer is {_kind(result)}, not a list of pod names")
+    for name in result:
+        if not isinstance(name, str):
+            raise BadAnswer(f"the answer has {_kind(name)}, which is no pod name")
+    return list(result)
+
+
 def _encode_answer(what: str, value: object) -> bytes:
     try:
         return _encode(value)

@@ -16,12 +16,18 @@ from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import PODS
 from stowplan.errors import ConfigError
 from stowplan.extender.algorithm import Algorithm
-from stowplan.extender.algorithms.score import Score
+from stowplan.extender.algorithms import Fit, NOPAlgorithm, QueriedData, Score
 from stowplan.extender.background import Runs
 from stowplan.extender.cluster_data import ClusterScoreDataProvider
 from stowplan.extender.kubeapi import Kubeapi
+from stowplan.extender.metrics import Metric
 from stowplan.extender.prometheus import Prometheus
-from stowplan.extender.rescheduling import NotNowError, Rescheduler
+from stowplan.extender.rescheduling import (
+    AlgorithmFailed,
+    NotNowError,
+    Rescheduler,
+    has_reschedule,
+)
 from stowplan.http.messages import Request
 from stowplan.http.parser import Headers, RequestHead
 from tests.unit.api.api_kit import until
@@ -136,8 +142,9 @@ async def test_no_more_go_than_the_limit_says() -> None:
 
 
 async def test_some_pods_stay() -> None:
-    names = Names("bare", "done", "ending", "nobody", "web-0")
-    async with scene(names) as on:
+    names = Names("bare", "done", "ending", "nobody", "waiting", "web-0")
+    async with scene(names, limit=1) as on:
+        on.cluster.pod("waiting")
         on.cluster.pod("bare", node="n1", owner=None)
         on.cluster.pod("done", node="n1")
         on.cluster.pod("ending", node="n1")
@@ -148,6 +155,7 @@ async def test_some_pods_stay() -> None:
         view = on.kubeapi.view
         await until(lambda: any(pod.is_finished for pod in view.pods_named("done")))
         await until(lambda: any(pod.is_terminating for pod in view.pods_named("ending")))
+        await until(lambda: bool(view.pods_named("waiting")))
         done = await on.rescheduler.run_once()
         assert done.deleted == ["web-0"]
         assert done.skipped == {
@@ -155,9 +163,43 @@ async def test_some_pods_stay() -> None:
             "done": "it is on its way out already",
             "ending": "it is on its way out already",
             "nobody": "there is no such pod in the monitored namespaces",
+            "waiting": "it has no node yet",
         }
         lenient = Rescheduler(Names("bare"), on.kubeapi, also_bare_pods=True)
         assert (await lenient.run_once()).deleted == ["bare"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("web-0", "the answer is a str, not a list of pod names"),
+        (None, "the answer is None, not a list of pod names"),
+        (["web-0", 7], "the answer has a int, which is no pod name"),
+    ],
+)
+async def test_an_answer_that_is_no_list_of_names_deletes_nothing(
+    answer: Any, problem: str
+) -> None:
+    names = Names()
+    names.names = answer
+    async with scene(names) as on:
+        with pytest.raises(AlgorithmFailed, match=f"^Names.reschedule: BadAnswer: {problem}"):
+            await on.rescheduler.run_once()
+        assert await on.going() == []
+
+
+class NamesByData(Fit):
+    def reschedule_with_metrics(
+        self, data_provider_queried: QueriedData
+    ) -> tuple[list[str], list[Metric]]:
+        return ["web-0"], []
+
+
+def test_which_algorithms_name_pods() -> None:
+    assert has_reschedule(Names())
+    assert not has_reschedule(NOPAlgorithm())
+    for kind, expected in ((Score, True), (NamesByData, True), (Fit, False)):
+        assert has_reschedule(kind.__new__(kind)) is expected
 
 
 async def test_a_name_in_several_namespaces_needs_its_namespace() -> None:
@@ -297,6 +339,20 @@ async def test_post_needs_the_token(token_file: str) -> None:
         assert (await served.ask("/reschedule?dryRun=true")).status == 401
 
 
+async def test_refusals_are_counted(token_file: str) -> None:
+    async with scene(Names(), token_file=token_file) as on, kit.stage() as served:
+        on.rescheduler.add_routes(served.service)
+        await served.ask("/reschedule", b"")
+        await served.ask("/reschedule")
+        await served.ask("/reschedule", Authorization=BEARER)
+        await served.ask("/reschedule?limit=x", b"", Authorization=BEARER)
+        Path(token_file).unlink()
+        await served.ask("/reschedule", b"", Authorization=BEARER)
+        page = (await served.ask("/metrics")).body.decode()
+        for code, count in ((400, 1), (401, 2), (403, 1), (405, 1)):
+            assert f'wca_scheduler_refused_requests{{code="{code}"}} {count}' in page
+
+
 async def test_a_new_token_holds_at_once(token_file: str) -> None:
     async with scene(Names(), token_file=token_file) as on, kit.stage() as served:
         on.rescheduler.add_routes(served.service)
@@ -343,6 +399,7 @@ async def test_get_honours_its_query() -> None:
             "DryRun": True, "WouldDelete": ["web-0", "web-1"], "Skipped": {}, "Failed": {},
             "Left": 0,
         }  # fmt: skip
+        assert (await served.ask("/reschedule?dryRun")).content == reply.content
         reply = await served.ask("/reschedule?limit=0")
         assert (reply.content["Deleted"], reply.content["Left"]) == ([], 2)
         assert await on.going() == []
@@ -369,7 +426,11 @@ async def test_the_original_s_get_behind_its_flag() -> None:
         reply = await served.ask("/reschedule")
         assert (reply.status, reply.content) == (200, True)
         assert await on.going() == ["web-0"]
-        assert (await served.ask("/reschedule", b"")).status == 403, "POST still needs a token"
+        reply = await served.ask("/reschedule", b"")
+        assert (reply.status, reply.problem) == (
+            403,
+            "POST needs reschedule_token_file; only GET is on",
+        )
 
 
 async def test_get_needs_the_token_if_there_is_one(token_file: str) -> None:
