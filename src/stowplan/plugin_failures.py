@@ -74,9 +74,15 @@ class PluginFailures:
         self._lines: dict[Hashable, Folding] = {}
         #: The last failure, in words; "" if there was none.
         self.latest = ""
+        #: All failures so far, those that were not logged included.
+        self.count = 0
 
     def report(self, message: str, problem: Exception, **fields: object) -> None:
-        """Log `message` and the fields, unless the same failure was logged lately."""
+        """Log `message` and the fields, unless the same failure was logged lately.
+
+        A wrong answer has no traceback: no frame of it would be the plugin's.
+        """
+        self.count += 1
         self.latest = str(problem) if isinstance(problem, PluginError) else describe(problem)
         cause = problem.__cause__ or problem
         key = (message, fields.get("plugin"), type(cause), place_of(cause))
@@ -90,4 +96,5 @@ class PluginFailures:
         fields["err"] = self.latest
         if not is_new:
             fields["othersSinceLast"] = folded
-        log.error(message, exc_info=cause if is_new else None, extra=kv(**fields))
+        is_raised = cause is not problem or not isinstance(problem, PluginError)
+        log.error(message, exc_info=cause if is_new and is_raised else None, extra=kv(**fields))

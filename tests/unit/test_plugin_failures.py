@@ -286,3 +286,26 @@ def test_simulate_names_plugin_file_and_line_and_logs_one_traceback(tmp_path: Pa
     assert "running \"racks\" filter plugin: KeyError: 'rack' (racks.py:6)" in failed
     assert "did not come to rest" not in failed
     assert ended.stderr.count("Traceback (most recent call last)") == 1
+
+
+def test_simulate_ends_early_and_tells_a_wrong_answer_once(tmp_path: Path) -> None:
+    (tmp_path / "racks.py").write_text(
+        "import stowplan\n\n\n@stowplan.score\ndef racks(pod, node):\n    return 150\n"
+    )
+    (tmp_path / "scenario.yaml").write_text(
+        "name: racks\nplugins: [racks.py:racks]\ncluster:\n  nodes: [{name: n1}, {name: n2}]\n"
+        "steps:\n- create:\n    pods: [{name: web$i, count: 2}]\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "stowplan", "simulate", "scenario.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert "returns an invalid score 150" in line
+    [failed] = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
+    assert failed.endswith("(racks.py:4); 2 pods wait for their next attempt after 16 s")

@@ -159,9 +159,9 @@ class Engine:
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
-        #: Logs what plugins raise.
-        self.failures = PluginFailures(clock)
         self._stopwatch_clock = stopwatch_clock or clock
+        #: Logs what plugins raise. Real time folds repeats: virtual hours pass in a second.
+        self.failures = PluginFailures(self._stopwatch_clock)
         #: Of the profiles whose slow plugins are reported.
         self._watches = {
             name: Stopwatch(self._stopwatch_clock)

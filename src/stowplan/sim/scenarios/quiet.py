@@ -11,6 +11,9 @@ from stowplan.errors import StowplanError
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.sim.scenarios.targets import Target
 
+#: A plugin that keeps failing for so long, while no object changes, will not recover.
+_BROKEN_AFTER_S = 15.0
+
 
 class NeverQuiet(StowplanError):
     """The cluster did not become quiet in time."""
@@ -35,26 +38,39 @@ class Quiet:
     async def settle(self) -> None:
         """Wait until the cluster has been quiet for `calm_s`."""
         target = self._target
-        began = calm_since = target.clock.monotonic()
+        began = calm_since = changed_at = target.clock.monotonic()
+        failures = 0
         seen: tuple[int, ...] = ()
         while True:
             await target.rest()
             activity = self.activity()
             now = target.clock.monotonic()
             versions = self._versions()
+            if versions != seen:
+                changed_at, failures = now, self._failures()
             if activity or versions != seen:
                 calm_since, seen = now, versions
             if not activity and now - calm_since >= self._calm_s:
                 return
-            if now - began > self._patience_s:
-                raise NeverQuiet(self._why(activity))
+            is_broken = now - changed_at >= _BROKEN_AFTER_S and self._failures() - failures > 1
+            if now - began > self._patience_s or (is_broken and self._only_retries()):
+                raise NeverQuiet(self._why(activity, now - began))
             await target.pass_time()
 
-    def _why(self, activity: str) -> str:
+    def _failures(self) -> int:
+        return self._process.engine.failures.count if self._process is not None else 0
+
+    def _only_retries(self) -> bool:
+        """Whether nothing is under way but further attempts."""
+        process, pretend = self._process, self._target.pretend
+        is_binding = process is not None and process.loop.binds_in_flight
+        return not is_binding and not (pretend is not None and pretend.has_work)
+
+    def _why(self, activity: str, waited_s: float) -> str:
         what = activity or "objects keep changing"
         failure = self._process.engine.failures.latest if self._process is not None else ""
         if failure:
-            return f"{failure}; {what} after {self._patience_s:g} s"
+            return f"{failure}; {what} after {waited_s:.0f} s"
         return f"the cluster did not come to rest within {self._patience_s:g} s: {what}"
 
     def activity(self) -> str:
