@@ -233,9 +233,9 @@ def _register(plugins: Sequence[str], registry: Registry) -> list[type[Plugin]]:
     """Load the plugins of `--plugin`, and make them known to configurations."""
     if not plugins:
         return []
-    from stowplan.framework.loading import find_plugin
+    from stowplan.framework.loading import find_plugins
 
-    chosen = [find_plugin(each, registry, folder=Path(), where="--plugin") for each in plugins]
+    chosen = find_plugins(plugins, registry, folder=Path(), where="--plugin")
     for plugin in chosen:
         registry.register(plugin)
     return chosen

@@ -13,7 +13,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +34,11 @@ def find_plugin(named: object, registry: Registry, *, folder: Path, where: str) 
     if not isinstance(named, str):
         return check_class(named, where=where)
     if ":" not in named:
+        if named.endswith(".py"):
+            classes = _classes(load_module(folder / named))
+            first = classes.partition(",")[0]
+            fix = f". Fix: write {named}:{first}" if " " not in first else ""
+            raise ConfigError(f"{named} has {classes}{fix}", where=where)
         if named not in registry.names:
             known = ", ".join(sorted(registry.names))
             raise ConfigError(
@@ -57,6 +62,16 @@ def find_plugin(named: object, registry: Registry, *, folder: Path, where: str) 
     if found is None:
         raise ConfigError(f"there is no {path} in {place}; it has {_classes(module)}", where=where)
     return check_class(found, where=f"{where}: {named}")
+
+
+def find_plugins(
+    named: Sequence[str], registry: Registry, *, folder: Path, where: str
+) -> list[type[Plugin]]:
+    """Return the plugin classes of several names; ConfigError if one of them is given twice."""
+    for each in named:
+        if named.count(each) > 1:
+            raise ConfigError(f"{each} is given twice", where=where)
+    return [find_plugin(each, registry, folder=folder, where=where) for each in named]
 
 
 def check_class(found: object, *, where: str) -> type[Plugin]:

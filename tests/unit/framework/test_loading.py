@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -134,3 +135,34 @@ def test_one_class_that_was_loaded_twice_is_one_plugin(
     registry.register(again)
     assert registry.get("SsdOnly") is again
     del sys.modules["mine"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["team.py"], "team.py has TeamNodes. Fix: write team.py:TeamNodes"),
+        (["empty.py"], "empty.py has no plugin class"),
+        (["team.py:TeamNodes", "team.py:TeamNodes"], "team.py:TeamNodes is given twice"),
+    ],
+)
+def test_plugin_options_that_name_no_class_or_one_twice(
+    tmp_path: Path, options: list[str], told: str
+) -> None:
+    (tmp_path / "team.py").write_text(
+        "import stowplan\n\nclass TeamNodes(stowplan.Plugin):\n    name = 'TeamNodes'\n\n"
+        "    def filter(self, pod, node):\n        return True\n"
+    )
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "steps.yaml").write_text("steps:\n- create:\n    nodes:\n    - {name: one}\n")
+    flags = [part for each in options for part in ("--plugin", each)]
+    for command in (["run"], ["simulate", "steps.yaml"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "stowplan", *command, *flags],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            timeout=60,
+        )
+        assert ended.returncode == 2
+        assert ended.stderr == f"Error: --plugin: {told}\n"

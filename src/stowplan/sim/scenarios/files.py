@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stowplan.errors import ConfigError
-from stowplan.framework.loading import find_plugin
+from stowplan.framework.loading import find_plugins
 from stowplan.framework.plugin import Plugin
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.server.library import check_enabled
@@ -73,9 +73,7 @@ class Wishes:
         """Load the plugins; files are those of the current folder."""
         registry = in_tree_registry()
         registry.load_entry_points()
-        return [
-            find_plugin(each, registry, folder=Path(), where="--plugin") for each in self.plugins
-        ]
+        return find_plugins(self.plugins, registry, folder=Path(), where="--plugin")
 
     def refuse_choice_of_workloads(self, file: Path) -> None:
         """Raise ConfigError if one was made: the file is a single scenario."""

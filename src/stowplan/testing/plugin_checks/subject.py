@@ -141,7 +141,7 @@ class Subject:
 
 def load_subject(spec: str, args: Mapping[str, Any] | None = None, **options: Any) -> Subject:
     """The plugin of `module:Class` or `file.py:Class`; ConfigError says what is wrong with it."""
-    if ":" not in spec:
+    if ":" not in spec and not spec.endswith(".py"):
         raise ConfigError(
             "is no plugin; write module:Class or path/to/file.py:Class", where=repr(spec)
         )
