@@ -185,3 +185,18 @@ def test_what_a_plugin_costs_is_compared(
     ] * 2
     assert plugin_benchmark.main(["nowhere:Plugin"]) == 2
     assert "Error: 'nowhere:Plugin': there is no module nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "fix"),
+    [
+        ("filter", 3, "answer True, False, a reason or a Status"),
+        ("score", 0.5, "answer an integer"),
+        ("score", 150, "return max(0, min(100, ...)), or let normalize(cycle, scores) scale"),
+    ],
+)
+def test_the_advice_is_about_the_answer(method: str, answer: object, fix: str) -> None:
+    members = {"name": "Odd", method: lambda self, pod, node: answer}
+    [found] = check_plugin(type("Odd", (Plugin,), members), only=["answers"])
+    assert f"To mend it: {fix}" in found.message
+    assert "docs/plugins.md" not in found.message

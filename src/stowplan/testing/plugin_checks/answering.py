@@ -44,6 +44,8 @@ def _broken(subject: Subject, case: Case, pod: Pod, problem: BaseException | Non
     cause = problem.__cause__ if problem is not None else None
     if cause is None and isinstance(problem, PluginError):
         told, _, fix = str(problem).partition(". Fix: ")
+        if not fix and (expected := told.partition("; expected ")[2]):
+            fix = f"answer {expected}"
         return CheckFailed(
             f"Of {where}: {told}.", f"{fix or 'answer what docs/plugins.md says for this point'}."
         )
