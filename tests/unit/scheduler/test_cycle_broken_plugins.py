@@ -183,7 +183,11 @@ class _UnhashableSign(_GoodColumns):
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (_BadColumns(), "IndexError: tuple index out of range"),
+        (
+            _BadColumns(),
+            "filter_columns writes ids, but nothing says what they mean. Fix: list the statuses in"
+            " `verdicts`, or have a method verdict(cycle, verdict_id)",
+        ),
         (_BadSign(), BROKEN),
         (_UnhashableSign(), "TypeError: unhashable type: 'list'"),
     ],
