@@ -67,13 +67,15 @@ class Row:
 
 def read_rows(text: str, heading: list[str] = HEADING) -> list[Row]:
     rows: list[Row] = []
-    in_table = in_block = False
+    in_table = in_block = is_output = False
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("```"):
             in_block = not in_block
+            is_output = in_block and line == "```"  # one with a language is no output
         elif in_block:
-            rows[-1].shown.append(line)
+            if is_output:
+                rows[-1].shown.append(line)
         elif not line.startswith("|"):
             in_table = False
         elif cells == heading:

@@ -21,6 +21,7 @@ from stowplan.static.daemon import USER_AGENT, means
 from stowplan.static.events_only import EventsOnly
 from stowplan.static.lines import log
 from stowplan.static.narrator import Narrator, what_it_waits_for
+from stowplan.static.pins import DEFAULT_SCHEDULER
 from stowplan.static.rights import check_rights
 from stowplan.static.settings import StaticSettings, make_engine
 
@@ -43,7 +44,9 @@ class Summary:
         parts = {"placed": self.placed, "waiting": self.waiting, "failed": self.failed}
         total = sum(len(pods) for pods in parts.values())
         if not total:
-            return [f"No pod of scheduler {self.scheduler} waits for a node"]
+            is_default = self.scheduler == DEFAULT_SCHEDULER
+            hint = "; --name says whose pods to place" if is_default else ""
+            return [f"No pod of scheduler {self.scheduler} waits for a node{hint}"]
         counts = ", ".join(f"{len(pods)} {what}" for what, pods in parts.items())
         found = "1 pod" if total == 1 else f"{total} pods"
         return [

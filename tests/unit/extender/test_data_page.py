@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from stowplan.extender import mutation
+from stowplan.extender.algorithms import BaseAlgorithm
 from stowplan.extender.cluster_data import ClusterDataProvider, ClusterScoreDataProvider, Queries
 from stowplan.extender.configuration import Settings, load
 from stowplan.extender.data import NodeType
 from stowplan.extender.kubeapi import Kubeapi
 from stowplan.extender.prometheus import Prometheus, Result, Row, _Kept
+from tests.unit.extender.memory_provider import MemoryProvider, asked
 
 PAGE = (Path(__file__).parents[3] / "docs" / "extender-data.md").read_text()
 
@@ -88,3 +90,29 @@ def test_all_fields_of_rescheduling_are_there() -> None:
 def test_all_annotations_are_there() -> None:
     told = table("The webhook")
     assert list(told) == [mutation.TOP_TIER, mutation.MEMORY_TYPE, mutation.COLD_START]
+
+
+def test_the_base_class_in_the_guide_for_users_of_the_wca_scheduler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/from-wca-scheduler.md: its algorithm loads with this page's provider, and decides."""
+    guide = (Path(__file__).parents[3] / "docs" / "from-wca-scheduler.md").read_text()
+    (source,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    (own,) = re.findall(r"```yaml\n(algorithms: .*?)```", guide, re.DOTALL)
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "http://127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "few_apps.py").write_text(source)
+    path = tmp_path / "config.yaml"
+    path.write_text(example.partition("algorithm: ")[0] + own)
+    algorithm = load(path).algorithm
+    assert isinstance(algorithm, BaseAlgorithm)
+    algorithm.data_provider = MemoryProvider(pods={"full": {"a": 1, "b": 1, "c": 1}})
+    answer = algorithm.filter(asked("web", "full", "empty"))
+    assert answer.NodeNames == ["empty"]
+    assert answer.FailedNodes == {"full": "3 other apps are there"}
+    assert algorithm.filter(asked("a", "full")).NodeNames == ["full"]
+    scores = algorithm.prioritize(asked("web", "full", "empty"))
+    assert {each.Host: each.Score for each in scores} == {"full": 0, "empty": 10}
+    assert [each.Score for each in algorithm.prioritize(asked(None, "empty"))] == [0]

@@ -130,6 +130,13 @@ async def test_a_pod_that_is_on_its_way_out_is_nobodys_business(world: World) ->
     ]
 
 
+async def test_the_default_name_is_hinted_at_when_nothing_waits(world: World) -> None:
+    world.pods("web-0")
+    assert (await run_one_shot(replace(world.settings, name="rfcustom"))).lines() == [
+        "No pod of scheduler rfcustom waits for a node; --name says whose pods to place"
+    ]
+
+
 async def test_each_pod_is_tried_once_however_many_fail(world: World) -> None:
     names = [f"web-{number}" for number in range(20)]
     world.pods(*names)
