@@ -299,7 +299,8 @@ def asking_our_own(play: Play) -> None:
     play.pod("free", "b-2")  # by its score
     play.pod("only", "a-1", labels={"only": "a-1"})
     play.pod("nowhere", refused("4 not c-1. ", f"4 {NOT_HELPFUL}"), labels={"only": "c-1"})
-    play.pod("broken", "Binder.filter: LookupError: odd", labels={"fail": "odd"})
+    place = "tests/e2e/extender_algorithms.py:31"
+    play.pod("broken", f"Binder.filter: LookupError: odd ({place})", labels={"fail": "odd"})
     play.pod("refused", "the binder does not like its name")
     play.remove("settler")
     for node in CPUS:

@@ -143,7 +143,9 @@ def test_filter_and_prioritize(stage: Stage, tmp_path: Path, cached: bool) -> No
         stage.create("nowhere", only="c-1")
         assert stage.waits_for("nowhere").startswith("0/4 nodes are available: 4 not c-1.")
         stage.create("broken", fail="no-such-app")
-        assert stage.waits_for("broken") == "Labels.filter: LookupError: no-such-app"
+        failure = stage.waits_for("broken")
+        assert failure.startswith("Labels.filter: LookupError: no-such-app (")
+        assert "extender_algorithms.py:" in failure
         assert running.log.count("The algorithm failed") >= 1
         assert "clamped" not in running.log
         assert running.end() == 0
