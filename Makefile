@@ -55,7 +55,9 @@ ifdef PYTEST_ARGS
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 else
 	@# Two files at a time. What only computes comes first: it needs no server, and fails sooner.
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile --durations=10 $(COMPUTING)
+	@# Property tests run in processes of their own, as in `make fuzz`.
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile --durations=10 tests/property
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report= -n 2 --dist loadfile --durations=10 $(filter-out tests/property,$(COMPUTING))
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report=term -n 2 --dist loadfile --durations=10 $(patsubst %,--ignore=%,$(COMPUTING))
 endif
 	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi

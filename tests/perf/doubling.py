@@ -68,11 +68,12 @@ class Steps:
             counts[frame.f_code] += 1
             return on_line
 
+        before = sys.gettrace()
         sys.settrace(on_line)
         try:
             yield
         finally:
-            sys.settrace(None)
+            sys.settrace(before)
 
 
 class Stage:
