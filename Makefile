@@ -20,7 +20,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Stowplan needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which to use with make PYTHON=python3.12 ...")'
 	@echo "Setting up $(VENV) (once, one to two minutes)..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 

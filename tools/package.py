@@ -51,7 +51,7 @@ def build(output: Path, pythons: Sequence[Version], machine: str, plugins: Path 
         for version in pythons:
             say(f"Fetching the wheels for Python {version[0]}.{version[1]}...")
             download(version, machine, wheels, folder)
-        pip(["install", "--require-hashes", "--target", pex, "-r", REQUIREMENTS / "package.txt"])
+        pip(["install", "--no-deps", "--require-hashes", "--target", pex, "-r", REQUIREMENTS / "package.txt"])
         say("Packing...")
         pack(output, pythons, machine, folder, plugins)
 

@@ -44,3 +44,17 @@ def test_what_is_pinned_is_allowed(file: str, wanted: list[str]) -> None:
         requirement = Requirement(line)
         chosen = versions[canonicalize_name(requirement.name)]
         assert [each for each in chosen if each not in requirement.specifier] == [], line
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["Makefile", "tools/package.py", "src/stowplan/lab/bench/extender_contestants.py",
+     "src/stowplan/lab/controlplane/toolchain.py"],
+)  # fmt: skip
+def test_pinned_sets_are_installed_as_they_are(file: str) -> None:
+    """Without --no-deps, pip looks for `coverage[toml]`, which a set pins as `coverage`, among all
+    versions, and refuses the set on the day that a newer one is released.
+    """
+    lines = [line for line in (ROOT / file).read_text().splitlines() if "--require-hashes" in line]
+    assert lines
+    assert [line for line in lines if "--no-deps" not in line] == []

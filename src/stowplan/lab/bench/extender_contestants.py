@@ -88,7 +88,7 @@ def _install(place: Path) -> None:
     """Install into a temporary folder, then rename: an environment in its place is complete."""
     place.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
-    quiet = ["--quiet", "--disable-pip-version-check", "--require-hashes"]
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
     commands = (
         [sys.executable, "-m", "venv", str(made)],
         [str(made / "bin" / "python"), "-m", "pip", "install", *quiet, "-r", str(REQUIREMENTS)],
