@@ -137,7 +137,7 @@ live-parity: controlplane ## N pods on the real control plane, Stowplan beside k
 
 # A package is built again only if something that is packed has changed, or what was asked for.
 PACKED = $(shell find src requirements tools/package.py tools/pex_preamble.py $(PLUGINS) -type f -not -name '*.pyc')
-PACK_FLAGS = $(if $(PYTHONS),--pythons "$(PYTHONS)") $(if $(PLUGINS),--plugins "$(PLUGINS)")
+PACK_FLAGS = $(if $(PYTHONS),--pythons "$(PYTHONS)") $(if $(PLUGINS),--plugins "$(PLUGINS)") $(if $(MACHINE),--machine "$(MACHINE)")
 $(DIST)/.pack-flags: FORCE
 	@mkdir -p $(DIST); echo '$(PACK_FLAGS)' | cmp -s - $@ || echo '$(PACK_FLAGS)' > $@
 
@@ -148,7 +148,7 @@ $(DIST)/%.pex: $(READY) $(DIST)/.pack-flags $(PACKED) pyproject.toml
 	@$(BIN)/python -m tools.package $@ $(PACK_FLAGS)
 
 .PHONY: package
-package: $(DIST)/stowplan.pex ## dist/stowplan.pex, all in one file; PYTHONS="3.11 3.12" for fewer versions of Python; PLUGINS=DIR packs yours
+package: $(DIST)/stowplan.pex ## dist/stowplan.pex, all in one file; PYTHONS="3.11 3.12" for fewer versions of Python; MACHINE=arm64; PLUGINS=DIR packs yours
 	@echo "$< is up to date."
 
 # The WCA scheduler's name for it: the file runs `stowplan extender`.

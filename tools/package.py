@@ -51,7 +51,8 @@ def build(output: Path, pythons: Sequence[Version], machine: str, plugins: Path 
         for version in pythons:
             say(f"Fetching the wheels for Python {version[0]}.{version[1]}...")
             download(version, machine, wheels, folder)
-        pip(["install", "--no-deps", "--require-hashes", "--target", pex, "-r", REQUIREMENTS / "package.txt"])
+        pinned = REQUIREMENTS / "package.txt"
+        pip(["install", "--no-deps", "--require-hashes", "--target", pex, "-r", pinned])
         say("Packing...")
         pack(output, pythons, machine, folder, plugins)
 
@@ -189,6 +190,12 @@ def main() -> None:
     parser.add_argument(
         "--plugins", type=Path, metavar="DIR", help="pack the Python modules of this folder, too"
     )
+    parser.add_argument(
+        "--machine",
+        type=machine_words,
+        default=platform.machine(),
+        help="x86_64 or aarch64 (amd64 and arm64 mean the same); this machine's unless told",
+    )
     arguments = parser.parse_args()
     output: Path = arguments.output.resolve()
     if output.suffix != ".pex" or output.stem not in ENTRY_POINTS:
@@ -196,7 +203,7 @@ def main() -> None:
     plugins: Path | None = arguments.plugins and arguments.plugins.resolve()
     if plugins is not None and not plugins.is_dir():
         parser.error(f"--plugins: {arguments.plugins} is not a folder")
-    machine = machine_words(platform.machine())
+    machine: str = arguments.machine
     try:
         build(output, arguments.pythons or PYTHONS, machine, plugins)
     except PackagingError as error:

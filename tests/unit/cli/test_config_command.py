@@ -353,37 +353,44 @@ def test_a_policy_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     )
 
 
+@pytest.mark.parametrize(
+    ("profile", "exit_code", "explained"),
+    [
+        pytest.param(
+            "plugins:\n"
+            "    multiPoint: {enabled: [{name: Coscheduling}]}\n"
+            "    queueSort: {enabled: [{name: QOSSort}], disabled: [{name: '*'}]}\n",
+            2,
+            [
+                "Error: {file}: profiles[0].plugins.multiPoint.enabled[0].name: Invalid value: "
+                '"Coscheduling": no such plugin; Coscheduling (gang scheduling by PodGroup) is a '
+                "plugin of kubernetes-sigs/scheduler-plugins, which Stowplan does not include. "
+                "Fix: remove it, or install a plugin of that name (docs/plugins.md)\n",
+                "QOSSort (queue order by quality of service class) is a plugin of",
+            ],
+            id="enabled",
+        ),
+        pytest.param(
+            "plugins: {score: {disabled: [{name: NodeResourcesAllocatable}]}}\n"
+            "  pluginConfig: [{name: NodeResourcesFitPlus, args: {}}]\n",
+            0,
+            ["NodeResourcesAllocatable (", "NodeResourcesFitPlus ("],
+            id="disabled-or-configured",
+        ),
+    ],
+)
 def test_names_of_scheduler_plugins_are_explained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    profile: str,
+    exit_code: int,
+    explained: list[str],
 ) -> None:
     file = tmp_path / "gang.yaml"
-    file.write_text(
-        HEADER
-        + "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: Coscheduling}]}\n"
-        + "    queueSort: {enabled: [{name: QOSSort}], disabled: [{name: '*'}]}\n"
-    )
-    code, out, err = run(capsys, "config", "check", str(file))
-    assert (code, out) == (2, "")
-    assert "did you mean" not in err
-    assert (
-        f"Error: {file}: profiles[0].plugins.multiPoint.enabled[0].name: Invalid value: "
-        '"Coscheduling": no such plugin; Coscheduling (gang scheduling by PodGroup) is a plugin of '
-        "kubernetes-sigs/scheduler-plugins, which Stowplan does not include. Fix: remove it, or "
-        "install a plugin of that name (docs/plugins.md)\n"
-    ) in err
-    assert "QOSSort (queue order by quality of service class) is a plugin of" in err
-
-
-def test_names_of_scheduler_plugins_are_explained_in_warnings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "gang.yaml"
-    file.write_text(
-        HEADER
-        + "profiles:\n- plugins: {score: {disabled: [{name: NodeResourcesAllocatable}]}}\n"
-        + "  pluginConfig: [{name: NodeResourcesFitPlus, args: {}}]\n"
-    )
+    file.write_text(f"{HEADER}profiles:\n- {profile}")
     code, _, err = run(capsys, "config", "check", str(file))
-    assert code == 0
+    assert code == exit_code
     assert "did you mean" not in err
-    assert err.count("is a plugin of kubernetes-sigs/scheduler-plugins") == 2
+    for text in explained:
+        assert text.replace("{file}", str(file)) in err
+    assert err.count("is a plugin of kubernetes-sigs/scheduler-plugins") == len(explained)

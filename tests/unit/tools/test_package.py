@@ -135,12 +135,12 @@ def test_c_libraries(libc: str, release: str, enough: bool) -> None:
 def test_make_builds_both_packages() -> None:
     done = subprocess.run(
         ["make", "-n", "package", "wca_scheduler_package", "PYTHONS=3.11", "DIST=out",
-         "PLUGINS=examples/extender"],
+         "PLUGINS=examples/extender", "MACHINE=arm64"],
         cwd=REQUIREMENTS.parent, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert re.findall(r"tools\.package (.*)", done.stdout) == [
-        'out/stowplan.pex --pythons "3.11" --plugins "examples/extender"',
-        'out/wca-scheduler.pex --pythons "3.11" --plugins "examples/extender"',
+        'out/stowplan.pex --pythons "3.11" --plugins "examples/extender" --machine "arm64"',
+        'out/wca-scheduler.pex --pythons "3.11" --plugins "examples/extender" --machine "arm64"',
     ]
 
 
