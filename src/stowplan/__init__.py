@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
     from stowplan.queue.pod import QueuedPod
-    from stowplan.scheduler.engine import Failure
+    from stowplan.scheduler.outcome import Failure
     from stowplan.server.library import run
 
 __version__ = "0.1.0"
@@ -154,7 +154,7 @@ _HOMES = {
     ),
     "stowplan.queue.events": ("ActionType", "ClusterEvent", "EventHint", "Hint"),
     "stowplan.queue.pod": ("QueuedPod",),
-    "stowplan.scheduler.engine": ("Failure",),
+    "stowplan.scheduler.outcome": ("Failure",),
     "stowplan.server.library": ("run",),
 }
 _FOUND_IN = {name: (module, name) for module, names in _HOMES.items() for name in names}

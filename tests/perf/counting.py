@@ -30,8 +30,8 @@ from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
 from stowplan.lab.bench.synthetic import HOPELESS, as_informed
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.testing import as_manifest, node, pod
 

@@ -30,8 +30,8 @@ from stowplan.lab.bench.hostile_sizes import Sizes, claim_names, sized_node, siz
 from stowplan.lab.bench.synthetic import as_informed
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure, Placement
 
 #: Sizes of the cluster, besides those of pods and nodes.
 CLUSTER_SIZES = {

@@ -11,8 +11,8 @@ from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.requests import pod_requests
 from stowplan.cluster.resource_columns import ResourceColumns
 from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
-from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.testing import node, pod
 from tests.perf.counting import Work
 

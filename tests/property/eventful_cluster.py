@@ -34,8 +34,8 @@ from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unschedulable
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Placement
 from stowplan.testing import node, pod
 from tests.unit.scheduler.engine_bench import changed
 

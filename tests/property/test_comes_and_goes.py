@@ -22,8 +22,8 @@ from stowplan.config.defaults import default_config
 from stowplan.lab.bench.churn_objects import NodeLayout, PodKind, PodMaker
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Placement
 
 LAYOUT = NodeLayout(20)
 #: Pods at a time.

@@ -34,8 +34,8 @@ from stowplan.plugins.registry import in_tree_registry
 from stowplan.plugins.volume_binding.volume_index import VolumeIndex
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Failure
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure
 from stowplan.testing import node, pod
 from tests.property.eventful_cluster import EventfulCluster, WrongDecision
 from tests.unit.scheduler.engine_bench import changed

@@ -17,9 +17,9 @@ from stowplan.plugins.registry import in_tree_registry
 from stowplan.queue.events import EventHint
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.binding import Binder
-from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.eviction import Evictor
+from stowplan.scheduler.outcome import Placement
 from stowplan.scheduler.reporter import Reporter
 from tests.property.remote_api import Inbox, RemoteApi, VirtualLoop
 

@@ -17,7 +17,7 @@ from stowplan.api.objects import Condition, Pod
 from stowplan.clock import Clock
 from stowplan.demo.cluster import STAYS_PENDING
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 
 #: Placements in this many seconds make the rate.
 RATE_WINDOW_S: Final = 10.0

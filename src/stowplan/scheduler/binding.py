@@ -36,8 +36,9 @@ from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V2, get_logger, kv
 from stowplan.plugin_failures import describe, plugin_error
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.extender_client import ExtenderClient
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.stillness import Stillness
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import Resource
@@ -25,94 +24,35 @@ from stowplan.cluster.pod_info import PodInfo, compile_pod, held_amounts
 from stowplan.cluster.work import DecisionDeferred
 from stowplan.errors import ConfigError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.forms import as_status, call
+from stowplan.framework.forms import call
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin
 from stowplan.framework.profile import Profile
-from stowplan.framework.status import LABELS, SUCCESS, Code, Status, error, fit_error
-from stowplan.framework.stopwatch import Stopwatch
-from stowplan.framework.waiting import WaitingPod
+from stowplan.framework.status import SUCCESS, Code, Status, error, fit_error
 from stowplan.logs import V4, get_logger, kv
 from stowplan.plugin_failures import PluginFailures, describe
 from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
 from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
+from stowplan.scheduler.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.expensive import ExpensiveDecisions
+from stowplan.scheduler.expensive import (
+    MAX_DEFERRALS,
+    TOO_EXPENSIVE,
+    ExpensiveDecisions,
+    work_limit,
+)
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
-from stowplan.scheduler.metric_families import Value
 from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.outcome import Deferral, Failure, Placement
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
+from stowplan.scheduler.pre_enqueue import PreEnqueue
 from stowplan.scheduler.self_check import SelfCheck
 
 log = get_logger(__name__)
-
-#: After so many deferrals an attempt may spend twice as much at a time, and four times as much
-#: after twice as many, in case that it recomputes so much each time that it gets no further.
-_DEFERRALS_PER_DOUBLING: Final = 100
-_DOUBLINGS: Final = 2
-#: Then the attempt fails: about a minute of work that does not lead to a decision.
-_MAX_DEFERRALS: Final = 400
-_TOO_EXPENSIVE: Final = (
-    "the scheduling decision was given up after a minute of work. Fix: give the pod fewer affinity "
-    "terms, topology spread constraints or selector requirements"
-)
-
-
-@dataclass(slots=True)
-class Placement:
-    """A pod on its way to a node."""
-
-    queued: QueuedPod
-    profile: Profile
-    decision: Decision
-    #: The pod as it will look when bound.
-    pod: Pod
-    node: str
-    started: float
-    #: Set while Permit plugins hold the pod.
-    waiting: WaitingPod | None = None
-    #: Another scheduler was quicker, and chose the same node.
-    is_bound_by_other: bool = False
-    #: The API server says that the pod is gone, or stands on another node: nothing is left to do.
-    is_lost: bool = False
-
-    @property
-    def arguments(self) -> tuple[Cycle, Pod, str]:
-        """What every binding point of a plugin is given."""
-        return self.decision.cycle, self.pod, self.node
-
-
-@dataclass(slots=True)
-class Failure:
-    """A failed attempt, to be reported by event and condition."""
-
-    pod: Pod
-    profile: str
-    status: Status
-    message: str
-    #: None leaves the pod's nomination alone, "" clears it.
-    nominated_node: str | None = ""
-    #: False if the pod is gone or has a node, so that nothing is reported.
-    is_pending: bool = True
-    decision: Decision | None = None
-    #: Pods to evict for this one; the caller evicts them.
-    eviction: Eviction | None = None
-
-    @property
-    def reason(self) -> str:
-        """Reason of the PodScheduled condition."""
-        return "Unschedulable" if self.status.is_rejected else "SchedulerError"
-
-
-@dataclass(slots=True)
-class Deferral:
-    """An attempt that goes on later. The pod is active, and there is nothing to report."""
-
-    pod: Pod
 
 
 class Engine:
@@ -159,24 +99,22 @@ class Engine:
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
-        self._stopwatch_clock = stopwatch_clock or clock
+        stopwatch_clock = stopwatch_clock or clock
         #: Logs what plugins raise. Real time folds repeats: virtual hours pass in a second.
-        self.failures = PluginFailures(self._stopwatch_clock)
-        #: Of the profiles whose slow plugins are reported.
-        self._watches = {
-            name: Stopwatch(self._stopwatch_clock)
-            for name, profile in self.profiles.items()
-            if not all(map(_is_ours, profile.plugins.values()))
-        }
-        self._evaluations = {
-            name: _Evaluations(profile, self.metrics) for name, profile in self.profiles.items()
-        }
+        self.failures = PluginFailures(stopwatch_clock)
+        self._attempt_metrics = AttemptMetrics(
+            self.profiles,
+            self.metrics,
+            self._expensive,
+            clock=clock,
+            stopwatch_clock=stopwatch_clock,
+        )
         sorter = next(iter(self.profiles.values())).at("queueSort")[0]
         self.queue = SchedulingQueue(
             clock=clock,
             key=getattr(sorter, "sort_key", None),
             less=getattr(sorter, "less", None),
-            pre_enqueue=self._pre_enqueue,
+            pre_enqueue=PreEnqueue(self.profiles, self._attempt_metrics, clock).run,
             hints={name: _hints(profile) for name, profile in self.profiles.items()},
             pod_requests=held_amounts,
             failures=self.failures,
@@ -243,7 +181,8 @@ class Engine:
         try:
             info = compile_pod(queued.pod)
             self.cache.table.labels.trim()
-            work.limit(self._share(queued) if queued.deferrals else self.decision_work)
+            limit = self.decision_work
+            work.limit(work_limit(limit, queued.deferrals) if queued.deferrals else limit)
             if self._self_check is None or queued.deferrals:
                 decision = yield from self._decide(info, profile)
             else:
@@ -264,16 +203,11 @@ class Engine:
             self.cache.forget(queued.uid)
             return self._failed(queued, error(describe(problem)), profile.name, started)
 
-    def _share(self, queued: QueuedPod) -> float:
-        """What the next try of a deferred attempt may spend."""
-        doublings = min(queued.deferrals // _DEFERRALS_PER_DOUBLING, _DOUBLINGS)
-        return self.decision_work * (1 << doublings)
-
     def _deferred(self, queued: QueuedPod, profile: str, started: float) -> Deferral | Failure:
         """Go on with the attempt later, unless so far all of its work led nowhere."""
-        if queued.deferrals >= _MAX_DEFERRALS:
+        if queued.deferrals >= MAX_DEFERRALS:
             self._expensive.finished(queued)
-            return self._failed(queued, error(_TOO_EXPENSIVE), profile, started)
+            return self._failed(queued, error(TOO_EXPENSIVE), profile, started)
         queued.attempt_started = started
         if not self.queue.defer(queued):
             return self._over(queued, "the pod is gone")
@@ -299,13 +233,13 @@ class Engine:
         return Failure(queued.pod, queued.scheduler_name, error(why), "", None, is_pending=False)
 
     def _decide(self, info: PodInfo, profile: Profile) -> Generator[Request, Answer, Decision]:
-        before = self.clock.monotonic()
-        last = before
+        observed, monotonic = self._attempt_metrics, self.clock.monotonic
+        before = last = monotonic()
         durations = self.metrics.framework_extension_point_duration
 
         def on_point(point: str, status: str) -> None:
             nonlocal last
-            now = self.clock.monotonic()
+            now = monotonic()
             durations.at(point, status, profile.name).observe(now - last)
             last = now
 
@@ -320,7 +254,7 @@ class Engine:
             extenders=self.extenders,
             draw_seed=self.draw_seed,
             on_point=on_point,
-            watch=self._watch(profile.name),
+            watch=observed.watch(profile.name),
         )
         try:
             request = next(steps)
@@ -328,16 +262,16 @@ class Engine:
             table.work.unlimit()
             while True:
                 answer = yield request
-                last = self.clock.monotonic()  # the time until now was the extender's
+                last = monotonic()  # the time until now was the extender's
                 request = steps.send(answer)
         except StopIteration as finished:
             decision: Decision = finished.value
             self.cursor = decision.cursor
             self.turn += 1
-            self._evaluations[profile.name].count(decision)
-            self.metrics.scheduling_algorithm_duration.at().observe(self.clock.monotonic() - before)
+            observed.evaluations[profile.name].count(decision)
+            self.metrics.scheduling_algorithm_duration.at().observe(monotonic() - before)
             self._log_failures(decision.cycle)
-            self._log_slow_plugins(decision.cycle, profile)
+            observed.report_slow_plugins(decision.cycle, profile)
             if self.on_decision is not None:
                 table.work.unlimit()
                 self.on_decision(decision)
@@ -390,11 +324,11 @@ class Engine:
         placement = Placement(queued, profile, decision, pod, node, started)
         now = self.clock.monotonic()
         status = run_reserve(profile, decision.cycle, pod, node)
-        now = self._point_ended("Reserve", status, profile, now)
+        now = self._attempt_metrics.point_ended("Reserve", status, profile, now)
         if status.is_success:
             status, placement.waiting = run_permit(profile, decision.cycle, pod, node, now=now)
-            self._point_ended("Permit", status, profile, now)
-        self._log_slow_plugins(decision.cycle, profile)
+            self._attempt_metrics.point_ended("Permit", status, profile, now)
+        self._attempt_metrics.report_slow_plugins(decision.cycle, profile)
         if status.is_success or status.is_wait:
             if placement.waiting is not None:
                 self.handles[profile.name].waiting.add(placement.waiting)
@@ -407,7 +341,7 @@ class Engine:
         now = self.clock.monotonic()
         cycle = placement.decision.cycle
         run_unreserve(placement.profile, cycle, placement.pod, placement.node)
-        self._point_ended("Unreserve", SUCCESS, placement.profile, now)
+        self._attempt_metrics.point_ended("Unreserve", SUCCESS, placement.profile, now)
         self._log_failures(cycle)
 
     def cancel_pre_bind(self, uid: str, message: str) -> bool:
@@ -509,57 +443,6 @@ class Engine:
             return False
         return self.queue.add_unschedulable(queued, current)
 
-    # The queue asks
-
-    def _pre_enqueue(self, queued: QueuedPod) -> tuple[str, str] | None:
-        """The first PreEnqueue plugin that keeps a pod out, and why."""
-        profile = self.profiles[queued.scheduler_name]
-        plugins = profile.at("preEnqueue")
-        if queued.gating_plugin:
-            plugins = sorted(plugins, key=lambda plugin: plugin.name != queued.gating_plugin)
-        watch = self._sampling_watch() if self.metrics.sample_pre_enqueue() else None
-        began = self.clock.monotonic()
-        try:
-            for plugin in plugins:
-                ask = plugin.pre_enqueue
-                if watch is not None:
-                    ask = partial(watch.run, plugin.name, "PreEnqueue", ask)
-                answer = call(ask, plugin.name, "PreEnqueue", queued.pod)
-                status = as_status(answer, plugin.name, "PreEnqueue", plugin.pre_enqueue)
-                if not status.is_success:
-                    return plugin.name, status.message
-            return None
-        finally:
-            # kube-scheduler's label is always Success here, also for a pod that is kept out.
-            self._point_ended("PreEnqueue", SUCCESS, profile, began)
-
-    # Measuring
-
-    def _point_ended(self, point: str, status: Status, profile: Profile, began: float) -> float:
-        """Count an extension point; returns the time at which it ended."""
-        now = self.clock.monotonic()
-        durations = self.metrics.framework_extension_point_duration
-        durations.at(point, LABELS[status.code], profile.name).observe(now - began)
-        return now
-
-    def _watch(self, profile: str) -> Stopwatch | None:
-        """Times the plugins of the next decision; None: it is neither sampled nor reported."""
-        if self.metrics.sample_plugins():
-            return self._sampling_watch()
-        watch = self._watches.get(profile)
-        if watch is not None:
-            watch.clear()
-        return watch
-
-    def _sampling_watch(self) -> Stopwatch:
-        return Stopwatch(self._stopwatch_clock, self.metrics.plugin_ran)
-
-    def _log_slow_plugins(self, cycle: Cycle, profile: Profile) -> None:
-        watch = cycle.watch
-        if watch is not None and watch.has_slow and profile.name in self._watches:
-            self._expensive.plugins_took(watch.seconds, cycle.pod.key, profile.name)
-            watch.clear()
-
     def _log_failures(self, cycle: Cycle) -> None:
         """Log what plugins raised in an attempt, once."""
         for problem in cycle.failures:
@@ -571,54 +454,6 @@ class Engine:
                 pod=cycle.pod.key,
             )
         cycle.failures.clear()
-
-
-class _Evaluations:
-    """Counts how often the plugins of a profile were asked; those that skipped were not.
-
-    As upstream, Filter counts each node that was searched and Score each feasible node.
-    """
-
-    def __init__(self, profile: Profile, metrics: SchedulerMetrics) -> None:
-        self._counts: list[tuple[str, str, Value]] = [
-            (spoken, plugin.name, metrics.plugin_evaluation.at(plugin.name, spoken, profile.name))
-            for point in ("preFilter", "filter", "preScore", "score")
-            for spoken in (point[0].upper() + point[1:],)
-            for plugin in profile.at(point)
-        ]
-        #: Skipped plugins, and whether nodes were scored -> the counters to increment.
-        self._chosen: dict[
-            tuple[frozenset[str], frozenset[str], bool], tuple[list[Value], ...]
-        ] = {}
-
-    def count(self, decision: Decision) -> None:
-        skip_filter = frozenset(decision.cycle.skip_filter)
-        skip_score = frozenset(decision.cycle.skip_score)
-        has_scored = decision.sheet is not None
-        chosen = self._chosen.get((skip_filter, skip_score, has_scored))
-        if chosen is None:
-            asked = [
-                (point, count)
-                for point, name, count in self._counts
-                if name not in (skip_filter if "Filter" in point else skip_score)
-                and (has_scored or "Filter" in point)
-            ]
-            chosen = self._chosen[skip_filter, skip_score, has_scored] = (
-                [count for point, count in asked if point.startswith("Pre")],
-                [count for point, count in asked if point == "Filter"],
-                [count for point, count in asked if point == "Score"],
-            )
-        each_pod, each_searched, each_feasible = chosen
-        for count in each_pod:
-            count.value += 1
-        for count in each_searched:
-            count.value += decision.evaluated_nodes
-        for count in each_feasible:
-            count.value += decision.feasible_nodes
-
-
-def _is_ours(plugin: Plugin) -> bool:
-    return type(plugin).__module__.startswith("stowplan.plugins.")
 
 
 def _hints(profile: Profile) -> Mapping[str, Sequence[EventHint]]:

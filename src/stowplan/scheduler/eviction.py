@@ -20,7 +20,8 @@ from stowplan.clock import rfc3339
 from stowplan.errors import Conflict, NotFound, StowplanError
 from stowplan.framework.plugin import Eviction
 from stowplan.logs import V2, get_logger, kv
-from stowplan.scheduler.engine import Engine, Failure
+from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.reporter import condition_patch
 
 log = get_logger(__name__)

@@ -1,4 +1,4 @@
-"""Reports decisions that cost a lot, by log lines and metrics: deferred pods and slow plugins.
+"""Limits and reports decisions that cost a lot: deferred pods and slow plugins.
 
 Called by the engine. A pod is logged once an attempt, a plugin for each slow decision, and many of
 them are folded into a line per `logs.FOLDED_S`. The metric that names pods shows the last
@@ -19,7 +19,22 @@ from stowplan.scheduler.metrics import SchedulerMetrics
 
 log = get_logger(__name__)
 
+#: After so many deferrals an attempt may spend twice as much at a time, and four times as much
+#: after twice as many, in case that it recomputes so much each time that it gets no further.
+_DEFERRALS_PER_DOUBLING: Final = 100
+_DOUBLINGS: Final = 2
+#: Then the attempt fails: about a minute of work that does not lead to a decision.
+MAX_DEFERRALS: Final = 400
+TOO_EXPENSIVE: Final = (
+    "the scheduling decision was given up after a minute of work. Fix: give the pod fewer affinity "
+    "terms, topology spread constraints or selector requirements"
+)
 _PODS_SHOWN: Final = 16
+
+
+def work_limit(limit: float, deferrals: int) -> float:
+    """What the next try of an attempt that was deferred so often may spend."""
+    return limit * (1 << min(deferrals // _DEFERRALS_PER_DOUBLING, _DOUBLINGS))
 
 
 class ExpensiveDecisions:

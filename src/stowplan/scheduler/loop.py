@@ -14,9 +14,10 @@ from contextlib import closing
 from stowplan.cluster.work import DECISION_WORK
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.binding import Binder
-from stowplan.scheduler.engine import Deferral, Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_client import ExtenderClient
+from stowplan.scheduler.outcome import Deferral, Failure, Placement
 from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.wakeups import Wakeups

@@ -23,8 +23,6 @@ from stowplan.scheduler.metric_families import (
 from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.request_metrics import RequestMetrics
 
-#: One cycle in so many measures each plugin by itself, as upstream samples 10 % of its cycles.
-PLUGIN_SAMPLE_EVERY: Final = 10
 #: Pods that needed more attempts than this share one label value.
 MOST_ATTEMPTS_SHOWN: Final = 15
 
@@ -34,10 +32,8 @@ class SchedulerMetrics:
 
     def __init__(self) -> None:
         self._all: list[Family[Value] | Family[Histogram] | Source] = []
-        self._cycles = 0
         #: What a scrape leaves out; None: nothing.
         self.shown: MetricsFilter | None = None
-        self._enqueued = 0
         #: Give it to the client of the API server.
         self.requests = RequestMetrics()
         self._declare_attempts()
@@ -284,16 +280,6 @@ class SchedulerMetrics:
         self.pod_scheduling_attempts.at().observe(attempts)
         shown = str(attempts) if attempts < MOST_ATTEMPTS_SHOWN else f"{MOST_ATTEMPTS_SHOWN}+"
         self.pod_scheduling_sli_duration.at(shown).observe(seconds_since_first_queued)
-
-    def sample_plugins(self) -> bool:
-        """Whether this cycle measures its plugins one by one; call it once a cycle."""
-        self._cycles += 1
-        return self._cycles % PLUGIN_SAMPLE_EVERY == 1
-
-    def sample_pre_enqueue(self) -> bool:
-        """The same for PreEnqueue plugins, which run outside of cycles; call it once a pod."""
-        self._enqueued += 1
-        return self._enqueued % PLUGIN_SAMPLE_EVERY == 1
 
     # Declaring
 

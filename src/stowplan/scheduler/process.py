@@ -31,13 +31,14 @@ from stowplan.errors import Forbidden, StowplanError
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.gauges import expose_gauges
 from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.missed_events import write_missed_events
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.watch_check import WatchCheck

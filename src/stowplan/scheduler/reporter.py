@@ -30,7 +30,7 @@ from stowplan.errors import (
     Throttled,
 )
 from stowplan.logs import get_logger, kv
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 
 log = get_logger(__name__)
 

@@ -34,7 +34,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.logs import configure, get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.scheduler.engine import Failure
+from stowplan.scheduler.outcome import Failure
 from stowplan.server.serving import ServeOptions, run_until_signal
 
 log = get_logger(__name__)

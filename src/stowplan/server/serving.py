@@ -31,9 +31,10 @@ from stowplan.plugins.registry import in_tree_registry
 from stowplan.redaction import redact, redact_url
 from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Engine, Failure
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.metrics_filter import MetricsFilter
+from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
 from stowplan.server.health import HealthServer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.reporter import Reporter
 
 

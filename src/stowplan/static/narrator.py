@@ -11,7 +11,8 @@ from typing import Final
 
 from stowplan.plugins.static_placement.labels import PinLabels
 from stowplan.plugins.static_placement.plugin import StaticPlacement
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.static.lines import log
 
 #: Of so many waiting pods it is remembered what was said of them.

@@ -13,7 +13,8 @@ from typing import Final
 from stowplan.api.client import ApiClient
 from stowplan.api.objects import Pod
 from stowplan.errors import NotFound, StowplanError
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.static.binder import StaticBinder
 from stowplan.static.credentials import find_cluster

@@ -47,7 +47,7 @@ from stowplan.plugins.registry import IN_TREE
 from stowplan.queue.hints import complete_hints
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.cycle import decide, judge
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.server.library import profile_of
 from stowplan.sim.virtual.time_loop import TimeLoop

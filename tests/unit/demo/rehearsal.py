@@ -16,8 +16,9 @@ from stowplan.demo.cluster import PodPlan
 from stowplan.demo.story import CreatePod, OpenGate, Story
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Engine, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Placement
 
 T = TypeVar("T")
 _START_S = 0.5

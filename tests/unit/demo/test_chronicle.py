@@ -8,8 +8,8 @@ from stowplan.api.objects import Condition, Pod, PodStatus
 from stowplan.clock import VirtualClock
 from stowplan.demo.chronicle import RATE_WINDOW_S, Chronicle, Happening, NewsKind
 from stowplan.demo.cluster import STAYS_PENDING
-from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Placement
 from stowplan.testing.builders import node, pod
 from tests.unit.demo.rehearsal import new_engine
 

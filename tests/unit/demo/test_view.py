@@ -6,8 +6,8 @@ from stowplan.clock import VirtualClock
 from stowplan.demo.chronicle import Chronicle
 from stowplan.demo.cluster import GPU, STAYS_PENDING
 from stowplan.demo.view import NEWS_S, NodePanel, ShownPod, look
-from stowplan.scheduler.engine import Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Placement
 from stowplan.testing.builders import node, pod
 from tests.unit.demo.rehearsal import new_engine
 from tests.unit.demo.test_chronicle import on_node, refused

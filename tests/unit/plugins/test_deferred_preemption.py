@@ -14,8 +14,9 @@ from stowplan.plugins.default_preemption import dry_run
 from stowplan.plugins.default_preemption.dry_run import DryRun
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Deferral, Engine, Failure
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Deferral, Failure
 from stowplan.testing import node, pod
 from tests.unit.scheduler.engine_bench import changed
 

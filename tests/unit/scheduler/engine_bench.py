@@ -14,8 +14,9 @@ from stowplan.clock import Clock, VirtualClock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure, Placement
 from tests.unit.scheduler.scheduler_kit import SCHEDULER, defaults, profile_of
 
 _PLACES = ("active", "backoff", "error_backoff", "unschedulable", "gated", "in_flight")

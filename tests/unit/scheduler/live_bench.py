@@ -20,7 +20,7 @@ from stowplan.apiserver.server import ApiServer
 from stowplan.clock import SystemClock
 from stowplan.framework.plugin import Plugin
 from stowplan.scheduler.binding import Binder
-from stowplan.scheduler.engine import Placement
+from stowplan.scheduler.outcome import Placement
 from stowplan.scheduler.reporter import Reporter
 from stowplan.testing import as_manifest
 from stowplan.testing import node as make_node

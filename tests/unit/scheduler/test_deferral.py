@@ -14,10 +14,10 @@ from stowplan.cluster.work import DECISION_WORK
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import unschedulable
-from stowplan.scheduler.engine import Deferral, Failure, Placement
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_requests import FilterAnswer, FilterRequest
 from stowplan.scheduler.loop import SchedulingLoop
+from stowplan.scheduler.outcome import Deferral, Failure, Placement
 from stowplan.testing import MemoryCluster, node, pod
 from tests.unit.scheduler.engine_bench import Bench
 from tests.unit.scheduler.live_bench import live

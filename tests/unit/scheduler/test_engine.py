@@ -13,7 +13,8 @@ from stowplan.errors import ConfigError
 from stowplan.framework.plugin import PostFilterResult
 from stowplan.framework.status import SUCCESS, error, unschedulable, wait
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.engine import Engine, Failure
+from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.outcome import Failure
 from stowplan.testing import node, pod
 from tests.unit.scheduler.engine_bench import Bench, changed
 from tests.unit.scheduler.scheduler_kit import plugin, raises, without_place

@@ -9,7 +9,7 @@ from stowplan.cluster.compare import compare
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import error, unschedulable, wait
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint
-from stowplan.scheduler.engine import Placement
+from stowplan.scheduler.outcome import Placement
 from stowplan.testing import node, pod
 from stowplan.testing.builders import DELETED
 from tests.unit.scheduler.engine_bench import Bench

@@ -13,8 +13,8 @@ from stowplan.api.resources import PODS
 from stowplan.errors import NotFound
 from stowplan.framework.status import unschedulable, wait
 from stowplan.plugins.default_preemption import DefaultPreemption
-from stowplan.scheduler.engine import Failure
 from stowplan.scheduler.eviction import Evictor
+from stowplan.scheduler.outcome import Failure
 from stowplan.testing import node, pod
 from tests.unit.scheduler.live_bench import Live, live
 from tests.unit.scheduler.scheduler_kit import plugin

@@ -61,12 +61,6 @@ def test_attempts_share_a_label_from_fifteen_on(attempts: int, label: str) -> No
     assert metrics.pod_scheduling_attempts.at().sum == attempts
 
 
-def test_one_cycle_in_ten_is_sampled_and_the_first_is_one_of_them() -> None:
-    metrics = SchedulerMetrics()
-    sampled = [metrics.sample_plugins() for _ in range(30)]
-    assert [index for index, yes in enumerate(sampled) if yes] == [0, 10, 20]
-
-
 def test_two_schedulers_share_nothing() -> None:
     one, two = SchedulerMetrics(), SchedulerMetrics()
     one.preemptions.at("success").value += 1

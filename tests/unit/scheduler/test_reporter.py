@@ -15,7 +15,7 @@ from stowplan.api.recorder import EventRecorder
 from stowplan.clock import SystemClock, VirtualClock, rfc3339
 from stowplan.framework.status import error, unschedulable
 from stowplan.scheduler import reporter
-from stowplan.scheduler.engine import Failure
+from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.reporter import Reporter, status_patch
 from stowplan.testing import node, pod
 from tests.unit.api.api_kit import reply, scripted_server, until

@@ -18,8 +18,8 @@ from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import unschedulable
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Deferral, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Deferral, Placement
 from stowplan.testing import node, pod
 from tests.unit.scheduler.engine_bench import Bench
 from tests.unit.scheduler.scheduler_kit import SCHEDULER

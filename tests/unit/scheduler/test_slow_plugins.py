@@ -13,7 +13,7 @@ from stowplan.cluster.views import NodeView
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import unschedulable
 from stowplan.framework.stopwatch import Stopwatch
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.testing import MemoryCluster, node, pod
 from tests.unit.scheduler.engine_bench import Bench
 from tests.unit.scheduler.scheduler_kit import SCHEDULER, plugin

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.static.narrator import Narrator
 from stowplan.static.settings import StaticSettings, make_engine
 from stowplan.testing import node, pod

@@ -13,7 +13,7 @@ import stowplan
 from stowplan import Cycle, EventHint, Plugin, Pod, Status
 from stowplan.errors import ConfigError, NotFound
 from stowplan.plugins.node_number import NodeNumber
-from stowplan.scheduler.engine import Placement
+from stowplan.scheduler.outcome import Placement
 from stowplan.testing import MemoryCluster, node, pod
 from tests.unit.testing.planted import GoodColumns, on_ssd
 

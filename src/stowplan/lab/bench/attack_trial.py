@@ -24,8 +24,8 @@ from stowplan.lab.bench.hostile import decoded
 from stowplan.lab.bench.synthetic import KINDS, as_informed, existing_pods, nodes
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Deferral, Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Deferral, Failure, Placement
 
 #: A manifest by serial number.
 Maker: TypeAlias = Callable[[int], dict[str, Any]]

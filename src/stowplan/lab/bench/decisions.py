@@ -38,8 +38,9 @@ from stowplan.lab.bench.synthetic import (
 from stowplan.output_file import check_output_file
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Engine, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Placement
 
 #: Kinds of pods that differ in nothing but their shapes.
 _SHAPES = ("one shape", "100 shapes", "all distinct")

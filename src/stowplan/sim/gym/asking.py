@@ -17,7 +17,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import error
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.engine import Deferral, Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.extender_requests import (
     Answer,
     Failed,
@@ -25,6 +25,7 @@ from stowplan.scheduler.extender_requests import (
     FilterRequest,
     Request,
 )
+from stowplan.scheduler.outcome import Deferral, Failure, Placement
 
 #: What becomes of a pod whose node was not among the feasible ones: an error, so that it is tried
 #: again when its backoff is over, without waiting for an event.

@@ -24,7 +24,7 @@ from stowplan.errors import ConfigError, StowplanError
 from stowplan.framework.plugin import Eviction
 from stowplan.framework.registry import Registry
 from stowplan.scheduler.assembly import build_profiles
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.sim.gym.asking import AskingEngine, Question
 from stowplan.sim.gym.population import Living, Population
 from stowplan.sim.traces.manifests import STANDING_NAMESPACES, namespace

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from stowplan.api.objects import Node, Pod
-from stowplan.scheduler.engine import Engine, Failure, Placement
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.sim.scenarios.drawing import Drawing
 from stowplan.sim.scenarios.explanation import Explainer, scores_in_words
 from stowplan.sim.scenarios.figures import Measurement

@@ -13,7 +13,7 @@ import pytest
 from stowplan.framework.forms import FilterStep
 from stowplan.plugins.static_placement import StaticPlacement
 from stowplan.plugins.static_placement.labels import PinLabels
-from stowplan.scheduler.engine import Failure
+from stowplan.scheduler.outcome import Failure
 from stowplan.testing import node, pod
 from tests.unit.plugins.static_placement.placement_kit import (
     RESPECTFUL,

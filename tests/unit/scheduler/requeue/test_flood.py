@@ -12,7 +12,7 @@ import pytest
 from stowplan.framework.cycle import Cycle
 from stowplan.queue.pod import QueuedPod
 from stowplan.scheduler.decision import Decision
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.testing import node, pod
 from tests.unit.scheduler.requeue.world import World
 

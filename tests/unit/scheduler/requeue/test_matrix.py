@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.scheduler.engine import Placement
+from stowplan.scheduler.outcome import Placement
 from tests.unit.scheduler.requeue import (
     rows_binding,
     rows_nodes,

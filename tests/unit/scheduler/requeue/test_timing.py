@@ -14,7 +14,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import Status, pending, unschedulable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
-from stowplan.scheduler.engine import Failure, Placement
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.testing import node, pod
 from tests.unit.scheduler.requeue.matrix import (
     Change,

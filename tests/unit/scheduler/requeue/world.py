@@ -22,8 +22,8 @@ from stowplan.queue.events import ClusterEvent
 from stowplan.queue.hints import Audience
 from stowplan.queue.pod import QueuedPod
 from stowplan.scheduler.assembly import build_engine
-from stowplan.scheduler.engine import Failure, Placement
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.outcome import Failure, Placement
 from tests.unit.scheduler.engine_bench import changed
 from tests.unit.scheduler.scheduler_kit import SCHEDULER
 

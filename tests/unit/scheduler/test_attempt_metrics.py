@@ -1,4 +1,4 @@
-"""Durations that the engine itself observes: extension points, plugins, hints and events.
+"""Durations in the metrics of attempts and events: extension points, plugins, hints.
 
 That both schedulers write the same series is tested in tests/e2e/test_metrics.py.
 """
@@ -12,7 +12,7 @@ import pytest
 from stowplan.framework.plugin import PostFilterResult
 from stowplan.framework.status import SUCCESS, Status, unschedulable, wait
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint
-from stowplan.scheduler.engine import Failure
+from stowplan.scheduler.outcome import Failure
 from stowplan.testing import node, pod
 from tests.unit.scheduler.engine_bench import Bench
 from tests.unit.scheduler.scheduler_kit import plugin
