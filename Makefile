@@ -28,7 +28,7 @@ $(READY): requirements/dev.txt pyproject.toml
 setup: $(READY) ## Create .venv with the pinned dependencies
 
 .PHONY: controlplane
-controlplane: $(READY) ## Build etcd, kube-apiserver, kubectl, ... for the e2e tests (once)
+controlplane: $(READY) ## Build etcd, kube-apiserver, kubectl, helm, ... for the e2e tests (once)
 	@if [ "$(E2E)" = 0 ]; then \
 	  echo "E2E=0: not building the control plane; nothing is tested against a real API server."; \
 	else $(BIN)/python -m stowplan.controlplane build; fi

@@ -51,6 +51,12 @@ def kubectl_binary() -> Path:
 
 
 @pytest.fixture(scope="session")
+def helm_binary() -> Path:
+    """The real Helm."""
+    return require_binaries("helm")["helm"]
+
+
+@pytest.fixture(scope="session")
 def informer_binary() -> Path:
     """Our small client-go program; see src/stowplan/lab/controlplane/informer/main.go."""
     return require_binaries("informer")["informer"]

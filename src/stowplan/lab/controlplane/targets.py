@@ -2,8 +2,9 @@
 
 Versions live in the go.mod files beside this module and nowhere else; `pinned_version` reads them.
 Called by the builder, by the lookup of binaries and by ``status``. Two things must stay true: the
-key changes whenever a pinned version or a build flag does, and a program of our own (the oracle)
-can be edited without moving the key of the big binaries, which take minutes to build again.
+key changes whenever a pinned version or a build flag does, and neither a program of our own (the
+oracle) nor a tool beside the control plane (Helm) moves the key of the big binaries, which take
+minutes to build again: their file names carry a hash of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import platform
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,7 @@ class GoModule:
     directory: Path
     release: str  # the required module whose version names the release
     stamp_kubernetes_version: bool = False
+    own_key: bool = False  # its pins name its files, and are no part of the directory's key
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class BuildTarget:
 KUBERNETES = GoModule("kubernetes", HERE, "k8s.io/kubernetes", stamp_kubernetes_version=True)
 ETCD = GoModule("etcd", HERE / "etcd", "go.etcd.io/etcd/server/v3")
 KWOK = GoModule("kwok", HERE / "kwok", "sigs.k8s.io/kwok")
-MODULES = (ETCD, KUBERNETES, KWOK)
+HELM = GoModule("helm", HERE / "helm", "helm.sh/helm/v3", own_key=True)
+MODULES = (ETCD, KUBERNETES, KWOK, HELM)
 
 
 def _kubernetes_command(name: str) -> BuildTarget:
@@ -66,7 +70,7 @@ def _program_of_ours(name: str) -> BuildTarget:
     return BuildTarget(name, KUBERNETES, f"./{name}", name, HERE / name)
 
 
-# In the order they are built. A further program of ours is one more line at the end.
+# In the order they are built. Another program of ours is one more line at the end.
 TARGETS = (
     BuildTarget("etcd", ETCD, "go.etcd.io/etcd/server/v3", "server"),
     _kubernetes_command("kube-apiserver"),
@@ -77,6 +81,7 @@ TARGETS = (
     _program_of_ours("oracle"),
     _program_of_ours("extender"),
     BuildTarget("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
+    BuildTarget("helm", HELM, "helm.sh/helm/v3/cmd/helm", "helm"),
 )
 TARGET_BY_NAME = {target.name: target for target in TARGETS}
 
@@ -91,11 +96,13 @@ def pinned_version(module: GoModule) -> str:
 
 
 def ldflags(module: GoModule) -> str:
-    """Linker flags; the Kubernetes binaries report the release they were built from.
+    """Linker flags; Helm and the Kubernetes binaries report the release they were built from.
 
-    Without the stamp they call themselves v0.0.0-master, and clients that look at the server's
-    version would take it for an ancient one.
+    Without the stamp an API server calls itself v0.0.0-master, and clients that look at its version
+    take it for an ancient one; `helm template` renders for Kubernetes 1.20.
     """
+    if module is HELM:
+        return f"{STRIP_LDFLAGS} {_helm_stamps()}"
     if not module.stamp_kubernetes_version:
         return STRIP_LDFLAGS
     version = pinned_version(module)
@@ -112,6 +119,15 @@ def ldflags(module: GoModule) -> str:
         for variable, value in stamps.items()
     ]
     return " ".join([STRIP_LDFLAGS, *settings])
+
+
+def _helm_stamps() -> str:
+    _, minor, _ = pinned_version(KUBERNETES).split(".")
+    packages = ("pkg/chartutil", "pkg/lint/rules")
+    stamps = [f"internal/version.version={pinned_version(HELM)}"]
+    stamps += [f"{package}.k8sVersionMajor=1" for package in packages]
+    stamps += [f"{package}.k8sVersionMinor={minor}" for package in packages]
+    return " ".join(f"-X {HELM.release}/{stamp}" for stamp in stamps)
 
 
 def required_modules(go_mod: str) -> list[str]:
@@ -144,24 +160,31 @@ def host_platform() -> str:
 @functools.cache
 def cache_key() -> str:
     """Short hash over the pinned modules, the flags and the platform."""
+    return _hash_pins([module for module in MODULES if not module.own_key])[:16]
+
+
+def _hash_pins(modules: Sequence[GoModule]) -> str:
     digest = hashlib.sha256()
     for part in (host_platform(), *BUILD_FLAGS, *sorted(BUILD_ENVIRONMENT.items())):
         digest.update(f"{part}\n".encode())
-    for module in MODULES:
+    for module in modules:
         go_mod = (module.directory / "go.mod").read_text(encoding="utf-8")
         go_sum = (module.directory / "go.sum").read_text(encoding="utf-8")
         pins = [module.name, ldflags(module), *required_modules(go_mod)]
         for line in [*pins, *sorted(go_sum.splitlines())]:
             digest.update(f"{line}\n".encode())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()
 
 
 def file_name(target: BuildTarget) -> str:
     """The target's file in the cache directory.
 
     A program of ours carries a hash of its source, so that two checkouts with different versions
-    of it can share one cache without handing each other the wrong binary.
+    of it can share one cache without handing each other the wrong binary. A tool with a key of its
+    own carries a hash of its pins.
     """
+    if target.module.own_key:
+        return f"{target.name}-{_hash_pins([target.module])[:12]}"
     if target.sources is None:
         return target.name
     digest = hashlib.sha256()

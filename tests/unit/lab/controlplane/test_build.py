@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import fcntl
 import io
 from pathlib import Path
@@ -82,6 +83,30 @@ def test_cache_key_follows_the_pins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         targets.cache_key.cache_clear()
     assert targets.cache_key() == key
+
+
+def test_a_tool_with_its_own_key_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version of Helm must not rebuild kube-apiserver."""
+    key, helm = targets.cache_key(), targets.TARGET_BY_NAME["helm"]
+    first = targets.file_name(helm)
+    assert first.startswith("helm-")
+    for name in ("go.mod", "go.sum"):
+        text = (targets.HELM.directory / name).read_text()
+        (tmp_path / name).write_text(text.replace("helm.sh/helm/v3 v3.", "helm.sh/helm/v3 v3.9"))
+    bumped = dataclasses.replace(targets.HELM, directory=tmp_path)
+    monkeypatch.setattr(targets, "HELM", bumped)
+    monkeypatch.setattr(targets, "MODULES", (*targets.MODULES[:-1], bumped))
+    targets.cache_key.cache_clear()
+    assert targets.cache_key() == key
+    assert targets.file_name(dataclasses.replace(helm, module=bumped)) != first
+
+
+def test_helm_knows_its_version_and_that_of_kubernetes() -> None:
+    flags = targets.ldflags(targets.HELM)
+    assert f"helm/v3/internal/version.version={targets.pinned_version(targets.HELM)}" in flags
+    assert "helm/v3/pkg/chartutil.k8sVersionMinor=36" in flags
 
 
 def test_versions_come_from_the_go_mod_files() -> None:
