@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.logs import V1, V2, V4, V5, LogFormat, configure, get_logger, kv
+from stowplan.logs import V1, V2, V4, V5, Block, LogFormat, Plain, configure, get_logger, kv
 
 HEADER = re.compile(r"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] (.*)", re.DOTALL)
 
@@ -80,12 +80,24 @@ def test_severity_letters(level: int, letter: str) -> None:
     assert text_of(stream) == (letter, '"Hello"')
 
 
-def test_values_are_quoted_and_several_lines_become_a_block() -> None:
+def test_values_are_quoted() -> None:
     stream = start()
     log.info('Say "hi"', extra=kv(path="a\\b", tab="a\tb", many="one\ntwo", names=["a", "b"]))
     assert text_of(stream)[1] == (
-        '"Say \\"hi\\"" path="a\\\\b" tab="a\\tb" many=<\n\tone\n\ttwo\n > names=["a","b"]'
+        '"Say \\"hi\\"" path="a\\\\b" tab="a\\tb" many="one\\ntwo" names=["a","b"]'
     )
+
+
+def test_a_dump_becomes_klogs_block() -> None:
+    stream = start()
+    log.info("Dump", extra=kv(many=Block("one\ntwo"), single=Block("one")))
+    assert text_of(stream)[1] == '"Dump" many=<\n\tone\n\ttwo\n > single="one"'
+
+
+def test_the_error_of_an_info_line_stays_where_it_is() -> None:
+    stream = start()
+    log.info("Waiting", extra=kv(pod="ns/a", err="no fit"))
+    assert text_of(stream)[1] == '"Waiting" pod="ns/a" err="no fit"'
 
 
 def test_verbosity_rules_which_lines_are_written() -> None:
@@ -169,16 +181,39 @@ def test_a_json_line_has_upstreams_fields() -> None:
     line = json_of(stream)
     assert isinstance(line["ts"], float)
     assert line["ts"] > 1.7e12
-    assert re.fullmatch(r"test_logs\.py:\d+", line.pop("caller"))
-    del line["ts"]
+    assert re.fullmatch(r"unit/test_logs\.py:\d+", line["caller"])
+    assert list(line)[:5] == ["ts", "logger", "caller", "msg", "v"]
+    del line["ts"], line["caller"]
     assert line == {
         "v": 2,
         "msg": "Bound pod",
         "logger": "stowplan.test",
-        "pod": "ns/a",
+        "pod": {"name": "a", "namespace": "ns"},
         "scores": [1, 2],
         "msg_": "shadow",
     }
+
+
+def test_json_names_objects_as_upstream_does() -> None:
+    stream = start(fmt="json")
+    log.info("Bound", extra=kv(pod="ns/a", node="n1", victim="ns/b", preemptor=3, claim="ns/c"))
+    line = json_of(stream)
+    assert line["pod"] == {"name": "a", "namespace": "ns"}
+    assert line["node"] == {"name": "n1"}
+    assert line["victim"] == {"name": "b", "namespace": "ns"}
+    assert (line["preemptor"], line["claim"]) == (3, "ns/c")
+
+
+def test_a_plain_name_stays_a_text() -> None:
+    stream = start(fmt="json")
+    log.info("Bound", extra=kv(node=Plain("n1")))
+    assert json_of(stream)["node"] == "n1"
+
+
+def test_the_error_of_a_json_error_comes_last() -> None:
+    stream = start(fmt="json")
+    log.error("Failed", extra=kv(err="why", pod="ns/a"))
+    assert list(json_of(stream)) == ["ts", "logger", "caller", "msg", "pod", "err"]
 
 
 def test_a_json_error_has_err_and_stacktrace_but_no_v() -> None:
@@ -239,12 +274,18 @@ def test_a_name_or_label_never_forges_a_line(fmt: LogFormat, end: str) -> None:
     """Only klog's block has further lines, each after a tab; terminals and collectors agree."""
     stream = start(fmt=fmt)
     bad = f"web{end}{_FORGED}"
-    log.info(bad, extra=kv(**{"pod": bad, "labels": {bad: bad}, "list": [bad], bad: bad}))
-    lines = stream.getvalue().removesuffix("\n").split("\n")
+    log.info(bad, extra=kv(**{"name": bad, "labels": {bad: bad}, "list": [bad], bad: bad}))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1
     if fmt == "json":
-        assert len(lines) == 1
-        assert json.loads(lines[0])["pod"] == bad
-        return
+        assert json.loads(lines[0])["name"] == bad
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\u2028", "\n >\n"])
+def test_a_block_never_forges_a_line(end: str) -> None:
+    stream = start()
+    log.info("Dump", extra=kv(many=Block(f"one\nweb{end}{_FORGED}")))
+    lines = stream.getvalue().removesuffix("\n").split("\n")
     assert all(line.startswith(("\t", " >")) for line in lines[1:])
     assert not any(HEADER.match(part) for line in lines[1:] for part in line.splitlines())
     assert len(stream.getvalue().splitlines()) == len(lines)

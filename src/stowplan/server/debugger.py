@@ -15,7 +15,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.resources import NODES, PODS
 from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, NodeTable
 from stowplan.errors import StowplanError
-from stowplan.logs import get_logger, kv
+from stowplan.logs import Block, get_logger, kv
 from stowplan.scheduler.engine import Engine
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class CacheDebugger:
                 counted = kv(nodes=found.node_count, pods=found.pod_count)
                 log.info("Cache and API server agree", extra=counted)
             else:
-                log.error("Cache and API server differ", extra=kv(differences=str(found)))
+                log.error("Cache and API server differ", extra=kv(differences=Block(found)))
         self._dump()
 
     async def _look(self) -> Comparison:
@@ -92,10 +92,12 @@ class CacheDebugger:
             for queued in getattr(pending, field.name)
         ]
         summary = pending.counts._asdict()
-        log.info("Dump of scheduling queue", extra=kv(summary=summary, pods="\n".join(lines)))
+        log.info(
+            "Dump of scheduling queue", extra=kv(summary=summary, pods=Block("\n".join(lines)))
+        )
 
 
-def _nodes_text(table: NodeTable) -> str:
+def _nodes_text(table: NodeTable) -> Block:
     lines: list[str] = []
     for name, row in sorted(table.row_of.items()):
         requested, offered = table.requested[:, row], table.allocatable[:, row]
@@ -105,4 +107,4 @@ def _nodes_text(table: NodeTable) -> str:
             f"cpu {requested[CPU_ROW]}m of {offered[CPU_ROW]}m, memory "
             f"{requested[MEMORY_ROW] // _MIB} of {offered[MEMORY_ROW] // _MIB} MiB{state}"
         )
-    return "\n".join(lines)
+    return Block("\n".join(lines))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Final, TextIO
 
-from stowplan.logs import V4, fields_text, install
+from stowplan.logs import V4, fields_text, install, printable
 
 #: The name that the original's log carried when it ran as a script.
 log: Final = logging.getLogger("__main__")
@@ -28,7 +28,7 @@ _DEBUG_COUNT: Final = 3
 
 def configure(verbosity: int, stream: TextIO | None = None) -> None:
     """`verbosity` is how often `-v` was given: errors, warnings, INFO, DEBUG, and ever more."""
-    install(_LineFormatter(verbosity), stream)
+    install(_LineFormatter(verbosity), stream, unfolded=log.name)
     level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
     log.setLevel(level)
     logging.getLogger().setLevel(max(level, logging.WARNING))
@@ -49,7 +49,8 @@ class _LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         # Our own levels between INFO and DEBUG have no names that would be known here.
         level = record.levelname if record.levelno >= logging.INFO else "DEBUG"
+        message = printable(record.getMessage())
         return (
-            f"{self.formatTime(record)} - {record.name} - {level} - {record.getMessage()}"
+            f"{self.formatTime(record)} - {record.name} - {level} - {message}"
             f"{fields_text(record, self._verbosity)}"
         )

@@ -89,3 +89,13 @@ def test_an_error_comes_with_its_traceback_in_a_block() -> None:
     text = stream.getvalue()
     assert ' - stowplan.x - ERROR - Broke err="no good" pod="default/a" stacktrace=<' in text
     assert "Traceback (most recent call last)" in text
+
+
+def test_a_message_is_one_line_and_none_is_left_out() -> None:
+    stream = io.StringIO()
+    configure(2, stream)
+    for number in range(50):
+        log.warning("Pod web-%d stays pending: a plugin said\n\x1b[2Jand\u2028more", number)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 50
+    assert lines[0].endswith(r"Pod web-0 stays pending: a plugin said\n\x1b[2Jand\u2028more")
