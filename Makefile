@@ -83,6 +83,11 @@ docs: $(READY) ## Write docs/parity.md and docs/flags.md anew from the code
 	@$(BIN)/python -m tools.parity_page
 	@$(BIN)/python -m tools.flags_page
 
+.PHONY: rbac
+rbac: controlplane ## Record what the schedulers ask of an API server, and write the roles of deploy/ from it
+	@RECORD_RBAC=1 $(BIN)/python -m pytest -q --no-cov tests/e2e/test_recorded_rights.py
+	@$(BIN)/python -m tools.rbac
+
 .PHONY: lint
 lint: $(READY) ## ruff and the layer contracts
 	@$(BIN)/ruff check .

@@ -137,6 +137,7 @@ def test_every_role_is_bound_to_the_service_account(
                 {"kind": "ServiceAccount", "name": account, "namespace": namespace}
             ]
     assert roles == bindings
+    assert {name for _, _, name in bindings} >= DELEGATION.keys()
 
 
 @pytest.mark.parametrize("name", ["scheduler", "static", "extender"])
