@@ -15,8 +15,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from stowplan.api.client import ListResult, PatchKind
+from stowplan.api.client import PatchKind
 from stowplan.api.objects import Condition, Node, Pod
+from stowplan.api.paging import ListResult
 from stowplan.api.resources import PODS, Resource
 from stowplan.api.transport import Lane
 from stowplan.api.verbs import SchedulerApi

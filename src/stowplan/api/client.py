@@ -7,14 +7,12 @@ raise the errors of `stowplan.errors`, also where the server's answer makes no s
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -23,16 +21,16 @@ from stowplan.api.guarded import GuardedRequests, WriteGuard
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.lanes import JSON
 from stowplan.api.objects import Wire
+from stowplan.api.paging import ListResult, list_pages
 from stowplan.api.reachability import Reachability
 from stowplan.api.request_observer import RequestObserver
 from stowplan.api.resources import Resource
 from stowplan.api.transport import Lane, Params, Requests, Transport
 from stowplan.api.watch import EventType, WatchEvent, WatchStream
 from stowplan.clock import Clock
-from stowplan.errors import ApiUnavailable, Gone
 from stowplan.logs import get_logger, kv
 
-__all__ = ["ApiClient", "Lane", "ListResult", "PatchKind"]
+__all__ = ["ApiClient", "Lane", "PatchKind"]
 
 log = get_logger(__name__)
 
@@ -54,25 +52,6 @@ class PatchKind(StrEnum):
     APPLY = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class ListResult(Generic[T]):
-    """A consistent list. `undecodable` holds the raw JSON of items that are not what they claim."""
-
-    items: list[T]
-    resource_version: str
-    undecodable: tuple[bytes, ...] = ()
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-    continue_token: str = msgspec.field(default="", name="continue")
-
-
-class _RawList(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
-    items: list[msgspec.Raw] | None = None
-
-
 class _ReviewStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
 
@@ -81,7 +60,6 @@ class _Review(msgspec.Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-_decode_list = msgspec.json.Decoder(_RawList).decode
 _decode_map = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_review = msgspec.json.Decoder(_Review).decode
 _encode = msgspec.json.Encoder().encode
@@ -196,54 +174,17 @@ class ApiClient:
 
         `on_raw` is called with each object and its JSON. Copy the JSON to keep it: it is a view
         that keeps its whole page in memory.
-
-        If the list expires in the server's history between two pages, everything is listed again
-        without pages, so that it cannot expire again.
         """
-        path = resource.path(namespace=namespace)
-        selectors = _selectors(label_selector, field_selector)
-        decode = self.decoder(resource).decode
-        items: list[T] = []
-        undecodable: list[bytes] = []
-        params: dict[str, str | int] = {**selectors, "limit": page_size} if page_size else selectors
-
-        def ask() -> asyncio.Task[bytes]:
-            request = self._transport.request("GET", path, params=params, timeout_s=timeout_s)
-            return asyncio.create_task(request, name=f"list {resource.plural}")
-
-        asking = ask()
-        try:
-            while True:
-                try:
-                    body = await asking
-                except Gone:
-                    if "continue" not in params:
-                        raise
-                    items, undecodable, params = [], [], selectors
-                    asking = ask()
-                    continue
-                page = decode_answer(_decode_list, body, request=f"GET {path}", kind="a list")
-                token = page.metadata.continue_token
-                if token:
-                    if token == params.get("continue"):
-                        raise ApiUnavailable(
-                            f"GET {path}: the list does not end: a page names itself next"
-                        )
-                    params = {**params, "continue": token}
-                    asking = ask()
-                    await asyncio.sleep(0)  # sent now, so that the server works while we decode
-                for raw in page.items or ():
-                    try:
-                        items.append(decode(raw))
-                    except UNREADABLE:
-                        undecodable.append(bytes(raw))
-                        continue
-                    if on_raw is not None:
-                        on_raw(items[-1], raw)
-                if not token:
-                    return ListResult(items, page.metadata.resource_version, tuple(undecodable))
-        finally:
-            asking.cancel()
+        return await list_pages(
+            self._transport,
+            resource,
+            self.decoder(resource).decode,
+            namespace=namespace,
+            selectors=_selectors(label_selector, field_selector),
+            page_size=page_size,
+            timeout_s=timeout_s,
+            on_raw=on_raw,
+        )
 
     @asynccontextmanager
     async def open_watch(

@@ -19,9 +19,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from stowplan.api.backoff import Backoff
-from stowplan.api.client import WATCH_INACTIVITY_S, ApiClient, ListResult
+from stowplan.api.client import WATCH_INACTIVITY_S, ApiClient
 from stowplan.api.decoding import UNREADABLE
 from stowplan.api.objects import ObjectMeta
+from stowplan.api.paging import ListResult
 from stowplan.api.resources import Resource
 from stowplan.api.watch import EventType, PartialObject, RawEvent, decode_partial
 from stowplan.clock import Clock, SystemClock

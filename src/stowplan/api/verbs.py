@@ -15,7 +15,8 @@ from stowplan.api.objects import Pod, Wire
 from stowplan.api.resources import Resource
 
 if TYPE_CHECKING:  # a profile without a cluster does not load the client
-    from stowplan.api.client import ListResult, PatchKind
+    from stowplan.api.client import PatchKind
+    from stowplan.api.paging import ListResult
     from stowplan.api.transport import Lane, Params
 
 T = TypeVar("T")
