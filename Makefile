@@ -79,9 +79,10 @@ fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N
 	@EXTENDER_BODIES=$(or $(N),10000) $(BIN)/python -m pytest -q --hypothesis-profile=explore tests/property/test_extender_bodies.py
 
 .PHONY: docs
-docs: $(READY) ## Write docs/parity.md and docs/flags.md anew from the code
+docs: $(READY) ## Write docs/parity.md, docs/flags.md and the Grafana dashboard anew from the code
 	@$(BIN)/python -m tools.parity_page
 	@$(BIN)/python -m tools.flags_page
+	@$(BIN)/python -m tools.dashboard
 
 .PHONY: rbac
 rbac: controlplane ## Record what the schedulers ask of an API server, and write the roles of deploy/ from it
