@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from stowplan.cli.flags_table import FLAGS, SECTIONS
 from stowplan.cli.pflag import ALONE, Flag, parse_value
+from stowplan.config.feature_gates import known_gates
 
 R = TypeVar("R")
 
@@ -37,6 +39,12 @@ _METAVARS: Final = {
     "stringToString": "KEY=VALUE",
     "pattern=N,...": "PATTERN=N,...",
 }
+_FILES: Final = re.compile(r"(.*-)?(config|kubeconfig|file|config-to|manifest)")
+_CHOICES: Final = {
+    "leader-elect-resource-lock": ("leases",),
+    "logging-format": ("text", "json"),
+    "tls-min-version": ("VersionTLS12", "VersionTLS13"),
+}
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
@@ -51,13 +59,21 @@ class FlagOption(click.Option):
         names = [f"-{flag.short}"] if flag.short else []
         super().__init__(
             [*names, f"--{flag.name}", parameter(flag)],
-            metavar=_METAVARS.get(flag.kind, flag.kind.upper()),
+            metavar=_metavar(flag),
             help=text,
             is_flag=False,
             flag_value="true" if flag.kind in ALONE else None,
             multiple=flag.kind in _REPEATED,
         )
+        self.flag = flag
         self.section = section
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        choices = _choices(self.flag)
+        if not choices:
+            return super().shell_complete(ctx, incomplete)
+        before, comma, start = incomplete.rpartition(",")
+        return [CompletionItem(before + comma + each) for each in choices if each.startswith(start)]
 
 
 class FlagSections(click.Command):
@@ -73,6 +89,22 @@ class FlagSections(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+def _metavar(flag: Flag) -> str:
+    if flag.kind == "string" and _FILES.fullmatch(flag.name):
+        return "FILE"
+    return "DIR" if flag.name == "cert-dir" else _METAVARS.get(flag.kind, flag.kind.upper())
+
+
+def _choices(flag: Flag) -> Sequence[str]:
+    """Return the values that a shell offers."""
+    if flag.kind == "bool":
+        return ("true", "false")
+    if flag.name == "feature-gates":
+        gates = known_gates()
+        return [f"{name}={str(not gates[name].default).lower()}" for name in sorted(gates)]
+    return _CHOICES.get(flag.name, ())
 
 
 def parameter(flag: Flag) -> str:

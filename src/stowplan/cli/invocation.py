@@ -19,10 +19,12 @@ _COMMAND: Final = re.compile(rf"(?<![\w/.-])stowplan(?= (?:{'|'.join(COMMANDS)})
 
 
 def own_command() -> str:
-    """Return what works here: `stowplan`, `.venv/bin/stowplan` or `python -m stowplan`."""
+    """Return what works here: `stowplan`, `.venv/bin/stowplan`, `kubectl stowplan`, ..."""
     program = Path(sys.argv[0])
     if program.name == "__main__.py" and program.parent.name == "stowplan":
         return f"{_shortest(sys.executable)} -m stowplan"
+    if program.name == "kubectl-stowplan":
+        return "kubectl stowplan"
     if program.name.startswith("stowplan"):
         return _shortest(sys.argv[0])
     return "stowplan"  # called from another program

@@ -24,6 +24,8 @@ class KubeSchedulerCommand(FlagSections):
     """A command whose arguments pflag's rules apply to, not click's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell completes an unfinished command line
+            return []
         if any(word in ("-h", "--help") for word in args):
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()

@@ -10,9 +10,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from stowplan import __version__
 from stowplan.cli.groups import CommandGroup
@@ -75,6 +77,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "config": LazyCommand(
         "stowplan.cli.config:config", "Check, print or migrate a scheduler configuration."
     ),
+    "completion": LazyCommand(
+        "stowplan.cli.completion:completion",
+        "Print the script that completes `stowplan` in bash, zsh or fish.",
+    ),
 }
 
 
@@ -102,7 +108,20 @@ class LazyGroup(CommandGroup):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         _read_flags_from_environment(command)
+        if ctx.resilient_parsing:
+            from stowplan.cli.completion import offer_files
+
+            offer_files(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete the name of a command from the table: click would import all of them."""
+        names = [
+            CompletionItem(name, help=lazy.short_help)
+            for name, lazy in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return [*names, *super(click.Group, self).shell_complete(ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -153,12 +172,15 @@ def main(
     argv: Sequence[str] | None = None,
     *,
     command: click.Command | None = None,
-    prog_name: str = "stowplan",
+    prog_name: str | None = None,
 ) -> None:
     """Run the console entry point, which always raises SystemExit.
 
     `command` replaces the whole command group, for programs that are one command.
     """
+    if prog_name is None:
+        is_kubectl_plugin = Path(sys.argv[0]).name == "kubectl-stowplan"
+        prog_name = "kubectl stowplan" if is_kubectl_plugin else "stowplan"
     watch_stdout()
     if command is not None:
         _read_flags_from_environment(command)
@@ -180,8 +202,15 @@ def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
     # Set before numpy is imported: its threads for matrix products take a sixth of the CPU time
     # at start, and we multiply no matrices. A value that the user has set stays.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if f"_{ENV_PREFIX}_COMPLETE" in os.environ:
+        import stowplan.cli.completion  # noqa: F401 - registers what answers to shells
     try:
-        code = command.main(argv, prog_name=prog_name, standalone_mode=False)
+        code = command.main(
+            argv,
+            prog_name=prog_name,
+            complete_var=f"_{ENV_PREFIX}_COMPLETE",
+            standalone_mode=False,
+        )
     except click.ClickException as error:
         error.show()
         return error.exit_code
