@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.examples import SHARE
 
@@ -59,3 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
                 "filterwarnings",
                 f"ignore:Exception ignored in. {left_over}:pytest.PytestUnraisableExceptionWarning",
             )
+
+
+def pytest_sessionstart() -> None:
+    """Fixed examples are the same whatever else the process has loaded.
+
+    Hypothesis also draws constants that it finds in the project's modules, as many as are imported
+    at that moment: a test alone would get other examples than among others.
+    """
+    if settings.get_current_profile_name() == "fixed":
+        providers._get_local_constants = lambda: providers._local_constants

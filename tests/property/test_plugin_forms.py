@@ -18,7 +18,7 @@ from stowplan.cluster.views import Overlay
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import FilterStep, ScoreStep
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.plugin import Plugin
 from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.registry import IN_TREE
@@ -244,9 +244,11 @@ def test_cached_columns_equal_fresh_ones(
 ) -> None:
     table = cache.table
     columns = ColumnCache(limit_bytes=limit)
-    cached = [make_plugin(plugin, {}) for plugin in IN_TREE if plugin.reads is not Reads.ANYTHING]
-    filters = [FilterStep(plugin) for plugin in cached if hasattr(plugin, "filter_columns")]
-    scores = [ScoreStep(plugin, 1) for plugin in cached if hasattr(plugin, "score_columns")]
+    plugins = [make_plugin(plugin, {}) for plugin in IN_TREE]
+    filters = [step for step in map(FilterStep, plugins) if step.is_cached]
+    scores = [step for step in (ScoreStep(plugin, 1) for plugin in plugins) if step.is_cached]
+    assert filters
+    assert scores
     infos = [compile_pod(pod) for pod in askers]
     for turn, (action, what) in enumerate([("set", cache.table.node(0)), *changes]):
         if action == "set":

@@ -153,6 +153,7 @@ class TermsAbout(Derived[tuple[TermGroup, int, int]]):
             self._matches[key] = self._matches.get(key, 0) + delta
             if not self._matches[key]:
                 del self.weights[key]
+        self.confirm(labels.keys_version)
         return len(changes)
 
 

@@ -169,6 +169,7 @@ class AttachedVolumes(Derived[int]):
             self.stamp(None, journals)
             rows = table.live_rows.tolist()
         self._stale.update(rows)
+        self.confirm(None)
         for name in self._stale_nodes:
             row = table.row_of.get(name)
             if row is not None:

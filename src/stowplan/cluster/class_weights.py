@@ -77,8 +77,8 @@ class ClassWeights(Derived[PodClass]):
                 if each.is_counted_by(counted_by(term)):
                     self._weights[each.index] += weight
                     self._is_matched[each.index] = True
-        if new:
-            classes.work.spend(STEP * len(new) * self._done)
+        self.confirm(classes.capacity)
+        classes.work.spend(STEP * len(new) * self._done)
 
     def sums(self, table: NodeTable, topology_key: str) -> Int64Array | None:
         """Weights times pods by value id of a label; None if no term matches a pod there."""

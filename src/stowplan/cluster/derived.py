@@ -65,10 +65,8 @@ class Derived(Generic[E]):
         changes = self.changes(generation, logs)
         if changes is not None and len(changes) <= self.MOST_CHANGES:
             if changes:
-                # If `refresh` raises, the value is half updated: rebuild it next time.
-                self._generation = _STALE
                 self.refresh(changes)
-                self._generation = generation
+                self.confirm(generation)
             return False
         self._generation = _STALE
         self.rebuild()
@@ -81,9 +79,10 @@ class Derived(Generic[E]):
         self._positions = [log.end for log in logs]
 
     def changes(self, generation: Hashable, logs: Logs[E]) -> list[E] | None:
-        """The entries since the last call; None if the value must be rebuilt.
+        """The entries since the value was up to date; None if it must be rebuilt.
 
-        The caller must apply them, or drop the value.
+        If there are any, the value is stale until `confirm`: whatever keeps the caller from
+        applying them (a plugin fails, the decision is deferred), the value is rebuilt then.
         """
         if generation != self._generation:
             return None
@@ -92,11 +91,16 @@ class Derived(Generic[E]):
             position = self._positions[place]
             if position != log.end:
                 entries = log.entries_since(position)
+                self._generation = _STALE
                 if entries is None:
                     return None
                 self._positions[place] = log.end
                 found = found + entries if found else entries
         return found
+
+    def confirm(self, generation: Hashable) -> None:
+        """State that the entries which `changes` returned are applied."""
+        self._generation = generation
 
 
 class DerivedRows(Derived[int]):
@@ -129,8 +133,12 @@ class DerivedRows(Derived[int]):
         return self._generation == table.node_journal.end
 
     def changed_rows(self, table: NodeTable) -> list[int] | None:
-        """Rows whose pods changed since the last call; None: the value must be rebuilt."""
+        """Rows whose pods changed; None: rebuild the value. Call `confirm_rows` when it is done."""
         return few_rows(self.changes(table.node_journal.end, self._journals), table)
+
+    def confirm_rows(self, table: NodeTable) -> None:
+        """State that the rows which `changed_rows` returned are up to date."""
+        self.confirm(table.node_journal.end)
 
 
 def few_rows(rows: list[int] | None, table: NodeTable) -> list[int] | None:

@@ -56,6 +56,7 @@ class Amounts(DerivedRows):
                     held = float(column[row])
                     self.held[place, row] = held
                     self.free[place, row] = self.offered[place, row] - held
+            self.confirm_rows(table)
         return rows
 
 

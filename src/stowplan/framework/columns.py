@@ -36,7 +36,7 @@ class Column(Derived[int]):
         self._range: tuple[int, int] | None = None
 
     def changed_rows(self, table: NodeTable, journals: tuple[Journal, ...]) -> list[int] | None:
-        """Rows to fill again; None: it is quicker, or necessary, to fill all."""
+        """Rows to fill again, then `confirm`; None: it is quicker, or necessary, to fill all."""
         rows = self.changes(None, journals)
         if not rows:
             return rows
@@ -115,7 +115,8 @@ class ColumnCache:
             if changed is not None:
                 self.hits += 1
                 if changed:
-                    self._refresh(key, column, refresh, cycle, changed)
+                    refresh(cycle, np.array(changed, dtype=np.intp), column.values)
+                    column.confirm(None)
                 return column
         self.misses += 1
         is_admitted = self.lru.admits(key)
@@ -126,21 +127,6 @@ class ColumnCache:
         elif is_spare:
             self._spare[point, step.name] = column.values
         return column
-
-    def _refresh(
-        self,
-        key: Hashable,
-        column: Column,
-        refresh: Callable[[Cycle, Rows, Any], None],
-        cycle: Cycle,
-        rows: list[int],
-    ) -> None:
-        try:
-            refresh(cycle, np.array(rows, dtype=np.intp), column.values)
-        except BaseException:
-            # It may be half filled: a plugin broke, or the decision was deferred.
-            self.lru.drop(key)
-            raise
 
 
 def _whole(

@@ -69,12 +69,13 @@ class Ranking(DerivedRows):
             return False
         if len(rows) > forms.FEW_ROWS:
             self._rank_many(rows, scores)
-            return True
-        for row in rows:
-            place = int(self._places[row])
-            if place >= 0:
-                total = int(scores.sums[row]) + int(self._normalized_sum[place])
-                self._keys[place] = (total << RANK_BITS) - int(self._ranks[place])
+        else:
+            for row in rows:
+                place = int(self._places[row])
+                if place >= 0:
+                    total = int(scores.sums[row]) + int(self._normalized_sum[place])
+                    self._keys[place] = (total << RANK_BITS) - int(self._ranks[place])
+        self.confirm_rows(table)
         return True
 
     def _rank_many(self, rows: list[int], scores: WeightedScores) -> None:

@@ -135,14 +135,15 @@ class FeasibleRows(DerivedRows):
             return False
         if not (self._by_row and is_few(rows, table)):
             self._filter_many(cycle, rows)
-            return True
-        for row in rows:
-            # Every filter runs, even on a row that another refuses: a failure must show.
-            fits = [step.accepts(cycle, row) for step in self._dynamic]
-            is_alive = all(fits) and bool(self._static[row])
-            if is_alive != self.alive[row]:
-                self.alive[row] = is_alive
-                self.version += 1
+        else:
+            for row in rows:
+                # Every filter runs, even on a row that another refuses: a failure must show.
+                fits = [step.accepts(cycle, row) for step in self._dynamic]
+                is_alive = all(fits) and bool(self._static[row])
+                if is_alive != self.alive[row]:
+                    self.alive[row] = is_alive
+                    self.version += 1
+        self.confirm_rows(table)
         return True
 
     def _filter_many(self, cycle: Cycle, rows: list[int]) -> None:
@@ -217,13 +218,14 @@ class WeightedScores(DerivedRows):
             return False
         if not (self._by_row and is_few(rows, table)):
             self._score_many(cycle, rows)
-            return True
-        for row in rows:
-            for step, part in self._dynamic:
-                score = step.score_of_row(cycle, row)
-                _check_range(score, score)
-                self.sums[row] += step.weight * (score - int(part[row]))
-                part[row] = score
+        else:
+            for row in rows:
+                for step, part in self._dynamic:
+                    score = step.score_of_row(cycle, row)
+                    _check_range(score, score)
+                    self.sums[row] += step.weight * (score - int(part[row]))
+                    part[row] = score
+        self.confirm_rows(table)
         return True
 
     def _score_many(self, cycle: Cycle, rows: list[int]) -> None:
@@ -348,12 +350,7 @@ class Shapes:
             raise NoCachedAnswer("a signature cannot be hashed") from problem
         if value is None:
             return None
-        try:
-            if not value.follow(cycle):
-                return None
-        except BaseException:
-            # It may be half updated: a plugin failed, or the decision was deferred.
-            self._lru.drop(key)
-            raise
+        if not value.follow(cycle):
+            return None
         self._columns.hits += 1
         return value

@@ -44,6 +44,8 @@ class WhatIfCache(DerivedRows):
             return False
         for row in (*rows, *began):
             self._answers.pop(row, None)
+        self._starts.confirm(None)
+        self.confirm_rows(table)
         return True
 
     def known(self, nominations: Nominations) -> dict[int, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from stowplan.api.objects import Pod
 from stowplan.cluster.affinity_terms import TermFamily
 from stowplan.cluster.cache import ClusterCache
+from stowplan.cluster.work import DecisionDeferred
 from stowplan.testing import node, pod
 
 Json = dict[str, Any]
@@ -148,6 +151,29 @@ def test_pods_that_no_term_can_tell_apart_share_what_was_found() -> None:
     assert family.about(pod(labels={"app": "db"}), {}) is not found
     cache.add_pod(pod("q", uid="q", node="n1", affinity=hating(term(app("web"), "zone"))))
     assert family.about(pod(labels={"app": "web"}), {}) is found, "it followed the change"
+
+
+@pytest.mark.parametrize("carriers", [1, 300])
+def test_sums_whose_update_was_interrupted_are_added_up_again(carriers: int) -> None:
+    """The first column of a label costs work, and may be what a decision is deferred at."""
+    cache = cluster(pod(node="n0", affinity=hating(term(app("web"), "zone"))))
+    cache.set_node(node("n0", labels={"zone": "a", "rack": "r"}))
+    table, asker = cache.table, pod(labels={"app": "web"})
+    family = table.affinity_terms.required_anti
+    family.about(asker, {})
+    for number in range(carriers):
+        uid = f"p{number}"
+        terms = hating(term(app("web"), "rack"), term(app("web"), "zone"))
+        cache.add_pod(pod(uid, uid=uid, node="n0", affinity=terms))
+    table.work.limit(0)
+    with pytest.raises(DecisionDeferred):
+        family.about(asker, {})
+    table.work.unlimit()
+    weights = family.about(asker, {}).weights
+    assert {key: int(sums.sum()) for key, sums in weights.items()} == {
+        "zone": carriers + 1,
+        "rack": carriers,
+    }
 
 
 def test_terms_that_require_no_value_are_always_looked_at() -> None:

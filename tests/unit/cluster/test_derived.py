@@ -127,10 +127,27 @@ def test_several_logs_are_followed_together() -> None:
     second.append(2)
     first.append(1)
     assert value.changes(None, logs) == [1, 2]
+    value.confirm(None)
     second.append(3)
     assert value.changes(None, logs) == [3]
+    value.confirm(None)
     second.restart()
     assert value.changes(None, logs) is None
+
+
+def test_changes_that_are_not_confirmed_rebuild_next_time() -> None:
+    """What should have applied them was interrupted, or chose to rebuild and was interrupted."""
+    first, second = logs = ChangeLog[int](), ChangeLog[int]()
+    value: Derived[int] = Derived(None, logs)
+    assert value.changes(None, logs) == [] == value.changes(None, logs)
+    first.append(1)
+    assert value.changes(None, logs) == [1]
+    assert value.changes(None, logs) is None
+    value.stamp(None, logs)
+    first.append(2)
+    second.restart()
+    assert value.changes(None, logs) is None
+    assert value.changes(None, logs) is None, "although those of the first log are known"
 
 
 def test_without_a_refresh_of_its_own_a_value_is_rebuilt() -> None:
@@ -166,6 +183,7 @@ def test_a_pod_that_comes_or_goes_changes_its_row(cache: ClusterCache) -> None:
     cache.remove_pod("there")
     rows = sorted((cache.table.row_of["n0"], cache.table.row_of["n3"]))
     assert value.changed_rows(cache.table) == rows
+    value.confirm_rows(cache.table)
     assert value.changed_rows(cache.table) == []
 
 
@@ -202,6 +220,7 @@ def test_a_table_that_grows_rebuilds_even_if_only_for_a_ghost(cache: ClusterCach
     number = 0
     while cache.table.capacity == capacity:
         assert value.changed_rows(cache.table) is not None
+        value.confirm_rows(cache.table)
         cache.add_pod(pod(node=f"unknown-{number}"))
         number += 1
     assert value.changed_rows(cache.table) is None

@@ -184,16 +184,18 @@ def test_the_least_recently_used_column_makes_room() -> None:
     assert len(setup.plugin.asked) == before + 1
 
 
-def test_a_refresh_that_failed_is_made_up_for() -> None:
+@pytest.mark.parametrize("changes", [1, 20])
+def test_a_column_that_could_not_be_filled_is_not_used(changes: int) -> None:
+    """Neither row by row nor, after many changes, as a whole."""
     setup, columns = Setup(), ColumnCache()
     for _ in range(2):
         columns.verdicts(setup.filter, setup.cycle())
-    row = setup.put("n3", "a")
+    rows = [setup.put(f"n{index}", f"p{index}") for index in range(changes)]
     setup.plugin.fails = True
     with pytest.raises(PluginError):
         columns.verdicts(setup.filter, setup.cycle())
     setup.plugin.fails = False
-    assert columns.verdicts(setup.filter, setup.cycle())[row] == 1
+    assert columns.verdicts(setup.filter, setup.cycle())[rows].tolist() == [1] * changes
 
 
 @pytest.mark.parametrize("answer", [["unhashable"], ValueError("no")])

@@ -135,6 +135,7 @@ class _Shown(DerivedRows):
         changed = np.array([row for row in rows if table.valid[row]], np.intp)
         if len(changed):
             self._write(self.requested, table.resources.held, table.pod_count, changed)
+        self.confirm_rows(table)
         return True
 
     def _write(
