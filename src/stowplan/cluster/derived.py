@@ -66,7 +66,7 @@ class Derived(Generic[E]):
         if changes is not None and len(changes) <= self.MOST_CHANGES:
             if changes:
                 self.refresh(changes)
-                self.confirm(generation)
+                self._generation = generation
             return False
         self._generation = _STALE
         self.rebuild()
@@ -138,7 +138,7 @@ class DerivedRows(Derived[int]):
 
     def confirm_rows(self, table: NodeTable) -> None:
         """State that the rows which `changed_rows` returned are up to date."""
-        self.confirm(table.node_journal.end)
+        self._generation = table.node_journal.end
 
 
 def few_rows(rows: list[int] | None, table: NodeTable) -> list[int] | None:

@@ -29,6 +29,7 @@ class Cycle:
         "failures": None,
         "info": "The pod as a PodInfo: its requests as numbers.",
         "notes": "What `write` has left, by key.",
+        "pod": "The pod to be placed, as the API server has it.",
         "skip_filter": None,
         "skip_score": None,
         "table": "All nodes in columns, see stowplan.Table.",
@@ -48,17 +49,13 @@ class Cycle:
         self.watch = watch
         self.what_if = what_if
         self.info = info
+        self.pod: Pod = info.pod
         #: Plugins that skipped in PreFilter (not asked about what-if pods either) and in PreScore.
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.notes: dict[object, Any] = {}
         #: What plugins raised where that ends their part of the attempt; the engine logs it.
         self.failures: list[PluginError] = []
-
-    @property
-    def pod(self) -> Pod:
-        """The pod to be placed, as the API server has it."""
-        return self.info.pod
 
     def write(self, key: object, value: Any) -> None:
         """Leave a value for later extension points; a plugin uses its name or a type as key."""
