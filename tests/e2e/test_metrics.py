@@ -94,7 +94,7 @@ def scrapes() -> Iterator[Scrapes]:
         upstream = work(plane, f"{leader.url}/metrics")
         port = free_port()
         url = f"http://127.0.0.1:{port}/metrics"
-        waits = "Attempting to acquire leader lease"
+        waits = "Attempting to acquire leader lease..."
         with stowplan(plane, CONFIG, f"--port={port}", started=waits):
             standby = scrape(url)
             leader.stop()

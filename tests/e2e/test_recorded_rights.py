@@ -131,7 +131,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def scope_of(request: Request, own: str, *, serves_one: bool) -> str:
     if request.namespace == KUBE_SYSTEM:
         return KUBE_SYSTEM
-    if request.resource == "leases" or (serves_one and request.namespace == own):
+    is_election = request.resource == "leases" or (request.group, request.resource) == (
+        "",
+        "events",
+    )
+    if is_election or (serves_one and request.namespace == own):
         return OWN
     return CLUSTER
 

@@ -1,4 +1,4 @@
-"""What an Event of events.k8s.io/v1 says, and when two of them are one.
+"""What an Event says, and when two of them are one.
 
 `recorder` writes what this module decides. It follows client-go's tools/events: events that agree
 in everything but their note are one series, kept on the first event's object. The second one turns
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stowplan.api.objects import Pod
-from stowplan.clock import rfc3339_micro
+from stowplan.clock import rfc3339, rfc3339_micro
 
 FINISH_AFTER_S = 6 * 60.0
 REFRESH_AFTER_S = 30 * 60.0
@@ -76,6 +76,8 @@ class RecordedEvent:
     is_created: bool = False
     is_queued: bool = False
     is_dirty: bool = False
+    #: Written as core/v1, as kube-scheduler writes what is about its lease.
+    is_core: bool = False
 
     @property
     def namespace(self) -> str:
@@ -97,6 +99,28 @@ class RecordedEvent:
 
     def wire(self) -> dict[str, Any]:
         """The whole object, for creating it."""
+        return self._core() if self.is_core else self._modern()
+
+    def _core(self) -> dict[str, Any]:
+        when = rfc3339(self.event_time)
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "involvedObject": self.key.regarding.wire(),
+            "reason": self.key.reason,
+            "message": self.note,
+            "source": {"component": self.key.reporting_controller},
+            "firstTimestamp": when,
+            "lastTimestamp": when,
+            "count": 1,
+            "type": self.key.type,
+            "eventTime": None,
+            "reportingComponent": self.key.reporting_controller,
+            "reportingInstance": "",
+        }
+
+    def _modern(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",

@@ -23,6 +23,7 @@ import msgspec
 
 from stowplan.api.client import ApiClient, Lane
 from stowplan.api.decoding import decode_answer
+from stowplan.api.event_series import Reference
 from stowplan.api.guarded import WriteGuard
 from stowplan.api.objects import Lease, LeaseSpec
 from stowplan.api.resources import LEASES
@@ -36,7 +37,7 @@ from stowplan.errors import (
     NotFound,
     Unauthorized,
 )
-from stowplan.logs import V4, V5, get_logger, kv
+from stowplan.logs import V2, V4, V5, get_logger, kv
 
 log = get_logger(__name__)
 
@@ -127,6 +128,7 @@ class LeaderElector:
         self._reported_leader = ""
         self._told = ""
         self._has_read = False
+        self._has_tried = False
 
     @property
     def is_leader(self) -> bool:
@@ -152,6 +154,19 @@ class LeaderElector:
         """The identity last seen in the lease."""
         return self._observed.holder
 
+    @property
+    def reference(self) -> Reference:
+        """The lease as it was read or written last, for events about it."""
+        meta = (self._lease or {}).get("metadata", {})
+        return Reference(
+            LEASES.kind,
+            self._namespace,
+            self._name,
+            meta.get("uid", ""),
+            LEASES.api_version,
+            meta.get("resourceVersion", ""),
+        )
+
     def overdue_s(self) -> float:
         """Seconds since a lease that we hold expired, else 0 (for /healthz)."""
         if not self._is_ours():
@@ -160,12 +175,9 @@ class LeaderElector:
 
     async def acquire(self) -> None:
         """Return when we lead. Raise only if access to the lease is denied."""
-        log.info("Attempting to acquire leader lease", extra=kv(lock=self._lock))
         while not await self.try_acquire():
-            log.log(V4, "Failed to acquire lease", extra=kv(lock=self._lock))
             wait_s = self._retry_period_s * (1 + random.random() * _JITTER)
             await asyncio.sleep(wait_s)
-        log.info("Successfully acquired lease", extra=kv(lock=self._lock))
 
     async def hold(self) -> None:
         """Renew until cancelled; raise LeadershipLost as soon as we no longer lead.
@@ -176,7 +188,11 @@ class LeaderElector:
         """
         self._lapsed.clear()
         while True:
-            await self._renew()
+            try:
+                await self._renew()
+            except LeadershipLost as error:
+                log.info("Failed to renew lease", extra=kv(lock=self._lock, err=error))
+                raise
             log.log(V5, "Successfully renewed lease", extra=kv(lock=self._lock))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry_period_s):
@@ -222,6 +238,17 @@ class LeaderElector:
 
     async def try_acquire(self) -> bool:
         """Try once to become the leader; False if another leads or the API fails."""
+        if not self._has_tried:
+            self._has_tried = True
+            log.info("Attempting to acquire leader lease...", extra=kv(lock=self._lock))
+        has_won = await self._acquire_or_tell()
+        if has_won:
+            log.info("Successfully acquired lease", extra=kv(lock=self._lock))
+        else:
+            log.log(V4, "Failed to acquire lease", extra=kv(lock=self._lock))
+        return has_won
+
+    async def _acquire_or_tell(self) -> bool:
         try:
             has_won = await self._acquire()
         except (Unauthorized, Forbidden) as error:
@@ -246,7 +273,11 @@ class LeaderElector:
             try:
                 await self._update(self._own_record(keep=True))
             except (ApiError, ApiUnavailable) as error:
-                log.log(V4, "Failed to renew optimistically", extra=kv(lock=self._lock, err=error))
+                log.log(
+                    V2,
+                    "Failed to update lease optimistically, falling back to slow path",
+                    extra=kv(lock=self._lock, err=error),
+                )
                 await self._read_own()
                 await self._update(self._own_record(keep=True))
         except (ApiError, ApiUnavailable) as error:

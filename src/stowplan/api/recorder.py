@@ -163,6 +163,19 @@ class EventRecorder:
             if len(self._events) > self._remembered:
                 self._forget(next(iter(self._events)))
 
+    def leader_event(self, lease: Reference, note: str, component: str) -> None:
+        """Report on the Lease who leads, as client-go does: with core/v1, and never in a series."""
+        if self._is_mute:
+            return
+        event = RecordedEvent(
+            key=EventKey("Normal", "", "LeaderElection", component, "", lease, None),
+            name=self._new_name(lease.name, "LeaderElection"),
+            note=truncate_note(note),
+            event_time=self._clock.time(),
+            is_core=True,
+        )
+        self._enqueue(event)
+
     async def exists(
         self,
         regarding: Pod,
@@ -311,7 +324,7 @@ class EventRecorder:
             except ApiError as error:
                 if _is_namespace_ending(error):
                     return
-                if self._creates_only and isinstance(error, Forbidden):
+                if self._creates_only and isinstance(error, Forbidden) and not event.is_core:
                     self._fall_silent(error)
                 else:
                     self._drop(error)
@@ -371,7 +384,8 @@ class EventRecorder:
 
 
 def _collection(event: RecordedEvent) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{event.namespace}/events"
+    version = "api/v1" if event.is_core else "apis/events.k8s.io/v1"
+    return f"/{version}/namespaces/{event.namespace}/events"
 
 
 def _subject(key: EventKey) -> str:

@@ -47,6 +47,7 @@ RIGHTS = (
 LEASE_RIGHTS = (
     Right(("create",), "leases", group="coordination.k8s.io"),
     Right(("get", "update"), "leases", group="coordination.k8s.io"),
+    Right(("create",), "events", optional=True),
 )
 
 

@@ -27,7 +27,7 @@ from stowplan.api.objects import Node, Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.clock import Clock, SystemClock
-from stowplan.errors import Forbidden, StowplanError
+from stowplan.errors import Forbidden, LeadershipLost, StowplanError
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
@@ -306,6 +306,7 @@ class SchedulerProcess:
             if won_at is None:
                 await self.elector.acquire()
                 won_at = self._clock.monotonic()
+            self._report_leading(self.elector)
             start(self._hold(self.elector), "lease")
             self._tell_leading(1)
         assert won_at is not None
@@ -328,7 +329,16 @@ class SchedulerProcess:
 
     async def _hold(self, elector: LeaderElector) -> None:
         self._holding = asyncio.current_task()
-        await elector.hold()
+        try:
+            await elector.hold()
+        except LeadershipLost:
+            log.error("Leaderelection lost")
+            raise
+
+    def _report_leading(self, elector: LeaderElector) -> None:
+        """Write the event on the Lease, under the name of the first profile, as upstream does."""
+        component = next(iter(self.engine.profiles))
+        self.recorder.leader_event(elector.reference, f"{elector.leader} became leader", component)
 
     async def _barrier(self, won_at: float) -> None:
         """Wait until the caches have seen everything that happened before we won the lease.

@@ -15,7 +15,7 @@ class Asked(NoApi):
     def __init__(self, refused: str = "", unanswered: str = "") -> None:
         self._refused = refused
         self._unanswered = unanswered
-        self.questions: list[tuple[str, str, str]] = []
+        self.questions: list[tuple[str, ...]] = []
         self.open = 0
         self.most = 0
 
@@ -29,7 +29,7 @@ class Asked(NoApi):
         subresource: str = "",
         name: str = "",
     ) -> bool:
-        self.questions.append((verb, plural, name))
+        self.questions.append((verb, plural, group, name))
         self.open += 1
         self.most = max(self.most, self.open)
         await asyncio.sleep(0)
@@ -57,6 +57,7 @@ async def test_what_is_missing_is_named_in_order() -> None:
         "create pods/binding in namespace ns",
         "create events.events.k8s.io in namespace ns",
         "create leases.coordination.k8s.io in namespace kube-system",
+        "create events in namespace kube-system",
     ]
 
 
