@@ -55,6 +55,13 @@ class _LessKey:
     __hash__ = None  # type: ignore[assignment]  # equal means "neither is first", no identity
 
 
+def queue_order(key: SortKey | None, less: Less | None, failures: PluginFailures) -> SortKey:
+    """QueueSort's `key`, or its `less` (slower) if it has no key; by default priority and age."""
+    if key is not None:
+        return safe_key(key, failures)
+    return priority_then_age if less is None else key_from_less(less, failures)
+
+
 def key_from_less(less: Less, failures: PluginFailures) -> SortKey:
     return lambda queued: _LessKey(queued, less, failures)
 

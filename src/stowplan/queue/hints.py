@@ -7,7 +7,7 @@ computed once for each kind of event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -180,3 +180,20 @@ class HintTable:
                 event, self._hints, self._failures, self._clock, self._on_hint
             )
         return audience
+
+    def replay(
+        self,
+        queued: QueuedPod,
+        events: Iterable[tuple[ClusterEvent, object | None, object | None]],
+    ) -> Strategy:
+        """What the events during an attempt are worth, now that the pod's rejectors are known."""
+        best = Strategy.SKIP
+        for event, old, new in events:
+            strategy = self.audience(event).judge(queued, old, new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                best = strategy
+                if not queued.pending_plugins:
+                    break
+        return best

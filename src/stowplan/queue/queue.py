@@ -26,9 +26,10 @@ from stowplan.plugin_failures import PluginFailures
 from stowplan.queue import events as ev
 from stowplan.queue.backoff import BackoffQueue
 from stowplan.queue.changes import PodRequests, pod_changes
+from stowplan.queue.deferred import DeferredPods
 from stowplan.queue.events import ClusterEvent
 from stowplan.queue.gate import Gate, PreEnqueue
-from stowplan.queue.heap import Less, PodHeap, SortKey, key_from_less, priority_then_age, safe_key
+from stowplan.queue.heap import Less, PodHeap, SortKey, queue_order
 from stowplan.queue.hints import Hints, HintTable, OnHint, Strategy
 from stowplan.queue.inflight import Attempt, InFlight
 from stowplan.queue.nominator import Nominator
@@ -39,6 +40,8 @@ log = get_logger(__name__)
 
 
 class SchedulingQueue:
+    """All pending pods, each in one place."""
+
     def __init__(
         self,
         *,
@@ -56,23 +59,14 @@ class SchedulingQueue:
     ) -> None:
         """The order is QueueSort's: its `key`, or its `less` (slower) if it has no key."""
         failures = failures or PluginFailures(clock)
-        order: SortKey = priority_then_age
-        if key is not None:
-            order = safe_key(key, failures)
-        elif less is not None:
-            order = key_from_less(less, failures)
+        order = queue_order(key, less, failures)
         self._clock = clock
         self._gate = Gate(pre_enqueue, clock, failures)
         self._pod_requests = pod_requests
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._hints = HintTable(hints or {}, failures, clock, on_hint)
         self._active = PodHeap(order)
-        #: Pods whose attempt was deferred, in the order in which they are tried again. They count
-        #: as active.
-        self._deferred: dict[str, QueuedPod] = {}
-        #: How many active pods are still to be popped before one of those; None: all that there
-        #: are at the next pop.
-        self._before_deferred: int | None = None
+        self._deferred = DeferredPods(self._active)
         self._backoff = BackoffQueue(clock, order, initial_s=initial_backoff_s, max_s=max_backoff_s)
         self._unschedulable = UnschedulablePods()
         self._in_flight = InFlight()
@@ -125,7 +119,7 @@ class SchedulingQueue:
 
     def pop(self) -> QueuedPod | None:
         """The next pod to try, or None. It is in flight until `done` or `add_unschedulable`."""
-        queued = self._pop_deferred() if self._deferred else self._active.pop()
+        queued = self._deferred.pop_next() if self._deferred else self._active.pop()
         if queued is None:
             # An idle scheduler need not wait: backoff only keeps a pod from being in others' way.
             queued = self._backoff.rejected.pop()
@@ -171,11 +165,9 @@ class SchedulingQueue:
             return False
         if attempt is not None:
             self._take_newest(queued, attempt.latest)
-        if not self._deferred:
-            self._before_deferred = None
         queued.attempts -= 1
         queued.deferrals += 1
-        self._deferred[queued.key] = queued
+        self._deferred.put(queued)
         self._ready = True
         self._notify()
         return True
@@ -286,7 +278,7 @@ class SchedulingQueue:
     @property
     def is_deferred_next(self) -> bool:
         """Whether the next pod to pop is one whose attempt was deferred."""
-        return bool(self._deferred) and (not self._active or self._before_deferred == 0)
+        return self._deferred.is_next
 
     @property
     def inflight_events(self) -> Mapping[str, int]:
@@ -302,21 +294,6 @@ class SchedulingQueue:
             or self._unschedulable.get(key)
             or self._deferred.get(key)
         )
-
-    def _pop_deferred(self) -> QueuedPod | None:
-        """The next active pod, or a deferred one if the active pods have had their turn.
-
-        Deferred pods are popped in turn, whatever their priority, and between two of them as many
-        active pods as there were after the first. So an active pod waits for one of them at most,
-        however many there are, and those that keep coming do not put them off for ever.
-        """
-        if self._before_deferred is None:
-            self._before_deferred = len(self._active)
-        if self._before_deferred > 0 and (queued := self._active.pop()) is not None:
-            self._before_deferred -= 1
-            return queued
-        self._before_deferred = None
-        return self._deferred.pop(next(iter(self._deferred)))
 
     def _is_pending(self, pod: Pod) -> bool:
         attempt = self._in_flight.get(pod_uid(pod))
@@ -410,7 +387,9 @@ class SchedulingQueue:
         self._stamp(queued)
         queued.backoff_expiration = None
         self._count_reasons(queued, +1)
-        strategy = self._replay(queued, attempt)
+        strategy = Strategy.AFTER_BACKOFF
+        if attempt is not None and queued.rejectors:
+            strategy = self._hints.replay(queued, self._in_flight.events_since(attempt))
         if strategy is Strategy.SKIP:
             self._park(queued)
             self.incoming["unschedulable", ev.SCHEDULE_ATTEMPT_FAILURE] += 1
@@ -435,21 +414,6 @@ class SchedulingQueue:
         if newest is not queued.pod:
             queued.replace_pod(newest)
             self.nominator.refresh(queued.pod)
-
-    def _replay(self, queued: QueuedPod, attempt: Attempt | None) -> Strategy:
-        """What the events during the attempt are worth, now that its outcome is known."""
-        if attempt is None or not queued.rejectors:
-            return Strategy.AFTER_BACKOFF
-        best = Strategy.SKIP
-        for event, old, new in self._in_flight.events_since(attempt):
-            strategy = self._hints.audience(event).judge(queued, old, new)
-            if strategy is Strategy.IMMEDIATELY:
-                return strategy
-            if strategy is Strategy.AFTER_BACKOFF:
-                best = strategy
-                if not queued.pending_plugins:
-                    break
-        return best
 
     def _move(
         self,
