@@ -82,6 +82,7 @@ fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N
 docs: $(READY) ## Write docs/parity.md, docs/flags.md and the Grafana dashboard anew from the code
 	@$(BIN)/python -m tools.parity_page
 	@$(BIN)/python -m tools.flags_page
+	@$(BIN)/python -m tools.man_pages
 	@$(BIN)/python -m tools.dashboard
 
 .PHONY: rbac
