@@ -1,4 +1,4 @@
-"""deploy/monitoring: rules, their unit tests, the dashboard and the pages about them fit together."""
+"""deploy/monitoring: rules, their tests, the dashboard and the pages about them fit together."""
 
 from __future__ import annotations
 
