@@ -3,97 +3,30 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import msgspec
 import pytest
 
 from stowplan.api.objects import (
     Condition,
-    LabelSelector,
-    LabelSelectorRequirement,
-    ObjectMeta,
     Pod,
     PodStatus,
 )
-from stowplan.api.resources import POD_DISRUPTION_BUDGETS
-from stowplan.api.workload_objects import (
-    OwnerSpec,
-    PodDisruptionBudget,
-    PodDisruptionBudgetStatus,
-)
 from stowplan.clock import VirtualClock
-from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.views import NodeView
 from stowplan.errors import ConfigError
 from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import Status, error
 from stowplan.framework.what_if import WhatIf
 from stowplan.plugins.default_preemption import DefaultPreemption
 from stowplan.plugins.default_preemption.dry_run import DryRun
-from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.cycle import decide
-from stowplan.scheduler.decision import Decision
 from stowplan.testing import node, pod
+from tests.unit.plugins.preemption_kit import Crowd, victims
 from tests.unit.scheduler.scheduler_kit import defaults, profile_of
-
-
-class Crowd:
-    """Nodes of 4 CPUs, and pods on them."""
-
-    def __init__(self, *names: str, **args: Any) -> None:
-        self.cache = ClusterCache()
-        self.nominated = Nominator()
-        self.handle = Handle(
-            table=self.cache.table,
-            catalog=self.cache.catalog,
-            clock=VirtualClock(),
-            rng=Random(7),
-        )
-        self.plugin = make_plugin(DefaultPreemption, args, self.handle)
-        self.profile = profile_of(*defaults(), self.plugin)
-        for name in names:
-            self.cache.set_node(node(name, cpu=4))
-
-    def stand(self, name: str, where: str, cpu: str = "2", priority: int = 0, **more: Any) -> Pod:
-        start = more.pop("start", "2026-01-01T00:00:00Z")
-        status = more.pop("status", None) or PodStatus(start_time=start)
-        made = pod(name, node=where, cpu=cpu, priority=priority, status=status, **more)
-        self.cache.add_pod(made)
-        return made
-
-    def protect(
-        self,
-        labels: dict[str, str] | LabelSelector | None,
-        allowed: int,
-        *disrupted: str,
-        name: str = "budget",
-        namespace: str = "default",
-    ) -> None:
-        selector = LabelSelector(match_labels=labels) if isinstance(labels, dict) else labels
-        self.cache.catalog[POD_DISRUPTION_BUDGETS].set(
-            PodDisruptionBudget(
-                metadata=ObjectMeta(name=name, namespace=namespace),
-                spec=OwnerSpec(selector=selector),
-                status=PodDisruptionBudgetStatus(
-                    disruptions_allowed=allowed, disrupted_pods=dict.fromkeys(disrupted, "")
-                ),
-            )
-        )
-
-    def decide(self, wanted: Pod) -> Decision:
-        info = compile_pod(wanted)
-        return decide(self.cache.table, info, self.profile, nominated=self.nominated)
-
-
-def victims(decision: Decision) -> list[str]:
-    assert decision.eviction is not None, decision.message
-    return [each.metadata.name for each in decision.eviction.victims]
 
 
 def test_the_least_important_pods_that_make_room_have_to_go() -> None:
@@ -246,86 +179,6 @@ class TestChoice:
         assert victims(crowd.decide(pod("p", priority=9))) == ["young"]
 
 
-def test_a_protected_pod_is_spared_before_a_more_important_one() -> None:
-    crowd = Crowd("n1")
-    crowd.stand("protected", "n1", "2", priority=1, labels={"app": "db"})
-    crowd.stand("plain", "n1", "2", priority=2)
-    crowd.protect({"app": "db"}, 0)
-    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["plain"]
-
-
-@pytest.mark.parametrize(("allowed", "disrupted"), [(1, ()), (0, ("protected",))])
-def test_a_budget_that_has_room_protects_nobody(allowed: int, disrupted: tuple[str, ...]) -> None:
-    crowd = Crowd("n1")
-    crowd.stand("protected", "n1", "2", priority=1, labels={"app": "db"})
-    crowd.stand("plain", "n1", "2", priority=2)
-    crowd.protect({"app": "db"}, allowed, *disrupted)
-    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["protected"]
-
-
-class TestOverlappingBudgets:
-    """A pod uses up every budget that covers it, not only the first that is violated."""
-
-    def crowd(self, order: str) -> Crowd:
-        """`exhausted` covers the first pod of n1; `shared` both, and allows one of them to go."""
-        crowd = Crowd("n1", "n2")
-        crowd.stand("first", "n1", "2", priority=3, labels={"app": "db", "role": "main"})
-        crowd.stand("second", "n1", "2", priority=2, labels={"app": "db"})
-        # Only the number of violations speaks for n2.
-        crowd.stand("other", "n2", "4", priority=4, labels={"app": "web"})
-        crowd.protect({"app": "web"}, 0, name="web")
-        budgets: dict[str, tuple[dict[str, str], int]] = {
-            "exhausted": ({"role": "main"}, 0),
-            "shared": ({"app": "db"}, 1),
-        }
-        for name in order.split():
-            crowd.protect(*budgets[name], name=name)
-        return crowd
-
-    @pytest.mark.parametrize("order", ["exhausted shared", "shared exhausted"])
-    def test_the_node_with_fewer_violations(self, order: str) -> None:
-        assert victims(self.crowd(order).decide(pod("p", cpu=4, priority=9))) == ["other"]
-
-    def test_a_pod_that_one_of_them_has_counted(self) -> None:
-        crowd = self.crowd("exhausted")
-        crowd.protect({"app": "db"}, 1, "first", name="shared")
-        # n1 has one violation as well, and its pods are less important.
-        assert victims(crowd.decide(pod("p", cpu=4, priority=9))) == ["first", "second"]
-
-
-@pytest.mark.parametrize(
-    ("selector", "namespace"),
-    [
-        (None, "default"),
-        (LabelSelector(), "default"),
-        (LabelSelector(match_labels={}, match_expressions=()), "default"),
-        (
-            LabelSelector(
-                match_labels={"app": "db"},
-                match_expressions=(LabelSelectorRequirement(key="app", operator="Like"),),
-            ),
-            "default",
-        ),
-        (LabelSelector(match_labels={"app": "db"}), "another"),
-    ],
-)
-def test_budgets_that_cover_no_pod(selector: LabelSelector | None, namespace: str) -> None:
-    crowd = Crowd("n1")
-    crowd.stand("less", "n1", "2", priority=1, labels={"app": "db"})
-    crowd.stand("more", "n1", "2", priority=2)
-    crowd.protect(selector, 0, namespace=namespace)
-    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["less"]
-
-
-def test_a_pod_without_labels_has_no_budget() -> None:
-    crowd = Crowd("n1")
-    crowd.stand("less", "n1", "2", priority=1)
-    crowd.stand("more", "n1", "2", priority=2)
-    absent = LabelSelectorRequirement(key="app", operator="DoesNotExist")
-    crowd.protect(LabelSelector(match_expressions=(absent,)), 0)
-    assert victims(crowd.decide(pod("p", cpu=2, priority=9))) == ["less"]
-
-
 class TestTies:
     def test_pods_that_began_at_the_same_time_go_from_the_last(self) -> None:
         crowd = Crowd("n1")
@@ -413,21 +266,6 @@ def test_enough_candidates_are_enough() -> None:
     tried = {victims(crowd.decide(pod("p", priority=99)))[0] for _ in range(40)}
     # With all of them tried it would always be p0.
     assert len(tried) > 5
-
-
-def test_of_nodes_with_violated_budgets_no_more_than_enough_are_candidates() -> None:
-    names = [f"n{number}" for number in range(20)]
-    crowd = Crowd(*names, minCandidateNodesPercentage=10, minCandidateNodesAbsolute=3)
-    for number, name in enumerate(names):
-        crowd.stand(f"p{number}", name, "4", priority=number, labels={"app": "db"})
-    crowd.protect({"app": "db"}, 0)
-    tried = {victims(crowd.decide(pod("p", priority=99)))[0] for _ in range(40)}
-    assert len(tried) > 5
-    # One without a violation is found wherever the search begins.
-    crowd.stand("free", "n20", "4", priority=50)
-    crowd.cache.set_node(node("n20", cpu=4))
-    tried = {victims(crowd.decide(pod("p", priority=99)))[0] for _ in range(40)}
-    assert tried == {"free"}
 
 
 def test_less_than_one_candidate_is_none() -> None:
