@@ -30,7 +30,11 @@ def scrape(url: str) -> dict[str, ScrapedFamily]:
     """The families with samples, by name; certificates are not verified."""
     context = ssl._create_unverified_context() if url.startswith("https") else None
     with urllib.request.urlopen(url, context=context, timeout=10) as answer:
-        text = answer.read().decode()
+        return read_families(answer.read().decode())
+
+
+def read_families(text: str) -> dict[str, ScrapedFamily]:
+    """The families with samples of one scrape, by name."""
     families = {}
     for family in text_string_to_metric_families(text):
         # The parser takes _total off a counter's name.

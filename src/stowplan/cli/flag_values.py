@@ -17,7 +17,8 @@ import msgspec
 from stowplan.cli.flags_table import FLAGS, SECTIONS
 from stowplan.cli.pflag import Flag
 from stowplan.config.feature_gates import FeatureGates, parse_gates
-from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.config.kubernetes_version import KUBERNETES_VERSION, ShownVersions
+from stowplan.config.types import ClientConnection, KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
 from stowplan.logs import LogFormat, configure, get_logger, kv
 from stowplan.redaction import redact_url
@@ -31,7 +32,8 @@ log = get_logger(__name__)
 #: The flags that were given, by name, with their parsed values.
 FlagValues: TypeAlias = Mapping[str, Any]
 
-_VERSION: Final = re.compile(r"(?:kube=)?1\.(3[3-6])")
+_VERSION: Final = re.compile(r"(?:kube=)?(1\.3[3-6])")
+_MINOR: Final = KUBERNETES_VERSION[1:5]
 _METRIC_LABEL: Final = re.compile(r"\s*([a-zA-Z_:][\w:]*)\s*,\s*([a-zA-Z_]\w*)\s*")
 #: client-go's limits where qps or burst is 0.
 _CLIENT_QPS: Final = 5.0
@@ -75,16 +77,19 @@ _OWN_FIELDS: Final = {
 YIELDING: Final = frozenset({*_CONNECTION_FIELDS, *_OWN_FIELDS})
 
 
-def request_limits(flags: FlagValues, *, has_file: bool) -> tuple[float, int]:
-    """Requests per second and burst, (0, 0) for no limit.
+def request_limits(
+    flags: FlagValues, connection: ClientConnection, *, has_file: bool
+) -> tuple[float, int]:
+    """Requests per second and burst, (0, 0) for no limit; `connection` is that of `configured`.
 
-    DIVERGES: without a flag there is no limit, and fields of the configuration file set none; see
-    `ClientConnection`.
+    Without a file, a flag that is given counts even at its default; see also `ClientConnection`.
     """
-    if has_file or not {"kube-api-qps", "kube-api-burst"} & flags.keys():
+    is_given = not has_file and {"kube-api-qps", "kube-api-burst"} & flags.keys()
+    default = type(connection)()
+    if not is_given and (connection.qps, connection.burst) == (default.qps, default.burst):
         return 0.0, 0
-    qps = flags.get("kube-api-qps", 50.0) or _CLIENT_QPS
-    return (qps, flags.get("kube-api-burst", 100) or _CLIENT_BURST) if qps > 0 else (0.0, 0)
+    qps = connection.qps or _CLIENT_QPS
+    return (qps, connection.burst or _CLIENT_BURST) if qps > 0 else (0.0, 0)
 
 
 def serving_options(
@@ -274,6 +279,29 @@ def feature_gates(flags: FlagValues) -> FeatureGates:
     return parse_gates(flags.get("feature-gates", ()))
 
 
+def shown_versions(flags: FlagValues) -> ShownVersions:
+    """The versions to report; ConfigError for those that kube-scheduler refuses."""
+    emulated = _version_of(flags, "emulated-version", highest=_MINOR)
+    default = f"1.{max(33, int((emulated or _MINOR)[2:]) - 1)}"
+    lowest = _version_of(flags, "min-compatibility-version", highest=emulated or _MINOR)
+    # DIVERGES: the emulated version is checked, but not shown, because nothing emulates it.
+    text = str(flags.get("version", ""))
+    binary = text if text.startswith("v") else KUBERNETES_VERSION
+    return ShownVersions(binary.removeprefix("v"), lowest or default)
+
+
+def _version_of(flags: FlagValues, name: str, *, highest: str) -> str:
+    """The last of the versions given; empty for none."""
+    found = ""
+    for text in flags.get(name, ()):
+        match = _VERSION.fullmatch(text)
+        if match is None or match[1] > highest:
+            detail = f'"{text}" is not a version from kube=1.33 to kube={highest}'
+            raise ConfigError(detail, where=f"--{name}")
+        found = match[1]
+    return found
+
+
 def warn(flags: FlagValues, gates: FeatureGates, *, has_file: bool) -> None:
     """Log what was given and has no effect, each with its reason."""
     for name, reason in _without_effect(flags, has_file=has_file):
@@ -291,10 +319,6 @@ def _without_effect(flags: FlagValues, *, has_file: bool) -> Iterator[tuple[str,
 
 
 def _asks_for_something(flag: Flag, value: Any) -> bool:
-    if flag.name in ("emulated-version", "min-compatibility-version"):
-        wrong = next((text for text in value if not _VERSION.fullmatch(text)), None)
-        if wrong is not None:
-            detail = f'"{wrong}" is not a version from kube=1.33 to kube=1.36'
-            raise ConfigError(detail, where=f"--{flag.name}")
-        return flag.name == "emulated-version" and any(not text.endswith("36") for text in value)
+    if flag.name == "emulated-version":
+        return any(not text.endswith(_MINOR) for text in value)
     return value not in (False, 0, "0", "", "application/json", ())

@@ -89,7 +89,7 @@ SECTIONS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "Allowed key exchange mechanisms, by Go's numbers.",
             without_effect="OpenSSL chooses the key exchange",
         ),
-        Flag("tls-min-version", "string", "", "Lowest TLS version: VersionTLS12 or VersionTLS13."),
+        Flag("tls-min-version", "string", "", "Lowest TLS version: VersionTLS10 to VersionTLS13."),
         Flag("tls-private-key-file", "string", "", "Private key of --tls-cert-file."),
         Flag(
             "tls-sni-cert-key",
@@ -293,8 +293,7 @@ SECTIONS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "min-compatibility-version",
             "strings",
             "",
-            "Lowest version of other components, kube=1.33 to kube=1.36.",
-            without_effect=_ONE_VERSION,
+            "Lowest version of other components, kube=1.33 to kube=1.36. Shown by version_info.",
         ),
     ),
     "Metrics": (
@@ -372,7 +371,8 @@ SECTIONS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "version",
             "version",
             "",
-            "--version and --version=raw print the version and exit.",
+            "--version and --version=raw print the version and exit; --version=v1.36.3... sets "
+            "the version that is reported.",
         ),
     ),
 }

@@ -20,6 +20,7 @@ from stowplan.cli.flag_values import (
     metrics_filter,
     request_limits,
     serving_options,
+    shown_versions,
     warn,
 )
 from stowplan.cli.options import (
@@ -200,13 +201,14 @@ def start(
         flags, config, bind_address=bind_address, secure_port=secure_port, plain_port=own.port
     )
     shown_metrics = metrics_filter(flags)
+    versions = shown_versions(flags)
     warn(flags, gates, has_file=bool(config_file))
     if flags.get("write-config-to"):
         _write(config, flags["write-config-to"], registry.names)
         return
     from stowplan.server.serving import ServeOptions, run_until_signal
 
-    qps, burst = request_limits(flags, has_file=bool(config_file))
+    qps, burst = request_limits(flags, config.client_connection, has_file=bool(config_file))
     run_until_signal(
         ServeOptions(
             config=config,
@@ -219,6 +221,7 @@ def start(
             serving=serving,
             gates=gates,
             metrics_filter=shown_metrics,
+            versions=versions,
             where=config_file,
             registry=registry,
             verify_decisions=own.verify_decisions,

@@ -122,9 +122,10 @@ class LeaderElection(Section, frozen=True):
 class ClientConnection(Section, frozen=True):
     """Content types are accepted and not used: requests are always JSON.
 
-    DIVERGES: `qps` and `burst` are accepted and not used either. The API server's own fairness
-    limits us, and a 429 with its Retry-After is respected; a client-side limit would only hide what
-    the server could do.
+    DIVERGES: upstream's default `qps` and `burst` together mean no limit, because they would hide
+    what the server could do: its own fairness sets the pace, and a 429 with its Retry-After is
+    respected. Other values limit the requests of each lane. A file that spells out the defaults, as
+    written ones do, means the same as one without them.
     """
 
     kubeconfig: str = ""

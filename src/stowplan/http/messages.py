@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -35,13 +36,24 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """A client's certificate that the TLS layer verified."""
+    """A client's certificate that the TLS layer verified.
+
+    Where `client_certificates` lets strangers through, the chain holds no CA that is trusted, and
+    times are not verified.
+    """
 
     common_name: str
     organizations: tuple[str, ...]
     #: SHA-256 of the certificate itself, and of every certificate of the verified chain.
     sha256: bytes
     chain: frozenset[bytes] = frozenset()
+    #: When the certificate itself expires, and when all of the chain is valid: seconds since 1970.
+    expires: float = math.inf
+    valid_from: float = -math.inf
+    valid_until: float = math.inf
+
+    def is_valid_at(self, time: float) -> bool:
+        return self.valid_from <= time <= self.valid_until
 
 
 # The two are not frozen because creating them would take three times as long.

@@ -57,11 +57,12 @@ class HttpServer:
 
     def adopt(self, accepted: socket.socket, **tls: Any) -> None:
         """Serve a connection that was accepted elsewhere."""
-        task = asyncio.create_task(self._adopt(accepted, tls), name="adopting")
+        task = asyncio.create_task(self.serve_accepted(accepted, **tls), name="adopting")
         self._adopting.add(task)
         task.add_done_callback(self._adopting.discard)
 
-    async def _adopt(self, accepted: socket.socket, tls: dict[str, Any]) -> None:
+    async def serve_accepted(self, accepted: socket.socket, **tls: Any) -> None:
+        """Return when the handshake of such a connection has succeeded or failed."""
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(lambda: ServerConnection(self), accepted, **tls)

@@ -126,18 +126,16 @@ def peer_certificate(connection: ssl.SSLObject) -> PeerCertificate | None:
     for pairs in decoded.get("subject", ()):
         for name, value in pairs:
             subject.setdefault(name, []).append(value)
+    # The public method, since Python 3.13, returns bytes without the times.
+    chain = cast(Any, connection)._sslobj.get_verified_chain()
+    encoded = [each.public_bytes(ssl_module.ENCODING_DER) for each in chain]
+    facts = [each.get_info() for each in chain]
     return PeerCertificate(
         common_name=subject.get("commonName", [""])[-1],
         organizations=tuple(subject.get("organizationName", ())),
         sha256=sha256(raw).digest(),
-        chain=frozenset(sha256(each).digest() for each in _verified_chain(connection)),
+        chain=frozenset(sha256(each).digest() for each in encoded),
+        expires=ssl.cert_time_to_seconds(decoded["notAfter"]),
+        valid_from=max(ssl.cert_time_to_seconds(each["notBefore"]) for each in facts),
+        valid_until=min(ssl.cert_time_to_seconds(each["notAfter"]) for each in facts),
     )
-
-
-def _verified_chain(connection: ssl.SSLObject) -> list[bytes]:
-    public = getattr(connection, "get_verified_chain", None)
-    if public is not None:
-        return list(public())
-    # Before Python 3.13 only the object below has it, and returns no bytes.
-    below = cast(Any, connection)._sslobj
-    return [each.public_bytes(ssl_module.ENCODING_DER) for each in below.get_verified_chain()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from stowplan.config.kubernetes_version import ShownVersions
 from stowplan.scheduler.metric_families import (
     Family,
     Histogram,
@@ -34,6 +35,7 @@ class SchedulerMetrics:
         self._all: list[Family[Value] | Family[Histogram] | Source] = []
         #: What a scrape leaves out; None: nothing.
         self.shown: MetricsFilter | None = None
+        self.versions = ShownVersions()
         #: Give it to the client of the API server.
         self.requests = RequestMetrics()
         self._declare_attempts()
@@ -253,6 +255,10 @@ class SchedulerMetrics:
             "not be resumed.",
             ("resource",),
         )
+
+    def include(self, *families: Family[Value] | Family[Histogram]) -> None:
+        """Show families that are counted elsewhere, too."""
+        self._all += families
 
     def all(self) -> tuple[Family[Value] | Family[Histogram] | Source, ...]:
         return (*self._all, *self.requests.all())

@@ -7,6 +7,7 @@ kube-scheduler does. Invariant: neither logs nor errors contain a token.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -19,13 +20,13 @@ from stowplan.api.client import ApiClient
 from stowplan.errors import ApiUnavailable
 from stowplan.http.messages import PeerCertificate, Request
 from stowplan.http.parser import RequestHead
+from stowplan.server.access_metrics import AccessMetrics
 from stowplan.server.client_cas import ClientCas
-from stowplan.server.review_cache import Answer, ReviewCache
+from stowplan.server.review_cache import Answer, ReviewCache, post_review
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 _REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
-_TIMEOUT_S: Final = 10.0
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 
 
@@ -64,9 +65,12 @@ class _TokenReview(msgspec.Struct):
 class Authenticator:
     """Tries every kind of credentials, in kube-scheduler's order."""
 
-    def __init__(self, cas: ClientCas, client: ApiClient, *, token_ttl_s: float) -> None:
+    def __init__(
+        self, cas: ClientCas, client: ApiClient, metrics: AccessMetrics, *, token_ttl_s: float
+    ) -> None:
         self._cas = cas
         self._client = client
+        self._metrics = metrics
         self._token_ttl_s = token_ttl_s
         self._salt = os.urandom(16)
         self.tokens: ReviewCache[User | None] = ReviewCache()
@@ -96,8 +100,11 @@ class Authenticator:
     def _proxied(self, head: RequestHead, certificate: PeerCertificate) -> User | None:
         """The user whom an authenticating proxy names."""
         headers = self._cas.headers
-        if not self._cas.signed_proxy(certificate):
+        if not self._cas.has_proxies:
             return None
+        if not self._cas.signed_proxy(certificate):
+            raise Unauthenticated("the client certificate is not signed by the CA of proxies")
+        _check_times(certificate)
         if headers.allowed_names and certificate.common_name not in headers.allowed_names:
             raise Unauthenticated("the proxy's certificate has none of the allowed names")
         fields = head.headers.items()
@@ -122,8 +129,10 @@ class Authenticator:
         """The user whom a client certificate names."""
         if not self._cas.has_users:
             return None
+        self._metrics.certificate_shown(certificate.expires - time.time())
         if not self._cas.signed_user(certificate):
             raise Unauthenticated("the client certificate is not signed by the CA of users")
+        _check_times(certificate)
         if not certificate.common_name:
             return None
         credential = f"X509SHA256={certificate.sha256.hex()}"
@@ -140,12 +149,19 @@ class Authenticator:
                 "kind": "TokenReview",
                 "spec": {"token": token},
             }
-            body = await self._client.request(
-                "POST", _REVIEWS, body=msgspec.json.encode(review), timeout_s=_TIMEOUT_S
-            )
-            return Answer(_user(body), self._token_ttl_s, len(body))
+            user: User | None = None
+            self._metrics.token_fetch_began()
+            try:
+                with self._metrics.token_reviews.request():
+                    body = await post_review(self._client, _REVIEWS, review)
+                user = _user(body)
+            finally:
+                self._metrics.token_fetch_ended(is_known=user is not None)
+            return Answer(user, self._token_ttl_s, len(body))
 
-        return await self.tokens.get(blake2b(encoded, key=self._salt, digest_size=32).digest(), ask)
+        key = blake2b(encoded, key=self._salt, digest_size=32).digest()
+        with self._metrics.token_lookup(is_hit=self.tokens.has(key)):
+            return await self.tokens.get(key, ask)
 
 
 def _user(body: bytes) -> User | None:
@@ -157,6 +173,11 @@ def _user(body: bytes) -> User | None:
         return None
     info = status.user
     return User(info.username, info.groups or (), info.uid, info.extra or {})
+
+
+def _check_times(certificate: PeerCertificate) -> None:
+    if not certificate.is_valid_at(time.time()):
+        raise Unauthenticated("the client certificate has expired, or is not valid yet")
 
 
 def _authenticated(user: User) -> User:

@@ -12,18 +12,25 @@ import msgspec
 
 from stowplan.api.client import ApiClient
 from stowplan.errors import ApiUnavailable, ConfigError
+from stowplan.server.access_metrics import AccessMetrics
 from stowplan.server.authentication import User
-from stowplan.server.review_cache import Answer, ReviewCache
+from stowplan.server.review_cache import Answer, ReviewCache, post_review
 
 _PRIVILEGED: Final = "system:masters"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_TIMEOUT_S: Final = 10.0
 _FLAG: Final = "--authorization-always-allow-paths"
 
 
 class Decision(NamedTuple):
     is_allowed: bool
     reason: str = ""
+    #: Forbidden by a rule; otherwise no rule allows it.
+    is_denied: bool = False
+
+    @property
+    def result(self) -> str:
+        """The decision as metrics name it."""
+        return "allowed" if self.is_allowed else "denied" if self.is_denied else "no-opinion"
 
 
 class _Status(msgspec.Struct):
@@ -57,9 +64,16 @@ class Authorizer:
     """Decides about paths; every request of this server is for a path, never for a resource."""
 
     def __init__(
-        self, client: ApiClient, open_paths: OpenPaths, *, allowed_ttl_s: float, denied_ttl_s: float
+        self,
+        client: ApiClient,
+        open_paths: OpenPaths,
+        metrics: AccessMetrics,
+        *,
+        allowed_ttl_s: float,
+        denied_ttl_s: float,
     ) -> None:
         self._client = client
+        self._metrics = metrics
         self._open_paths = open_paths
         self._allowed_ttl_s = allowed_ttl_s
         self._denied_ttl_s = denied_ttl_s
@@ -84,9 +98,8 @@ class Authorizer:
                 "kind": "SubjectAccessReview",
                 "spec": msgspec.Raw(encoded),
             }
-            body = await self._client.request(
-                "POST", _REVIEWS, body=msgspec.json.encode(review), timeout_s=_TIMEOUT_S
-            )
+            with self._metrics.access_reviews.request():
+                body = await post_review(self._client, _REVIEWS, review)
             decision = _decision(body)
             ttl_s = self._allowed_ttl_s if decision.is_allowed else self._denied_ttl_s
             return Answer(decision, ttl_s, len(decision.reason) + 100)
@@ -99,4 +112,4 @@ def _decision(body: bytes) -> Decision:
         status = msgspec.json.decode(body, type=_Review).status
     except msgspec.MsgspecError as error:
         raise ApiUnavailable(f"POST {_REVIEWS}: not a SubjectAccessReview: {error}") from None
-    return Decision(status.allowed and not status.denied, status.reason)
+    return Decision(status.allowed and not status.denied, status.reason, status.denied)

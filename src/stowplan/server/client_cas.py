@@ -1,8 +1,9 @@
 """The CAs of client certificates, from files and from the cluster's own ConfigMap.
 
 kube-apiserver writes `kube-system/extension-apiserver-authentication` for components that delegate
-authentication to it: the CA of users, and the CA and headers of authenticating proxies. Files
-given by flags win. Invariant: the last valid content stays in use when a lookup fails.
+authentication to it: the CA of users, and the CA and headers of authenticating proxies. It is
+watched. Files given by flags win. Invariant: the last valid content stays in use when newer content
+is not valid, or the ConfigMap is deleted.
 """
 
 from __future__ import annotations
@@ -19,22 +20,25 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.api.client import ApiClient
+from stowplan.api.follow import follow
+from stowplan.api.objects import ObjectMeta, Wire
+from stowplan.api.resources import Resource
+from stowplan.api.watch import EventType
 from stowplan.errors import StowplanError
 from stowplan.http.messages import PeerCertificate
 from stowplan.http.server_tls import CLIENT_CA_FLAG
 from stowplan.http.watched_files import read_text
 from stowplan.logs import get_logger, kv
 from stowplan.server.serving_options import RequestHeaders, ServingOptions
+from stowplan.server.work_queues import CLIENT_CAS, PROXY_HEADERS, WorkQueues
 
 log = get_logger(__name__)
 
-CONFIG_MAP: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-_SHOWN: Final = "kube-system/extension-apiserver-authentication"
+_NAMESPACE: Final = "kube-system"
+_NAME: Final = "extension-apiserver-authentication"
+_SHOWN: Final = f"{_NAMESPACE}/{_NAME}"
 _PROXY_CA_FLAG: Final = "--requestheader-client-ca-file"
-#: kube-apiserver rarely changes it; Go watches it.
-_EVERY_S: Final = 60.0
 _RETRY_S: Final = 10.0
-_TIMEOUT_S: Final = 10.0
 _certificates = re.compile(
     "-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL
 ).findall
@@ -89,25 +93,32 @@ class ClientCas:
     def has_users(self) -> bool:
         return bool(self._users)
 
-    async def look_up(self, client: ApiClient) -> bool:
-        """Read the ConfigMap; return True if it has changed."""
-        body = await client.request("GET", CONFIG_MAP, timeout_s=_TIMEOUT_S)
-        found = msgspec.json.decode(body, type=_ConfigMap).data or {}
-        if found == self._looked_up:
-            return False
-        headers = self.headers if self._proxy_file else _headers(found)
-        self._looked_up, self.headers = found, headers
-        return True
+    @property
+    def has_proxies(self) -> bool:
+        return bool(self._proxies)
 
-    async def follow(self, client: ApiClient, on_change: Callable[[], None]) -> None:
-        """Look up again and again, until cancelled."""
+    async def look_up(self, client: ApiClient) -> None:
+        """Read the ConfigMap once; an error if it cannot be read, or its headers are not valid."""
+        self._take((await client.get(CONFIG_MAPS, _NAME, namespace=_NAMESPACE)).data or {})
+
+    async def follow(
+        self, client: ApiClient, queues: WorkQueues, on_change: Callable[[], None]
+    ) -> None:
+        """Watch the ConfigMap until cancelled; `on_change` is called with new content in place."""
         problem = ""
         while True:
             try:
-                if await self.look_up(client):
-                    on_change()
-                problem = ""
-            except (StowplanError, msgspec.MsgspecError, ValueError) as error:
+                changes = follow(
+                    client,
+                    CONFIG_MAPS,
+                    namespace=_NAMESPACE,
+                    field_selector=f"metadata.name={_NAME}",
+                )
+                async for change in changes:
+                    problem = ""
+                    if change.type is not EventType.DELETED:
+                        self._use(change.object.data or {}, queues, on_change)
+            except StowplanError as error:
                 if str(error) != problem:  # once, not every time
                     problem = str(error)
                     hint = "clients are known by tokens only, unless --client-ca-file is given"
@@ -115,7 +126,27 @@ class ClientCas:
                         "Cannot look up the CAs of clients",
                         extra=kv(configMap=_SHOWN, err=error, hint=hint),
                     )
-            await asyncio.sleep(_RETRY_S if problem else _EVERY_S)
+            await asyncio.sleep(_RETRY_S)
+
+    def _use(self, data: dict[str, str], queues: WorkQueues, on_change: Callable[[], None]) -> None:
+        before = self._looked_up, self.headers
+        if data == self._looked_up:
+            return
+        try:
+            with queues.work(PROXY_HEADERS), queues.work(CLIENT_CAS):
+                self._take(data)
+                on_change()
+        except (StowplanError, msgspec.MsgspecError, ValueError) as error:
+            self._looked_up, self.headers = before
+            log.warning(
+                "Cannot use the CAs of clients, the last valid ones stay in use",
+                extra=kv(configMap=_SHOWN, err=error),
+            )
+
+    def _take(self, data: dict[str, str]) -> None:
+        if self._proxy_file is None:
+            self.headers = _headers(data)
+        self._looked_up = data
 
     def _bundle(self, file: Path | None, flag: str, key: str) -> Bundle | None:
         if file is not None:
@@ -124,8 +155,12 @@ class ClientCas:
         return Bundle(pem, f"{key} of ConfigMap {_SHOWN}", flag) if pem else None
 
 
-class _ConfigMap(msgspec.Struct):
+class ConfigMap(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
+
+
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 
 
 def _headers(data: dict[str, str]) -> RequestHeaders:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs, unquote
 
-from stowplan.http.messages import TEXT, Limits, PeerCertificate, Request, Response
+from stowplan.http.messages import JSON, TEXT, Limits, PeerCertificate, Request, Response
 from stowplan.http.parser import RequestHead
 from stowplan.http.server import HttpServer
 from stowplan.logs import get_logger, kv
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 Query: TypeAlias = Mapping[str, list[str]]
 Route: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 
-_JSON: Final = "application/json; charset=utf-8"
+_SNIFF: Final = "X-Content-Type-Options"
 #: Probes and scrapers are few, and send no bodies worth reading.
 LIMITS: Final = Limits(
     max_body=64 * 1024, request_timeout_s=30.0, idle_timeout_s=75.0, max_connections=256
@@ -66,7 +66,10 @@ class Site:
         return self.routes[unquote(request.head.path)](request)
 
     def error(self, status: HTTPStatus, problem: str = "") -> Response:
-        return Response(f"{status.value}: {status.phrase}".encode(), status.value, TEXT)
+        text = f"{status.value} {status.phrase}"
+        if status is HTTPStatus.NOT_FOUND:
+            text = "404 page not found\n"
+        return Response(text.encode(), status.value, TEXT, {_SNIFF: "nosniff"})
 
     def refused(self, status: int) -> None:
         """Do not count refused requests."""
@@ -103,7 +106,7 @@ class HealthServer:
         )
         if configz is not None:
             self.site.routes["/configz"] = self._serve_configz
-        self.site.routes["/"] = self._serve_index
+        self.site.routes["/"] = lambda _: index(self.site.routes)
         self.host = ""
         self.port = 0
 
@@ -143,12 +146,13 @@ class HealthServer:
         assert self._configz is not None
         # Upstream's key; tools that read /configz of components look for it.
         text = json.dumps({"componentconfig": self._configz()})
-        return Response(text.encode(), 200, _JSON)
+        return Response(text.encode(), 200, JSON)
 
-    def _serve_index(self, _: Request) -> Response:
-        paths = sorted(path for path in self.site.routes if path != "/")
-        text = json.dumps({"paths": paths}, indent=2) + "\n"
-        return Response(text.encode(), 200, _JSON)
+
+def index(paths: Iterable[str]) -> Response:
+    """The page that lists all others."""
+    text = json.dumps({"paths": sorted({*paths} - {"/"})}, indent=2) + "\n"
+    return Response(text.encode(), 200, JSON)
 
 
 def shown_address(host: str) -> str:
@@ -196,4 +200,5 @@ def _check_route(check: Check) -> Route:
 
 
 def _text(status: int, text: str) -> Response:
-    return Response(text.encode(), status, TEXT, {"Cache-Control": "no-cache, private"})
+    headers = {"Cache-Control": "no-cache, private", _SNIFF: "nosniff"}
+    return Response(text.encode(), status, TEXT, headers)

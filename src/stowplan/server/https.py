@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.http.server import HttpServer
+from stowplan.http.tls_listener import TlsListener, listen
 from stowplan.http.watched_files import keep_loaded
 from stowplan.logs import get_logger, kv
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.server.access_metrics import AccessMetrics
 from stowplan.server.authentication import Authenticator
 from stowplan.server.authorization import Authorizer, OpenPaths
 from stowplan.server.client_cas import ClientCas
@@ -24,27 +26,34 @@ from stowplan.server.https_site import HttpsSite
 from stowplan.server.listen import cannot_listen
 from stowplan.server.secure_tls import secure_tls
 from stowplan.server.serving_options import ServingOptions
+from stowplan.server.work_queues import WorkQueues
 
 log = get_logger(__name__)
-
-_HANDSHAKE_S: Final = 10.0
 
 
 @asynccontextmanager
 async def https_port(
-    site: Site, options: ServingOptions, client: ApiClient, *, user_agent: str = "stowplan"
+    site: Site,
+    options: ServingOptions,
+    client: ApiClient,
+    metrics: SchedulerMetrics,
+    *,
+    user_agent: str = "stowplan",
 ) -> AsyncIterator[int]:
     """Serve the site until the end of the context; gives the port. ConfigError if it cannot be.
 
-    `client` is asked unless the options name other credentials.
+    `client` is asked unless the options name other credentials. `metrics` get those of the port.
     """
+    access, queues = AccessMetrics(), WorkQueues()
+    metrics.include(*access.all(), *queues.all())
     async with AsyncExitStack() as opened:
 
         async def client_of(kubeconfig: str | None) -> ApiClient:
             if kubeconfig is None:
                 return client
             cluster = load_cluster_config(kubeconfig=kubeconfig)
-            return await opened.enter_async_context(ApiClient(cluster, user_agent=user_agent))
+            asking = ApiClient(cluster, user_agent=user_agent, observer=metrics.requests)
+            return await opened.enter_async_context(asking)
 
         authentication = await client_of(options.authentication_kubeconfig)
         authorization = await client_of(options.authorization_kubeconfig)
@@ -52,45 +61,39 @@ async def https_port(
         cas = ClientCas(options)
         if cas.is_looked_up and not options.authentication_tolerate_lookup_failure:
             await cas.look_up(authentication)
-        tls = secure_tls(options, cas)
+        tls = secure_tls(options, cas, queues)
         guarded = HttpsSite(
             site,
             Authenticator(
-                cas, authentication, token_ttl_s=options.authentication_token_cache_ttl_s
+                cas, authentication, access, token_ttl_s=options.authentication_token_cache_ttl_s
             ),
             Authorizer(
                 authorization,
                 open_paths,
+                access,
                 allowed_ttl_s=options.authorization_authorized_cache_ttl_s,
                 denied_ttl_s=options.authorization_unauthorized_cache_ttl_s,
             ),
             open_paths,
+            access,
         )
         server = HttpServer(guarded, LIMITS)
-        loop = asyncio.get_running_loop()
         host, port = options.bind_address, options.secure_port
         try:
-            listening = await server.listen(
-                lambda make: loop.create_server(
-                    make,
-                    host,
-                    port,
-                    ssl=tls.context,
-                    ssl_handshake_timeout=_HANDSHAKE_S,
-                    reuse_port=options.permit_port_sharing,
-                )
-            )
+            listening = listen(host, port, reuse_port=options.permit_port_sharing)
         except OSError as error:
             raise cannot_listen(error, host, port, flag="--secure-port, --bind-address") from None
+        listener = TlsListener(server, tls.context, listening)
         tasks = [asyncio.create_task(keep_loaded([tls.files]), name="certificates")]
         if cas.is_looked_up:
-            following = cas.follow(authentication, tls.reload)
+            following = cas.follow(authentication, queues, tls.reload)
             tasks.append(asyncio.create_task(following, name="client CAs"))
-        port = listening.sockets[0].getsockname()[1]
-        log.info("Serving securely", extra=kv(url=f"https://{shown_address(host)}:{port}"))
+        address = f"https://{shown_address(host)}:{listener.port}"
+        log.info("Serving securely", extra=kv(url=address))
         try:
-            yield port
+            yield listener.port
         finally:
+            listener.close()
             for task in tasks:
                 task.cancel()
             await server.stop(LINGER_S)

@@ -20,9 +20,10 @@ from stowplan.errors import StowplanError
 from stowplan.http.messages import JSON, TEXT, PeerCertificate, Request, Response
 from stowplan.http.parser import RequestHead
 from stowplan.logs import Folding, get_logger, kv
-from stowplan.server.authentication import Authenticator, Unauthenticated, User
+from stowplan.server.access_metrics import AccessMetrics
+from stowplan.server.authentication import ANONYMOUS, Authenticator, Unauthenticated, User
 from stowplan.server.authorization import Authorizer, OpenPaths
-from stowplan.server.health import Site
+from stowplan.server.health import Site, index
 from stowplan.server.review_cache import Busy
 
 log = get_logger(__name__)
@@ -40,8 +41,11 @@ class HttpsSite:
         authenticate: Authenticator,
         authorize: Authorizer,
         open_paths: OpenPaths,
+        metrics: AccessMetrics,
     ) -> None:
+        self._metrics = metrics
         self._site = site
+        site.restricted["/"] = lambda _: index([*site.routes, *site.restricted])
         self._authenticate = authenticate
         self._authorize = authorize
         self._open_paths = open_paths
@@ -55,6 +59,8 @@ class HttpsSite:
         head = request.head
         is_bare = request.certificate is None and not head.headers.get("authorization")
         if is_bare and self._open_paths.has(unquote(head.path)):
+            self._metrics.authenticated(ANONYMOUS.name, 0.0)
+            self._metrics.authorized("allowed", 0.0)
             return self._served(request)
         if self._waiting >= MAX_WAITING:
             return _too_many()
@@ -79,6 +85,8 @@ class HttpsSite:
 
     async def _refusal(self, request: Request) -> Response | None:
         path, verb = unquote(request.head.path), request.head.method.lower()
+        user: User | None = None
+        started = time.perf_counter()
         try:
             user = await self._authenticate(request)
         except Busy:
@@ -86,14 +94,21 @@ class HttpsSite:
         except (Unauthenticated, StowplanError) as error:
             self._report("Unable to authenticate the request", error)
             return _status(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+        finally:
+            name = None if user is None else user.name
+            self._metrics.authenticated(name, time.perf_counter() - started)
+        result, started = "error", time.perf_counter()
         try:
             decision = await self._authorize(user, verb, path)
+            result = decision.result
         except Busy:
             return _too_many()
         except StowplanError as error:
             self._report("Unable to authorize the request", error)
             problem = f"Internal Server Error: {_quoted(path)}: {error}\n"
             return Response(_harmless(problem).encode(), 500, TEXT, _headers())
+        finally:
+            self._metrics.authorized(result, time.perf_counter() - started)
         if decision.is_allowed:
             return None
         return _status(HTTPStatus.FORBIDDEN, _forbidden(user, verb, path, decision.reason))

@@ -25,7 +25,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 import stowplan
-from stowplan.config.kubernetes_version import KUBERNETES_VERSION
+from stowplan.config.kubernetes_version import KUBERNETES_VERSION, ShownVersions
 from stowplan.scheduler.metric_families import Family, Histogram, Reading, Source, Value
 from stowplan.scheduler.metrics import SchedulerMetrics
 
@@ -39,7 +39,7 @@ class SchedulerCollector(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        yield from _versions()
+        yield from _versions(self._metrics.versions)
         for series in self._metrics.all():
             if isinstance(series, Source):
                 yield _numbers(series, series.read())
@@ -47,7 +47,7 @@ class SchedulerCollector(Collector):
                 yield _family(series)
 
 
-def _versions() -> Iterable[Metric]:
+def _versions(shown: ShownVersions) -> Iterable[Metric]:
     """This build, and as kube-scheduler's series the Kubernetes version that it stands in for.
 
     Alerts compare the minor versions of all components of a cluster.
@@ -67,7 +67,7 @@ def _versions() -> Iterable[Metric]:
         "compiler": platform.python_implementation(),
         "git_commit": "",
         "git_tree_state": "",
-        "git_version": f"{KUBERNETES_VERSION}+stowplan.{stowplan.__version__}",
+        "git_version": f"v{ShownVersions().with_own(stowplan.__version__)}",
         "go_version": "",
         "major": major,
         "minor": minor,
@@ -79,10 +79,10 @@ def _versions() -> Iterable[Metric]:
         "version_info", "[ALPHA] The Kubernetes version whose behaviour is implemented."
     )
     emulated = {
-        "binary": release,
+        "binary": shown.binary,
         "component": "kube",
         "emulation": f"{major}.{minor}",
-        "min_compat": f"{major}.{int(minor) - 1}",
+        "min_compat": shown.min_compatibility,
     }
     version.add_sample("version_info", emulated, 1)
     yield version
@@ -157,7 +157,12 @@ class Exposition(Collector):
         self._registry.register(_ProcessExtras())
 
     def text(self) -> bytes:
-        return generate_latest(self)
+        text = generate_latest(self)
+        for series in self._metrics.all():
+            # prometheus_client adds the suffix to every counter; upstream has some without.
+            if series.kind == "counter" and not series.name.endswith("_total"):
+                text = text.replace(f"{series.name}_total".encode(), series.name.encode())
+        return text
 
     def collect(self) -> Iterable[Metric]:
         """All families but those that flags leave out; called by `generate_latest`."""

@@ -13,11 +13,17 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from stowplan.api.client import ApiClient
+from stowplan.errors import ApiUnavailable
+
 T = TypeVar("T")
 
 MAX_ENTRIES: Final = 4096
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_ASKING: Final = 32
+TIMEOUT_S: Final = 10.0
 
 
 class Busy(Exception):
@@ -43,13 +49,17 @@ class ReviewCache(Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
+    def has(self, key: bytes) -> bool:
+        """Whether `get` would answer at once."""
+        found = self._kept.get(key)
+        return found is not None and found[1] > time.monotonic()
+
     async def get(self, key: bytes, ask: Callable[[], Awaitable[Answer[T]]]) -> T:
         """The answer that is kept, or that `ask` gets; errors of `ask` are raised, not kept."""
-        found = self._kept.get(key)
-        if found is not None:
-            if found[1] > time.monotonic():
-                self._kept.move_to_end(key)
-                return found[0].value
+        if self.has(key):
+            self._kept.move_to_end(key)
+            return self._kept[key][0].value
+        if key in self._kept:
             self._evict(key)
         asking = self._asking.get(key)
         if asking is None:
@@ -75,6 +85,20 @@ class ReviewCache(Generic[T]):
 
     def _evict(self, key: bytes) -> None:
         self.bytes -= self._kept.pop(key)[0].size
+
+
+async def post_review(client: ApiClient, path: str, review: object) -> bytes:
+    """Ask the API server; ApiUnavailable if the answer does not come in time.
+
+    The limit includes waits for a rate limit, and for an API server that answers 429.
+    """
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await client.request(
+                "POST", path, body=msgspec.json.encode(review), timeout_s=TIMEOUT_S
+            )
+    except TimeoutError:
+        raise ApiUnavailable(f"POST {path}: no answer within {TIMEOUT_S:g} s") from None
 
 
 def _retrieve(asked: asyncio.Task[T]) -> None:

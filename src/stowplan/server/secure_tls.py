@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import ssl
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from stowplan.errors import ConfigError
+from stowplan.http.client_certificates import accept_strangers
 from stowplan.http.server_tls import (
     Contexts,
     ServerTls,
@@ -20,9 +22,13 @@ from stowplan.http.server_tls import (
     server_context,
     trust,
 )
+from stowplan.logs import get_logger, kv
 from stowplan.server.client_cas import ClientCas
-from stowplan.server.self_signed import as_file, make_pair, names_of, stored_pair
+from stowplan.server.self_signed import as_file, has_expired, make_pair, names_of, stored_pair
 from stowplan.server.serving_options import ServingOptions
+from stowplan.server.work_queues import CERTIFICATES, WorkQueues
+
+log = get_logger(__name__)
 
 _VERSIONS: Final = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -47,7 +53,7 @@ _CIPHERS: Final = {
 }
 
 
-def secure_tls(options: ServingOptions, cas: ClientCas) -> ServerTls:
+def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> ServerTls:
     """TLS that follows the options' files; ConfigError if one of them is unusable."""
     if (options.tls_cert_file is None) != (options.tls_private_key_file is None):
         given, missing = "--tls-cert-file", "--tls-private-key-file"
@@ -59,6 +65,9 @@ def secure_tls(options: ServingOptions, cas: ClientCas) -> ServerTls:
         known = ", ".join(name for name in _VERSIONS if name)
         problem = f'unknown tls version "{options.tls_min_version}"; known are {known}'
         raise ConfigError(problem, where="--tls-min-version")
+    if version not in (version.TLSv1_2, version.TLSv1_3) and not _has(version):
+        reason = f"this build of OpenSSL has nothing before {ssl.TLSVersion.TLSv1_2.name}"
+        log.warning("A flag has no effect", extra=kv(flag="--tls-min-version", reason=reason))
     ciphers = ":".join(filter(None, map(_openssl_name, options.tls_cipher_suites)))
     finish = partial(_finish, version=version, ciphers=ciphers, cas=cas)
     certificate, key = options.tls_cert_file, options.tls_private_key_file
@@ -67,8 +76,13 @@ def secure_tls(options: ServingOptions, cas: ClientCas) -> ServerTls:
     own = b"" if certificate is not None else make_pair(options.bind_address)
 
     def make() -> Contexts:
+        with queues.work(CERTIFICATES):
+            return contexts()
+
+    def contexts() -> Contexts:
         if certificate is not None and key is not None:
             default = server_context(certificate, key)
+            _warn_if_expired(certificate)
         else:
             with as_file(own) as file:
                 default = server_context(file, file)
@@ -87,10 +101,22 @@ def secure_tls(options: ServingOptions, cas: ClientCas) -> ServerTls:
     return ServerTls(make, [file for file in files if file is not None])
 
 
+def _warn_if_expired(certificate: Path) -> None:
+    # Served all the same, as upstream does: probes do not verify it, and must not fail.
+    if has_expired(certificate):
+        hint = "clients that verify it get no connection; renew it"
+        log.warning("The certificate has expired", extra=kv(file=str(certificate), hint=hint))
+
+
 def _finish(
     context: ssl.SSLContext, *, version: ssl.TLSVersion, ciphers: str, cas: ClientCas
 ) -> None:
-    context.minimum_version = version
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the user asked for an old version
+        context.minimum_version = version
+    if version < ssl.TLSVersion.TLSv1_2:
+        # OpenSSL has these versions at this level of security only.
+        ciphers = f"{ciphers or 'DEFAULT'}:@SECLEVEL=0"
     if ciphers:
         try:
             context.set_ciphers(ciphers)
@@ -98,8 +124,14 @@ def _finish(
             problem = "this build of OpenSSL has none of the cipher suites"
             raise ConfigError(problem, where="--tls-cipher-suites") from None
     ask_for_certificates(context)
-    for bundle in cas.load():
+    bundles = cas.load()
+    for bundle in bundles:
         trust(context, bundle.pem, source=bundle.source, where=bundle.where)
+    accept_strangers(context, [bundle.pem for bundle in bundles])
+
+
+def _has(version: ssl.TLSVersion) -> bool:
+    return ssl.HAS_TLSv1 if version is ssl.TLSVersion.TLSv1 else ssl.HAS_TLSv1_1
 
 
 def _openssl_name(suite: str) -> str:

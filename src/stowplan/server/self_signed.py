@@ -101,6 +101,17 @@ def stored_pair(folder: Path, address: str) -> tuple[Path, Path]:
     return certificate, key
 
 
+def has_expired(certificate: Path) -> bool:
+    """Whether a certificate that could be loaded is past its time."""
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except (OSError, ValueError):  # replaced since; the new one is looked at next
+        return False
+    return found.not_valid_after_utc < datetime.now(UTC)
+
+
 def names_of(certificate: Path) -> tuple[str, ...]:
     """The DNS names that a certificate is for, for `--tls-sni-cert-key` without names."""
     from cryptography import x509

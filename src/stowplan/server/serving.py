@@ -22,6 +22,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.objects import Node
 from stowplan.config.feature_gates import FeatureGates
+from stowplan.config.kubernetes_version import ShownVersions
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.config.written import written_config
 from stowplan.errors import Forbidden
@@ -33,6 +34,7 @@ from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.process import Election, SchedulerProcess
@@ -76,6 +78,7 @@ class ServeOptions:
     serving: ServingOptions | None = None
     #: kube-scheduler's feature gates, for metrics.
     gates: FeatureGates = field(default_factory=FeatureGates)
+    versions: ShownVersions = field(default_factory=ShownVersions)
     #: What /metrics leaves out; None: nothing.
     metrics_filter: MetricsFilter | None = None
     #: The configuration's file, for messages.
@@ -120,6 +123,7 @@ async def serve(options: ServeOptions) -> None:
         max_in_unschedulable_s=options.max_in_unschedulable_s,
     )
     engine.metrics.shown = options.metrics_filter
+    engine.metrics.versions = options.versions
     engine.metrics.feature_enabled.read = options.gates.effective
     engine.verify_decisions(options.verify_decisions)
     cluster = load_cluster_config(
@@ -181,7 +185,7 @@ async def serve(options: ServeOptions) -> None:
         server.site.routes["/metrics/resources"] = pod_resources(
             process.informers["pods"].store.values, process.scheduling.is_set
         )
-        await _open_ports(ports, server, options.serving, client)
+        await _open_ports(ports, server, options.serving, client, engine.metrics)
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")
@@ -200,17 +204,19 @@ async def _open_ports(
     server: HealthServer,
     options: ServingOptions | None,
     client: ApiClient,
+    metrics: SchedulerMetrics,
 ) -> None:
     if options is None:
         return
-    add_zpages(server.site, options.flags, profiling=options.profiling)
+    version = metrics.versions.with_own(__version__)
+    add_zpages(server.site, options.flags, version=version, profiling=options.profiling)
     if options.plain_port:
         await server.start(options.bind_address, options.plain_port)
         ports.push_async_callback(server.stop)
     if options.secure_port:
         from stowplan.server.https import https_port  # few milliseconds, that others need not spend
 
-        await ports.enter_async_context(https_port(server.site, options, client))
+        await ports.enter_async_context(https_port(server.site, options, client, metrics))
 
 
 class _NodeWatcher(EventHandlers):

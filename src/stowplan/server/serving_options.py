@@ -57,7 +57,7 @@ class ServingOptions:
     tls_private_key_file: Path | None = None
     #: Where a self-signed certificate is kept if no files are given; None: in memory.
     cert_dir: Path | None = None
-    #: VersionTLS12 or VersionTLS13; empty: TLS 1.2 and newer.
+    #: VersionTLS10 to VersionTLS13; empty: TLS 1.2 and newer.
     tls_min_version: str = ""
     #: Go's names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256; empty: the secure ones.
     tls_cipher_suites: tuple[str, ...] = ()

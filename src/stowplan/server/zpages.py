@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from stowplan import __version__
-from stowplan.http.messages import TEXT, Request, Response
+from stowplan.http.messages import JSON, TEXT, Request, Response
 from stowplan.logs import set_verbosity
 from stowplan.server.health import Site
 from stowplan.server.profile import Profiler
@@ -30,41 +30,49 @@ _WARNING: Final = (
 )
 _LISTED: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz")
 _PLAIN: Final = "text/plain"
+_TEXTS: Final = ("*/*", "text/*", _PLAIN)
+_OBJECTS: Final = (JSON, "application/yaml")
 _KNOWN_VERSIONS: Final = ("v1alpha1", "v1beta1")
 
 
-def add_zpages(site: Site, flags: Mapping[str, str], *, profiling: bool) -> None:
-    """Add the pages; `flags` are what /flagz shows."""
+def add_zpages(
+    site: Site, flags: Mapping[str, str], *, version: str = __version__, profiling: bool
+) -> None:
+    """Add the pages; `flags` are what /flagz shows, `version` is that of the binary."""
     started = time.time()
 
     def statusz(request: Request) -> Response:
+        asked = _asked_format(request, "Statusz")
+        if asked is None:
+            return _not_acceptable()
         up = max(0, int(time.time() - started))
         facts = {
             "startTime": datetime.fromtimestamp(int(started), UTC).isoformat()[:19] + "Z",
             "uptimeSeconds": up,
             "goVersion": f"python{platform.python_version()}",
-            "binaryVersion": __version__,
+            "binaryVersion": version,
             "emulationVersion": EMULATED,
             "paths": [path for path in _LISTED if path in site.routes],
         }
-        version = _json_version(request, "Statusz")
-        if version:
-            return _json("Statusz", version, facts)
+        if asked:
+            return _object("Statusz", *asked, facts)
         when = datetime.fromtimestamp(started, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
         lines = [
             f"Started:  {when}",
             f"Up:  {up // 3600} hr {up // 60 % 60:02d} min {up % 60:02d} sec",
             f"Python version:  {platform.python_version()}",
-            f"Binary version:  {__version__}",
+            f"Binary version:  {version}",
             f"Emulation version:  {EMULATED}",
             f"Paths:  {' '.join(path for path in _LISTED if path in site.routes)}",
         ]
         return _text("statusz", ["", *lines])
 
     def flagz(request: Request) -> Response:
-        version = _json_version(request, "Flagz")
-        if version:
-            return _json("Flagz", version, {"flags": dict(sorted(flags.items()))})
+        asked = _asked_format(request, "Flagz")
+        if asked is None:
+            return _not_acceptable()
+        if asked:
+            return _object("Flagz", *asked, {"flags": dict(sorted(flags.items()))})
         return _text("flagz", [f"{name} {value}" for name, value in sorted(flags.items())])
 
     site.routes["/statusz"] = statusz
@@ -87,26 +95,46 @@ def _put_verbosity(request: Request) -> Response:
     return Response(done.encode(), 200, _PLAIN)
 
 
-def _json_version(request: Request, kind: str) -> str:
-    """The version of the JSON that the client accepts; empty for text."""
-    for part in request.head.headers.get("accept").split(","):
+def _asked_format(request: Request, kind: str) -> tuple[str, str] | tuple[()] | None:
+    """The media type and version of the object that the client accepts.
+
+    Empty for text; None if the client accepts nothing that there is.
+    """
+    accepted = request.head.headers.get("accept")
+    for part in accepted.split(","):
         media, *parameters = (each.strip() for each in part.split(";"))
+        if media in _TEXTS:
+            return ()
         wanted = dict(each.partition("=")[::2] for each in parameters)
         is_asked = wanted.get("g") == "config.k8s.io" and wanted.get("as") == kind
-        if media == "application/json" and is_asked and wanted.get("v") in _KNOWN_VERSIONS:
-            return wanted["v"]
-    return ""
+        if media in _OBJECTS and is_asked and wanted.get("v") in _KNOWN_VERSIONS:
+            return media, wanted["v"]
+    return None if accepted else ()
 
 
-def _json(kind: str, version: str, facts: Mapping[str, Any]) -> Response:
+def _not_acceptable() -> Response:
+    found = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "only the following media types are accepted: "
+        "application/json, application/yaml, text/plain",
+        "reason": "NotAcceptable",
+        "code": HTTPStatus.NOT_ACCEPTABLE.value,
+    }
+    return Response(msgspec.json.encode(found) + b"\n", HTTPStatus.NOT_ACCEPTABLE.value, JSON)
+
+
+def _object(kind: str, media: str, version: str, facts: Mapping[str, Any]) -> Response:
     found = {
         "kind": kind,
         "apiVersion": f"config.k8s.io/{version}",
         "metadata": {"name": COMPONENT},
         **facts,
     }
-    content_type = f"application/json;g=config.k8s.io;v={version};as={kind}"
-    return Response(msgspec.json.encode(found) + b"\n", 200, content_type)
+    body = msgspec.json.encode(found) + b"\n" if media == JSON else msgspec.yaml.encode(found)
+    return Response(body, 200, f"{media};g=config.k8s.io;v={version};as={kind}")
 
 
 def _text(page: str, lines: list[str]) -> Response:

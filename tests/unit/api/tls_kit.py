@@ -36,7 +36,11 @@ class Authority:
     def cert(self) -> bytes:
         return self._cert.public_bytes(serialization.Encoding.PEM)
 
-    def server(self, *names: str) -> Pair:
+    @property
+    def pair(self) -> Pair:
+        return _pair(self._cert, self._key)
+
+    def server(self, *names: str, hours: tuple[int, int] = (-1, 1)) -> Pair:
         """For 127.0.0.1, or for the names given instead."""
         alternatives: list[x509.GeneralName] = (
             [x509.DNSName(name) for name in names]
@@ -45,15 +49,19 @@ class Authority:
         )
         key = ec.generate_private_key(ec.SECP256R1())
         cert = (
-            _builder(_name("server"), self._name, key.public_key())
+            _builder(_name("server"), self._name, key.public_key(), hours=hours)
             .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return _pair(cert, key)
 
-    def client(self, common_name: str, *organizations: str) -> Pair:
+    def client(
+        self, common_name: str, *organizations: str, hours: tuple[int, int] = (-1, 1)
+    ) -> Pair:
+        """`hours` from now say when it is valid."""
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = _builder(_name(common_name, *organizations), self._name, key.public_key()).sign(
+        subject = _name(common_name, *organizations)
+        cert = _builder(subject, self._name, key.public_key(), hours=hours).sign(
             self._key, hashes.SHA256()
         )
         return _pair(cert, key)
@@ -80,7 +88,11 @@ def _name(common_name: str, *organizations: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    *,
+    hours: tuple[int, int] = (-1, 1),
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
@@ -89,8 +101,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
+        .not_valid_before(now + datetime.timedelta(hours=hours[0]))
+        .not_valid_after(now + datetime.timedelta(hours=hours[1]))
     )
 
 

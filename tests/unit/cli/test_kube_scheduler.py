@@ -10,14 +10,21 @@ from typing import TypeAlias
 import pytest
 
 import stowplan
-from stowplan.cli.flag_values import metrics_filter, request_limits, serving_options
+from stowplan.cli.flag_values import (
+    configured,
+    metrics_filter,
+    request_limits,
+    serving_options,
+    shown_versions,
+)
 from stowplan.cli.flags_table import FLAGS
 from stowplan.cli.kube_scheduler import kube_scheduler
 from stowplan.cli.kube_scheduler import main as kube_scheduler_main
 from stowplan.cli.main import main
 from stowplan.cli.pflag import parse_arguments
 from stowplan.config.feature_gates import ALWAYS_ON, INTERNAL, MISSING, SWITCHED, known_gates
-from stowplan.config.load import default_config
+from stowplan.config.kubernetes_version import ShownVersions
+from stowplan.config.load import default_config, parse_config
 from stowplan.server.serving_options import ServingOptions, SniCertificate
 from tools import flags_page
 
@@ -175,6 +182,14 @@ def test_marked_gates_exist_and_are_marked_once() -> None:
         (("--allow-metric-labels=a=b",), '--allow-metric-labels: "a" is not METRIC,LABEL'),
         (("--allow-metric-labels-manifest=/absent",), "/absent: cannot be read: No such file"),
         (("--emulated-version=1.20",), '"1.20" is not a version from kube=1.33 to kube=1.36'),
+        (
+            ("--min-compatibility-version=kube=1.20",),
+            '--min-compatibility-version: "kube=1.20" is not a version from kube=1.33 to kube=1.36',
+        ),
+        (
+            ("--emulated-version=1.35", "--min-compatibility-version=1.36"),
+            '--min-compatibility-version: "1.36" is not a version from kube=1.33 to kube=1.35',
+        ),
         (("--config=/absent",), "/absent: cannot be read: No such file"),
     ],
 )
@@ -236,19 +251,48 @@ def test_passwords_are_not_shown_among_the_flags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "limits"),
+    ("words", "file", "limits"),
     [
-        ((), (0, 0)),
-        (("--kube-api-qps=20",), (20, 100)),
-        (("--kube-api-burst=7",), (50, 7)),
-        (("--kube-api-qps=0", "--kube-api-burst=0"), (5, 10)),
-        (("--kube-api-qps=-1",), (0, 0)),
+        ((), None, (0, 0)),
+        (("--kube-api-qps=20",), None, (20, 100)),
+        (("--kube-api-qps=50",), None, (50, 100)),
+        (("--kube-api-burst=7",), None, (50, 7)),
+        (("--kube-api-qps=0", "--kube-api-burst=0"), None, (5, 10)),
+        (("--kube-api-qps=-1",), None, (0, 0)),
+        ((), "", (0, 0)),
+        ((), "clientConnection: {qps: 50, burst: 100}", (0, 0)),
+        ((), "clientConnection: {qps: 20}", (20, 100)),
+        ((), "clientConnection: {burst: 7}", (50, 7)),
+        ((), "clientConnection: {qps: 2.5, burst: 3}", (2.5, 3)),
+        ((), "clientConnection: {qps: -1}", (0, 0)),
+        (("--kube-api-qps=1", "--kube-api-burst=2"), "", (0, 0)),
+        (("--kube-api-qps=1", "--kube-api-burst=2"), "clientConnection: {qps: 20}", (20, 100)),
     ],
 )
-def test_limits_of_requests(words: tuple[str, ...], limits: tuple[float, int]) -> None:
+def test_limits_of_requests(
+    words: tuple[str, ...], file: str | None, limits: tuple[float, int]
+) -> None:
     flags = parse_arguments(words, FLAGS.values())
-    assert request_limits(flags, has_file=False) == limits
-    assert request_limits(flags, has_file=True) == (0, 0)
+    has_file = file is not None
+    config = parse_config(HEADER + file) if file is not None else default_config()
+    connection = configured(config, flags, has_file=has_file).client_connection
+    assert request_limits(flags, connection, has_file=has_file) == limits
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ((), ("1.36.3", "1.35")),
+        (("--min-compatibility-version=kube=1.33",), ("1.36.3", "1.33")),
+        (("--min-compatibility-version=1.36",), ("1.36.3", "1.36")),
+        (("--emulated-version=kube=1.35",), ("1.36.3", "1.34")),
+        (("--emulated-version=1.33",), ("1.36.3", "1.33")),
+        (("--version=v1.36.3-ours",), ("1.36.3-ours", "1.35")),
+    ],
+)
+def test_versions_that_are_reported(words: tuple[str, ...], shown: tuple[str, str]) -> None:
+    flags = parse_arguments(words, FLAGS.values())
+    assert shown_versions(flags) == ShownVersions(*shown)
 
 
 def test_labels_of_a_manifest_yield_to_those_of_the_flag(tmp_path: Path) -> None:

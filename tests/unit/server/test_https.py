@@ -17,12 +17,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.errors import ApiUnavailable, ConfigError
+from stowplan.http.client_certificates import first_certificate
 from stowplan.scheduler.metrics import SchedulerMetrics
-from stowplan.server import client_cas, https_site, review_cache
+from stowplan.server import https_site, review_cache
 from stowplan.server.health import HealthServer
 from stowplan.server.https import https_port
 from stowplan.server.serving_options import ServingOptions, SniCertificate
@@ -63,8 +66,9 @@ class Api:
 @asynccontextmanager
 async def served(options: ServingOptions = ANY, api: Api | None = None) -> AsyncIterator[int]:
     client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=api or Api())  # type: ignore[arg-type]
-    site = HealthServer(SchedulerMetrics()).site
-    async with https_port(site, options, client) as port:
+    metrics = SchedulerMetrics()
+    site = HealthServer(metrics).site
+    async with https_port(site, options, client, metrics) as port:
         yield port
 
 
@@ -203,12 +207,30 @@ async def test_a_port_in_use_is_told() -> None:
                 pass
 
 
-async def test_plain_http_to_the_https_port_ends_at_once() -> None:
-    async with served() as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"200" not in await asyncio.wait_for(reader.read(), 5)
+async def sent(port: int, data: bytes) -> bytes:
+    """All that a client gets that sends these bytes without TLS."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), 5)
+    finally:
         writer.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+async def test_plain_http_to_the_https_port_is_explained(method: str) -> None:
+    async with served() as port:
+        answer = await sent(port, f"{method} /healthz HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert answer == (
+        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    )
+
+
+@pytest.mark.parametrize("data", [b"hello\r\n\r\n", b"\x16\x03\x01\x00\x05abcde", b"\0" * 100])
+async def test_junk_to_the_https_port_ends_at_once(data: bytes) -> None:
+    async with served() as port:
+        assert b"HTTP" not in await sent(port, data)
+        assert (await get(port))[0] == 200
 
 
 async def test_https_to_the_plain_port_ends_at_once() -> None:
@@ -319,26 +341,91 @@ async def test_a_failed_lookup_ends_the_start_if_it_must_not_fail() -> None:
             pass
 
 
-async def test_cas_that_the_cluster_publishes_may_change() -> None:
-    class ConfigMaps(Api):
-        def __init__(self) -> None:
-            super().__init__()
-            self.data: dict[str, str] = {}
+# Client certificates
 
-        async def request(self, method: str, path: str, *, body: bytes = b"", **_: Any) -> bytes:
-            assert (method, path) == ("GET", client_cas.CONFIG_MAP)
-            return msgspec.json.encode({"data": self.data})
 
-    api, users = ConfigMaps(), Authority("users")
-    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=api)  # type: ignore[arg-type]
-    cas = client_cas.ClientCas(ServingOptions())
-    assert not await cas.look_up(client)
-    api.data = {"client-ca-file": users.cert.decode(), "requestheader-username-headers": '["X"]'}
-    assert await cas.look_up(client)
-    assert [bundle.pem for bundle in cas.load()] == [users.cert.decode()]
-    assert cas.headers.username_headers == ("X",)
-    assert not await cas.look_up(client)
-    api.data = {"requestheader-username-headers": "no list"}
-    with pytest.raises(msgspec.MsgspecError):
-        await cas.look_up(client)
-    assert cas.headers.username_headers == ("X",)
+async def test_a_stranger_with_a_certificate_gets_401(tmp_path: Path) -> None:
+    """On every path, as from kube-scheduler, by TLS 1.2 and 1.3."""
+    (tmp_path / "ca.crt").write_bytes(USERS.cert)
+    stranger = showing(tmp_path, Authority("strangers").client("root", "system:masters"))
+    async with served(replace(ANY, client_ca_file=tmp_path / "ca.crt")) as port:
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            stranger.maximum_version = version
+            for path in ("/healthz", "/metrics", "/configz"):
+                assert (await get(port, path, tls=stranger))[0] == 401
+        # A token counts all the same.
+        assert (await get(port, "/metrics", "good", tls=stranger))[0] == 200
+
+
+async def test_without_a_ca_certificates_are_ignored(tmp_path: Path) -> None:
+    stranger = showing(tmp_path, Authority("strangers").client("root", "system:masters"))
+    async with served() as port:
+        assert (await get(port, tls=stranger))[0] == 200
+        assert (await get(port, "/configz", tls=stranger))[0] == 403
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_certificates_of_the_ca_name_users(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    (tmp_path / "ca.crt").write_bytes(USERS.cert)
+    tls = showing(tmp_path, USERS.client("root", "system:masters"))
+    tls.maximum_version = version
+    async with served(replace(ANY, client_ca_file=tmp_path / "ca.crt")) as port:
+        assert (await get(port, "/metrics", tls=tls))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"), [(-2, -1), (1, 2)], ids=["expired", "not valid yet"]
+)  # hours from now
+async def test_certificates_are_valid_for_their_time(
+    tmp_path: Path, begins: int, ends: int
+) -> None:
+    (tmp_path / "ca.crt").write_bytes(USERS.cert)
+    late = showing(tmp_path, USERS.client("root", "system:masters", hours=(begins, ends)))
+    async with served(replace(ANY, client_ca_file=tmp_path / "ca.crt")) as port:
+        assert (await get(port, "/metrics", tls=late))[0] == 401
+
+
+async def test_a_forged_signature_ends_the_handshake(tmp_path: Path) -> None:
+    """The certificate names the CA as its issuer, and another key has signed it."""
+    (tmp_path / "ca.crt").write_bytes(USERS.cert)
+    forged = showing(tmp_path, Authority("users").client("root", "system:masters"))
+    async with served(replace(ANY, client_ca_file=tmp_path / "ca.crt")) as port:
+        assert await is_cut_off(port, forged)
+
+
+async def test_one_handshake_does_not_change_the_next(tmp_path: Path) -> None:
+    """A stranger's certificate, even a CA by the same name, is trusted by its connection only."""
+    (tmp_path / "ca.crt").write_bytes(USERS.cert)
+    impostor = Authority("users")
+    as_ca = showing(tmp_path, impostor.pair)
+    user = showing(tmp_path, USERS.client("root", "system:masters"))
+    client = showing(tmp_path, impostor.client("root", "system:masters"))
+    async with served(replace(ANY, client_ca_file=tmp_path / "ca.crt")) as port:
+        assert (await get(port, "/metrics", tls=as_ca))[0] == 401
+        assert await is_cut_off(port, client)
+        assert (await get(port, "/metrics", tls=user))[0] == 200
+
+
+@given(message=st.binary(max_size=40), is_tls13=st.booleans())
+def test_no_message_breaks_the_reader_of_certificates(message: bytes, is_tls13: bool) -> None:
+    assert first_certificate(message, is_tls13=is_tls13) in message
+
+
+USERS = Authority("users")
+
+
+async def is_cut_off(port: int, tls: ssl.SSLContext) -> bool:
+    try:
+        await get(port, "/healthz", tls=tls)
+    except (OSError, IndexError):  # in the handshake, or with TLS 1.3 after it, without an answer
+        return True
+    return False
+
+
+def showing(folder: Path, pair: Pair) -> ssl.SSLContext:
+    """TLS of a client that shows a certificate."""
+    file = folder / "client.pem"
+    file.write_bytes(pair.cert + pair.key)
+    context = trusting()
+    context.load_cert_chain(file)
+    return context

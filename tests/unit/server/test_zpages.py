@@ -61,12 +61,25 @@ def test_flags_as_json(site: Site) -> None:
     }
 
 
+def test_flags_as_yaml(site: Site) -> None:
+    accept = "application/yaml;v=v1alpha1;g=config.k8s.io;as=Flagz"
+    answer = answered(site, asked("/flagz", accept))
+    assert answer.content_type == "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz"
+    assert msgspec.yaml.decode(answer.body)["flags"] == FLAGS
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain;q=0.5", "text/html, text/*"])
+def test_text(site: Site, accept: str) -> None:
+    assert answered(site, asked("/flagz", accept)).content_type.startswith("text/plain")
+
+
 @pytest.mark.parametrize(
     "accept",
     ["application/json", "application/json;v=v9;g=config.k8s.io;as=Flagz", ";;=,", "a=b;as"],
 )
-def test_other_types_get_text(site: Site, accept: str) -> None:
-    assert answered(site, asked("/flagz", accept)).content_type.startswith("text/plain")
+@pytest.mark.parametrize("path", ["/flagz", "/statusz"])
+def test_other_types_are_refused(site: Site, path: str, accept: str) -> None:
+    assert answered(site, asked(path, accept)).status == 406
 
 
 def put(site: Site, body: bytes) -> Response:

@@ -1,0 +1,124 @@
+"""A port of HTTPS that tells clients of plain HTTP what they did wrong, as Go's server does.
+
+`server.https` opens one. A connection is looked at before TLS begins, and passed to the server when
+its handshake is complete. Invariants: a connection has `HANDSHAKE_S` to get there, and at most
+`MAX_STARTING` are on their way; one more closes the one that has waited longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from typing import Final
+
+from stowplan.http.server import HttpServer
+from stowplan.logs import get_logger, kv
+
+log = get_logger(__name__)
+
+HANDSHAKE_S: Final = 10.0
+MAX_STARTING: Final = 256
+_BACKLOG: Final = 128
+_PAUSE_S: Final = 1.0
+_PLAIN_HTTP: Final = (
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+)
+#: Errors of a system whose IPv6 is switched off.
+_NO_IPV6: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_ALL: Final = ("0.0.0.0", "::")  # noqa: S104 - the user's choice
+
+
+class TlsListener:
+    """Accepts connections from its creation until `close`."""
+
+    def __init__(
+        self, server: HttpServer, context: ssl.SSLContext, listening: socket.socket
+    ) -> None:
+        self._server = server
+        self._context = context
+        self._listening = listening
+        listening.setblocking(False)
+        #: In the order of their arrival.
+        self._starting: dict[asyncio.Task[None], None] = {}
+        self._accepting = asyncio.create_task(self._accept(), name="accept")
+
+    @property
+    def port(self) -> int:
+        port: int = self._listening.getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        for task in (self._accepting, *self._starting):
+            task.cancel()
+        self._listening.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._listening)
+            except OSError as error:
+                # Such as too many open files: there is no use in asking again at once.
+                log.error("Cannot accept a connection", extra=kv(err=error))
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            if len(self._starting) >= MAX_STARTING:
+                oldest = next(iter(self._starting))
+                del self._starting[oldest]
+                oldest.cancel()
+            task = asyncio.create_task(self._start(accepted), name="handshake")
+            self._starting[task] = None
+            task.add_done_callback(lambda done: self._starting.pop(done, None))
+
+    async def _start(self, accepted: socket.socket) -> None:
+        is_ours = True
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                await _wait_readable(accepted)
+                first = accepted.recv(1, socket.MSG_PEEK)
+                # A method of HTTP is written in capital letters, and no record of TLS begins so.
+                if first.isupper():
+                    accepted.recv(64 * 1024)  # closing with unread bytes resets the connection
+                    accepted.send(_PLAIN_HTTP)
+                elif first:
+                    is_ours = False
+                    await self._server.serve_accepted(accepted, ssl=self._context)
+        except OSError as error:  # gone, or too slow
+            log.debug("A connection was not made", extra=kv(err=error))
+        finally:
+            if is_ours:
+                accepted.close()
+
+
+async def _wait_readable(accepted: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    is_readable = asyncio.Event()
+    loop.add_reader(accepted, is_readable.set)
+    try:
+        await is_readable.wait()
+    finally:
+        loop.remove_reader(accepted)
+
+
+def listen(address: str, port: int, *, reuse_port: bool) -> socket.socket:
+    """A listening socket. As in Go, 0.0.0.0 and :: mean all addresses, of IPv4 and IPv6."""
+    if address in _ALL:
+        try:
+            return socket.create_server(
+                ("::", port),
+                family=socket.AF_INET6,
+                backlog=_BACKLOG,
+                reuse_port=reuse_port,
+                dualstack_ipv6=True,
+            )
+        except ValueError:
+            """There is no IPv6 here."""
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server(
+        (address, port), family=family, backlog=_BACKLOG, reuse_port=reuse_port
+    )
