@@ -79,11 +79,12 @@ fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N
 	@EXTENDER_BODIES=$(or $(N),10000) $(BIN)/python -m pytest -q --hypothesis-profile=explore tests/property/test_extender_bodies.py
 
 .PHONY: docs
-docs: $(READY) ## Write docs/parity.md, docs/flags.md and the Grafana dashboard anew from the code
+docs: $(READY) ## Write docs/parity.md, docs/flags.md, the Grafana dashboard and the Helm chart's copies of files anew
 	@$(BIN)/python -m tools.parity_page
 	@$(BIN)/python -m tools.flags_page
 	@$(BIN)/python -m tools.man_pages
 	@$(BIN)/python -m tools.dashboard
+	@$(BIN)/python -m tools.chart
 
 .PHONY: rbac
 rbac: controlplane ## Record what the schedulers ask of an API server, and write the roles of deploy/ from it
