@@ -39,9 +39,11 @@ PLUGINS = "scheduler_plugin_execution_duration_seconds"
 ABSENT = {
     "go_*": "the Go runtime",
     "aggregator_*": "kube-apiserver's aggregator, linked into every component; always 0",
-    "apiserver_*": "kube-apiserver's library, linked into every component; always 0 here",
-    "authenticat*": "requests to the scheduler's own port, see the pages about serving",
-    "authorization_*": "requests to the scheduler's own port, see the pages about serving",
+    "apiserver_audit_*": "kube-apiserver's library; always 0 in kube-scheduler",
+    "apiserver_envelope_*": "kube-apiserver's library; always 0 in kube-scheduler",
+    "apiserver_storage_*": "kube-apiserver's library; always 0 in kube-scheduler",
+    "apiserver_validation_*": "kube-apiserver's library; always 0 in kube-scheduler",
+    "apiserver_webhooks_*": "kube-apiserver's library; always 0 in kube-scheduler",
     "cardinality_enforcement_*": "Go's registry of metrics about itself",
     "*_metrics_total": "Go's registry of metrics about itself",
     "rest_client_exec_plugin_*": "ages of certificates from exec plugins are not kept",
@@ -49,7 +51,6 @@ ABSENT = {
     "scheduler_batch_*": "opportunistic batching; pods of one shape share cached columns instead",
     "scheduler_get_node_hint_*": "opportunistic batching",
     "scheduler_store_schedule_results_*": "opportunistic batching",
-    "workqueue_*": "client-go's work queues, used by its certificate controllers only",
 }
 #: Series of kube-scheduler that Stowplan does not have: (family, label, pattern of its value).
 OTHER_SERIES = {
@@ -93,9 +94,10 @@ def scrapes() -> Iterator[Scrapes]:
         leader = plane.start_scheduler(CONFIG, "--leader-elect=true")
         upstream = work(plane, f"{leader.url}/metrics")
         port = free_port()
-        url = f"http://127.0.0.1:{port}/metrics"
+        url = f"https://127.0.0.1:{port}/metrics"
+        opened = "--authorization-always-allow-paths=/metrics"
         waits = "Attempting to acquire leader lease..."
-        with stowplan(plane, CONFIG, f"--port={port}", started=waits):
+        with stowplan(plane, CONFIG, f"--secure-port={port}", opened, started=waits):
             standby = scrape(url)
             leader.stop()
             yield Scrapes(upstream, work(plane, url), standby)

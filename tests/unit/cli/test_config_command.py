@@ -13,6 +13,7 @@ from stowplan.cli.main import main
 from stowplan.config.load import default_config, parse_config
 from stowplan.config.merge import resolve_profiles
 from stowplan.config.plugin_args import PLUGIN_ARGS
+from stowplan.config.scheduler_plugins import SCHEDULER_PLUGINS
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.plugins.registry import in_tree_registry
 
@@ -394,3 +395,17 @@ def test_names_of_scheduler_plugins_are_explained(
     for text in explained:
         assert text.replace("{file}", str(file)) in err
     assert err.count("is a plugin of kubernetes-sigs/scheduler-plugins") == len(explained)
+
+
+@pytest.mark.parametrize("name", SCHEDULER_PLUGINS)
+def test_every_plugin_of_scheduler_plugins_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    enabled = f"{{multiPoint: {{enabled: [{{name: {name}}}]}}}}"
+    file.write_text(f"{HEADER}profiles:\n- plugins: {enabled}\n")
+    code, _, err = run(capsys, "config", "check", str(file))
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert f"; {name} ({SCHEDULER_PLUGINS[name]}) is a plugin of kubernetes-sigs/" in err
+    assert "did you mean" not in err
