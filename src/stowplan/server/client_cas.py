@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,11 @@ class Bundle:
         return frozenset(sha256(ssl.PEM_cert_to_DER_cert(each)).digest() for each in found)
 
 
+class Bundles(NamedTuple):
+    users: Bundle | None
+    proxies: Bundle | None
+
+
 class ClientCas:
     """Which CA vouches for users, which for proxies, and the headers of proxies."""
 
@@ -75,13 +80,18 @@ class ClientCas:
     def files(self) -> Sequence[Path]:
         return [file for file in (self._user_file, self._proxy_file) if file is not None]
 
-    def load(self) -> list[Bundle]:
-        """Read the CAs; ConfigError if a file is unreadable."""
-        users = self._bundle(self._user_file, CLIENT_CA_FLAG, "client-ca-file")
-        proxies = self._bundle(self._proxy_file, _PROXY_CA_FLAG, "requestheader-client-ca-file")
+    def read(self) -> Bundles:
+        """The CAs as they are now; ConfigError if a file is unreadable."""
+        return Bundles(
+            self._bundle(self._user_file, CLIENT_CA_FLAG, "client-ca-file"),
+            self._bundle(self._proxy_file, _PROXY_CA_FLAG, "requestheader-client-ca-file"),
+        )
+
+    def use(self, bundles: Bundles) -> None:
+        """Recognise certificates by these CAs, which TLS has accepted."""
+        users, proxies = bundles
         self._users = frozenset() if users is None else users.fingerprints()
         self._proxies = frozenset() if proxies is None else proxies.fingerprints()
-        return [each for each in (users, proxies) if each is not None]
 
     def signed_user(self, certificate: PeerCertificate) -> bool:
         return not self._users.isdisjoint(certificate.chain)

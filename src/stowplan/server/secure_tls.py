@@ -23,7 +23,7 @@ from stowplan.http.server_tls import (
     trust,
 )
 from stowplan.logs import get_logger, kv
-from stowplan.server.client_cas import ClientCas
+from stowplan.server.client_cas import Bundles, ClientCas
 from stowplan.server.self_signed import as_file, has_expired, make_pair, names_of, stored_pair
 from stowplan.server.serving_options import ServingOptions
 from stowplan.server.work_queues import CERTIFICATES, WorkQueues
@@ -69,7 +69,6 @@ def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> S
         reason = f"this build of OpenSSL has nothing before {ssl.TLSVersion.TLSv1_2.name}"
         log.warning("A flag has no effect", extra=kv(flag="--tls-min-version", reason=reason))
     ciphers = ":".join(filter(None, map(_openssl_name, options.tls_cipher_suites)))
-    finish = partial(_finish, version=version, ciphers=ciphers, cas=cas)
     certificate, key = options.tls_cert_file, options.tls_private_key_file
     if certificate is None and options.cert_dir is not None:
         certificate, key = stored_pair(options.cert_dir, options.bind_address)
@@ -80,6 +79,8 @@ def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> S
             return contexts()
 
     def contexts() -> Contexts:
+        bundles = cas.read()
+        finish = partial(_finish, version=version, ciphers=ciphers, bundles=bundles)
         if certificate is not None and key is not None:
             default = server_context(certificate, key)
             _warn_if_expired(certificate)
@@ -93,6 +94,7 @@ def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> S
             finish(context)
             for name in each.names or names_of(each.certificate):
                 by_name.setdefault(name.lower(), context)
+        cas.use(bundles)
         return Contexts(default, by_name)
 
     files: list[Path | None] = [certificate, key, *cas.files]
@@ -109,7 +111,7 @@ def _warn_if_expired(certificate: Path) -> None:
 
 
 def _finish(
-    context: ssl.SSLContext, *, version: ssl.TLSVersion, ciphers: str, cas: ClientCas
+    context: ssl.SSLContext, *, version: ssl.TLSVersion, ciphers: str, bundles: Bundles
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the user asked for an old version
@@ -124,10 +126,10 @@ def _finish(
             problem = "this build of OpenSSL has none of the cipher suites"
             raise ConfigError(problem, where="--tls-cipher-suites") from None
     ask_for_certificates(context)
-    bundles = cas.load()
-    for bundle in bundles:
+    trusted = [bundle for bundle in bundles if bundle is not None]
+    for bundle in trusted:
         trust(context, bundle.pem, source=bundle.source, where=bundle.where)
-    accept_strangers(context, [bundle.pem for bundle in bundles])
+    accept_strangers(context, [bundle.pem for bundle in trusted])
 
 
 def _has(version: ssl.TLSVersion) -> bool:

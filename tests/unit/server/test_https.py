@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,13 +23,17 @@ from hypothesis import strategies as st
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.apiserver.cluster import EmbeddedCluster
+from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.errors import ApiUnavailable, ConfigError
+from stowplan.http import tls_listener
 from stowplan.http.client_certificates import first_certificate
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server import https_site, review_cache
 from stowplan.server.health import HealthServer
 from stowplan.server.https import https_port
 from stowplan.server.serving_options import ServingOptions, SniCertificate
+from stowplan.server.zpages import add_zpages
 from tests.unit.api.tls_kit import Authority, Pair
 
 # A port that the system chooses: https_port takes any number, 0 among them.
@@ -132,9 +137,12 @@ async def test_changed_files_are_used(tmp_path: Path, caplog: pytest.LogCaptureF
     options = replace(ANY, tls_cert_file=certificate, tls_private_key_file=key)
     async with served(options) as port:
         assert await get(port, tls=trusting(old.cert)) == (200, "ok")
-        certificate.write_bytes(b"half of a ")  # the old pair stays in use
-        await until(lambda: "Changed files cannot be used" in caplog.text)
-        assert await get(port, tls=trusting(old.cert)) == (200, "ok")
+        halves = (b"half of a ", old.server().cert, b"")  # the second is of another key
+        for number, content in enumerate(halves, start=1):
+            certificate.write_bytes(content)
+            await until(lambda n=number: caplog.text.count("Changed files cannot be used") == n)  # type: ignore[misc]
+            # The old pair stays in use.
+            assert await get(port, tls=trusting(old.cert)) == (200, "ok")
         store(tmp_path, new.server())
         await until(lambda: "Changed files are in use" in caplog.text)
         assert await get(port, tls=trusting(new.cert)) == (200, "ok")
@@ -341,6 +349,112 @@ async def test_a_failed_lookup_ends_the_start_if_it_must_not_fail() -> None:
             pass
 
 
+async def test_a_review_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """401 for a token, 500 for rights; both leave nothing behind."""
+    monkeypatch.setattr(review_cache, "TIMEOUT_S", 0.05)
+    api = Api()
+    api.may_answer.clear()
+    async with served(api=api) as port:
+        assert (await get(port, "/metrics", "good"))[0] == 401
+        status, text = await get(port, "/metrics")
+        assert (status, text.partition(": POST")[0]) == (500, 'Internal Server Error: "/metrics"')
+        assert "no answer within 0.05 s" in text
+        api.may_answer.set()
+        assert (await get(port, "/metrics", "good"))[0] == 200
+
+
+# Slow and many clients
+
+
+async def test_a_client_that_sends_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_listener, "HANDSHAKE_S", 0.05)
+    async with served() as port:
+        for start in (b"", b"\x16\x03\x01\x02\x00"):  # or not all of its handshake
+            assert await sent(port, start) == b""
+
+
+async def test_handshakes_under_way_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more closes the one that has waited longest; others are answered meanwhile."""
+    monkeypatch.setattr(tls_listener, "MAX_STARTING", 3)
+    async with served() as port:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
+        for reader, _ in idle[:3]:
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await get(port) == (200, "ok")
+        await asyncio.wait_for(idle[3][0].read(), 5)  # made room for that request
+        assert not idle[5][0].at_eof()
+        for _, writer in idle:
+            writer.close()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_all_addresses_are_those_of_ipv4_and_ipv6(address: str) -> None:
+    """As Go has it; an IPv6-only node probes by IPv6 whatever the manifest says."""
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with tls_listener.listen(address, 0, reuse_port=False) as listening:
+        port = listening.getsockname()[1]
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port), timeout=5).close()
+
+
+async def test_every_path_needs_rights() -> None:
+    """All that the routing table has, for every method, but the three paths of probes."""
+    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=Api())  # type: ignore[arg-type]
+    metrics = SchedulerMetrics()
+    site = HealthServer(metrics, configz=dict).site
+    add_zpages(site, {"v": "0"}, profiling=True)
+    async with https_port(site, ANY, client, metrics) as port:
+        paths = {*site.routes, *site.restricted}
+        assert len(paths) >= 14
+        opened = {path for path in paths if (await get(port, path))[0] != 403}
+    assert opened == {"/healthz", "/livez", "/readyz"}
+
+
+# What the cluster publishes
+
+
+async def test_cas_that_the_cluster_publishes_are_watched(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    named = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
+    cluster = EmbeddedCluster()
+    transport = InProcess(cluster)
+
+    async def publish(method: str, name: str, **data: str) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data}
+        await transport.request(method, f"{path}{name}", body=msgspec.json.encode(body))
+
+    client = ApiClient(ClusterConfig(server=SERVER), transport=transport)
+    metrics = SchedulerMetrics()
+    options = replace(ANY, authentication_skip_lookup=False)
+    new = Authority("new")
+    tls = {ca: showing(tmp_path, ca.client("root", "system:masters")) for ca in (USERS, new)}
+
+    async def is_known(ca: Authority) -> bool:
+        return (await get(port, "/metrics", tls=tls[ca]))[0] == 200
+
+    async def wait_known(ca: Authority) -> None:
+        async with asyncio.timeout(30):
+            while not await is_known(ca):  # noqa: ASYNC110 - nothing tells when
+                await asyncio.sleep(0.01)
+
+    async with https_port(HealthServer(metrics).site, options, client, metrics) as port:
+        await publish("POST", "", **{"client-ca-file": USERS.cert.decode()})
+        await wait_known(USERS)
+        assert not await is_known(new)
+        this = f"/{named['name']}"
+        await publish("PUT", this, **{"client-ca-file": "junk"})
+        await until(lambda: "the last valid ones stay in use" in caplog.text)
+        await publish("PUT", this, **{"requestheader-username-headers": "junk"})
+        await until(lambda: caplog.text.count("the last valid ones stay in use") == 2)
+        assert await is_known(USERS)
+        await publish("PUT", this, **{"client-ca-file": new.cert.decode()})
+        await wait_known(new)
+        assert not await is_known(USERS)
+
+
 # Client certificates
 
 
@@ -355,6 +469,18 @@ async def test_a_stranger_with_a_certificate_gets_401(tmp_path: Path) -> None:
                 assert (await get(port, path, tls=stranger))[0] == 401
         # A token counts all the same.
         assert (await get(port, "/metrics", "good", tls=stranger))[0] == 200
+
+
+async def test_a_broken_file_of_cas_leaves_the_old_ones_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes(USERS.cert)
+    user = showing(tmp_path, USERS.client("root", "system:masters"))
+    async with served(replace(ANY, client_ca_file=file)) as port:
+        file.write_bytes(USERS.cert[:200])
+        await until(lambda: "Changed files cannot be used" in caplog.text)
+        assert (await get(port, "/metrics", tls=user))[0] == 200
 
 
 async def test_without_a_ca_certificates_are_ignored(tmp_path: Path) -> None:
