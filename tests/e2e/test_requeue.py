@@ -33,7 +33,7 @@ def running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if request.param == "stowplan":
         require_binaries("etcd", "kube-apiserver", "kubectl")
         with ControlPlane() as plane, stowplan(plane, CONFIG, "-v=4") as log:
-            yield Cluster(plane.api, log, "Attempt failed")
+            yield Cluster(plane.api, log, "Unable to schedule pod; no fit; waiting")
         return
     require_binaries("etcd", "kube-apiserver", "kubectl", "kube-scheduler")
     with ControlPlane() as plane, kube_scheduler(plane, CONFIG, "-v=2") as log:

@@ -99,7 +99,9 @@ def test_a_standby_whose_watches_lag_does_not_overcommit(target: Target) -> None
     late = [f"late{i}" for i in range(4)]
     target.create_pods(*late)
     standby = target.start(*flags, leader_elect=True, proxy=target.second_proxy)
-    wait_for("the standby to know them", lambda: standby.log.count("Pod to schedule") == 4)
+    wait_for(
+        "the standby to know them", lambda: standby.log.count("Add event for unscheduled pod") == 4
+    )
     target.second_proxy.is_stalled = True
     others = [f"p{i}" for i in range(8)]
     target.create_pods(*others)

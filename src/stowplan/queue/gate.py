@@ -11,8 +11,11 @@ from typing import TypeAlias
 
 from stowplan.clock import Clock
 from stowplan.errors import PluginError
+from stowplan.logs import V4, get_logger, kv
 from stowplan.plugin_failures import PluginFailures
 from stowplan.queue.pod import QueuedPod
+
+log = get_logger(__name__)
 
 PreEnqueue: TypeAlias = Callable[[QueuedPod], tuple[str, str] | None]
 """None if the pod may enter, else (plugin that keeps it out, why). `gating_plugin` of the pod is
@@ -49,6 +52,11 @@ class Gate:
             queued.gating_plugin = queued.gating_message = ""
             return True
         queued.gating_plugin, queued.gating_message = refusal
+        log.log(
+            V4,
+            "Status after running PreEnqueue plugin",
+            extra=kv(pod=queued.key, plugin=refusal[0], status=refusal[1]),
+        )
         if queued.gating_plugin not in queued.pending_plugins:
             queued.unschedulable_plugins.add(queued.gating_plugin)
         return False

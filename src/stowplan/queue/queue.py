@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock
-from stowplan.logs import get_logger, kv
+from stowplan.logs import V3, V5, get_logger, kv
 from stowplan.plugin_failures import PluginFailures
 from stowplan.queue import events as ev
 from stowplan.queue.backoff import BackoffQueue
@@ -32,6 +32,7 @@ from stowplan.queue.gate import Gate, PreEnqueue
 from stowplan.queue.heap import Less, PodHeap, SortKey, queue_order
 from stowplan.queue.hints import Hints, HintTable, OnHint, Strategy
 from stowplan.queue.inflight import Attempt, InFlight
+from stowplan.queue.moves import log_failed, log_gated, log_move
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.pod import PendingCounts, PendingPods, QueuedPod, pod_uid
 from stowplan.queue.unschedulable import UnschedulablePods
@@ -71,6 +72,7 @@ class SchedulingQueue:
         self._unschedulable = UnschedulablePods()
         self._in_flight = InFlight()
         self._sequence = 0
+        self._attempts = 0
         self._ready = False
         self.nominator = Nominator(self._is_pending)
         self.nominator.on_freed = self._nomination_ended
@@ -127,6 +129,7 @@ class SchedulingQueue:
                 return None
             self.incoming["active", ev.POP_FROM_BACKOFF] += 1
         queued.attempts += 1
+        self._attempts += 1
         self._count_reasons(queued, -1)
         queued.clear_rejectors()
         self._in_flight.begin(queued)
@@ -295,6 +298,12 @@ class SchedulingQueue:
             or self._deferred.get(key)
         )
 
+    def _place(self, key: str) -> str:
+        """Where a queued pod is, in kube-scheduler's words."""
+        if self._backoff.get(key) is not None:
+            return "Backoff"
+        return "Active" if self._active.get(key) is not None else "Unschedulable"
+
     def _is_pending(self, pod: Pod) -> bool:
         attempt = self._in_flight.get(pod_uid(pod))
         if attempt is not None:
@@ -395,6 +404,8 @@ class SchedulingQueue:
             self.incoming["unschedulable", ev.SCHEDULE_ATTEMPT_FAILURE] += 1
         else:
             self._requeue(queued, strategy, ev.SCHEDULE_ATTEMPT_FAILURE)
+        if log.isEnabledFor(V3):
+            log_failed(queued, self._place(queued.key), self._attempts, strategy)
         return True
 
     def _is_wanted(self, queued: QueuedPod, attempt: Attempt | None) -> bool:
@@ -458,6 +469,8 @@ class SchedulingQueue:
         if self.on_parked is not None:
             self.on_parked()
         self.incoming["backoff", label] += 1
+        if log.isEnabledFor(V5):
+            log_move(queued, label, "Backoff")
         self._ready = self._ready or self._backoff.rejected.get(queued.key) is not None
         return True
 
@@ -466,6 +479,8 @@ class SchedulingQueue:
             queued.initial_attempt_timestamp = self._clock.monotonic()
         self._active.add(queued)
         self.incoming["active", label] += 1
+        if log.isEnabledFor(V5):
+            log_move(queued, label, "Active")
         self._ready = True
 
     def _admit(self, queued: QueuedPod, label: str) -> bool:
@@ -479,6 +494,7 @@ class SchedulingQueue:
         self._park(queued)
         if not was_here:
             self.incoming["unschedulable", label] += 1
+            log_gated(queued, label)
         return False
 
     def _park(self, queued: QueuedPod) -> None:

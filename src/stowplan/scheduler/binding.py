@@ -34,7 +34,7 @@ from stowplan.errors import (
 from stowplan.framework.forms import as_status
 from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error
 from stowplan.framework.waiting import WaitingPod
-from stowplan.logs import V2, get_logger, kv
+from stowplan.logs import V2, Plain, get_logger, kv
 from stowplan.plugin_failures import describe, plugin_error
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.extender_client import ExtenderClient
@@ -370,17 +370,18 @@ class Binder:
         self._engine.bound(placement)
         if not placement.is_bound_by_other:
             self._reporter.bound(placement)
-        decision = placement.decision
-        log.log(
-            V2,
-            "Successfully bound pod to node",
-            extra=kv(
-                pod=placement.pod.key,
-                node=placement.node,
-                evaluatedNodes=decision.evaluated_nodes,
-                feasibleNodes=decision.feasible_nodes,
-            ),
-        )
+        if log.isEnabledFor(V2):
+            decision = placement.decision
+            log.log(
+                V2,
+                "Successfully bound pod to node",
+                extra=kv(
+                    pod=placement.pod.key,
+                    node=Plain(placement.node),
+                    evaluatedNodes=decision.evaluated_nodes,
+                    feasibleNodes=decision.feasible_nodes,
+                ),
+            )
 
     def _failed(self, placement: Placement, status: Status) -> None:
         failure: Failure = self._engine.bind_failed(placement, status)

@@ -90,14 +90,17 @@ def decide_steps(
     draw_seed: int = 0,
     on_point: OnPoint | None = None,
     watch: Stopwatch | None = None,
+    keeps_verdicts: bool = False,
 ) -> Steps:
     """Decide for one pod; yields requests to extenders.
 
     `turn` numbers the decisions where ties are drawn at random: the same turn draws the same.
-    `draw_seed` is for ties among nodes that extenders have scored. `watch` times the plugins. The
-    table must not change between a request and its answer.
+    `draw_seed` is for ties among nodes that extenders have scored. `watch` times the plugins. With
+    `keeps_verdicts` the decision has a diagnosis even if the pod fits somewhere. The table must not
+    change between a request and its answer.
     """
     attempt = _Attempt(table, info, profile, cursor, nominated, on_point, turn, draw_seed, watch)
+    attempt.keeps_verdicts = keeps_verdicts
     try:
         decision = yield from attempt.schedule(extenders)
     except StowplanError as problem:
@@ -147,6 +150,7 @@ class _Attempt:
         self.node_count = len(table)
         self.diagnosis = Diagnosis(self.cycle, self.node_count)
         self.evaluated = 0
+        self.keeps_verdicts = False
         #: The extension point that runs, for the metric if it fails.
         self.running = ""
         #: The row of the nominated node, once it was filtered.
@@ -173,7 +177,8 @@ class _Attempt:
         if self.cycle.pod.status.nominated_node_name:
             feasible = yield from self._nominated_node(extenders)
         if feasible is None:
-            feasible = self._filter(narrowed, wants_one=wants_one, needs_verdicts=bool(extenders))
+            needs_verdicts = bool(extenders) or self.keeps_verdicts
+            feasible = self._filter(narrowed, wants_one=wants_one, needs_verdicts=needs_verdicts)
             if extenders:
                 feasible.rows = yield from self._filter_by_extenders(extenders, feasible.rows)
         count = len(feasible.rows)
@@ -351,6 +356,7 @@ class _Attempt:
             cycle=self.cycle,
             profile=self.profile.name,
             status=SUCCESS,
+            diagnosis=self.diagnosis if self.keeps_verdicts else None,
             node=self.table.names[feasible.rows[place]],
             sheet=None if best is None else best.sheet,
             evaluated_nodes=self.evaluated,

@@ -29,7 +29,7 @@ from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import SUCCESS, Code, Status, error, fit_error
-from stowplan.logs import V4, get_logger, kv
+from stowplan.logs import V3, V4, V10, get_logger, kv
 from stowplan.plugin_failures import PluginFailures, describe
 from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
 from stowplan.queue.hints import complete_hints
@@ -39,6 +39,7 @@ from stowplan.scheduler.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
+from stowplan.scheduler.decision_log import log_verdicts
 from stowplan.scheduler.expensive import (
     MAX_DEFERRALS,
     TOO_EXPENSIVE,
@@ -169,6 +170,9 @@ class Engine:
         queued = self.queue.pop()
         if queued is None:
             return None
+        if log.isEnabledFor(V3):
+            log.log(V4, "About to try and schedule pod", extra=kv(pod=queued.key))
+            log.log(V3, "Attempting to schedule pod", extra=kv(pod=queued.key))
         started = queued.attempt_started if queued.deferrals else self.clock.monotonic()
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = started
@@ -219,6 +223,7 @@ class Engine:
         pod = queued.pod
         if pod.is_terminating:
             self.queue.done(queued.uid)
+            log.log(V3, "Skip schedule deleting pod", extra=kv(pod=pod.key))
             message = f"skip schedule deleting pod: {pod.key}"
             return Failure(
                 pod, queued.scheduler_name, error(message), message, None, is_pending=False
@@ -244,6 +249,7 @@ class Engine:
             last = now
 
         nominator, table = self.queue.nominator, self.cache.table
+        is_explained = log.isEnabledFor(V10)
         steps = decide_steps(
             table,
             info,
@@ -255,6 +261,7 @@ class Engine:
             draw_seed=self.draw_seed,
             on_point=on_point,
             watch=observed.watch(profile.name),
+            keeps_verdicts=is_explained,
         )
         try:
             request = next(steps)
@@ -271,6 +278,10 @@ class Engine:
             observed.evaluations[profile.name].count(decision)
             self.metrics.scheduling_algorithm_duration.at().observe(monotonic() - before)
             self._log_failures(decision.cycle)
+            if is_explained:
+                log_verdicts(decision)
+                if decision.node is not None:
+                    decision.diagnosis = None  # its columns change with the table
             observed.report_slow_plugins(decision.cycle, profile)
             if self.on_decision is not None:
                 table.work.unlimit()
@@ -418,11 +429,6 @@ class Engine:
         is_pending = not is_over and self._requeue(queued)
         if is_pending:
             self.queue.nominator.add(queued.pod, nominated_node)
-        log.log(
-            V4,
-            "Attempt failed",
-            extra=kv(pod=queued.key, attempts=queued.attempts, reason=message or status.message),
-        )
         return Failure(
             queued.pod,
             profile,

@@ -12,7 +12,7 @@ from typing import Any
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import Resource
 from stowplan.cluster.pod_info import held_amounts
-from stowplan.logs import V3, V4, get_logger, kv
+from stowplan.logs import V2, V3, V4, get_logger, kv
 from stowplan.queue.changes import node_changes, pod_changes
 from stowplan.queue.events import (
     ASSIGNED_POD_ADD,
@@ -51,7 +51,8 @@ class EventHandlers:
             self._assigned(pod)
         elif self._engine.serves(pod):
             began = self._now()
-            log.log(V4, "Pod to schedule", extra=kv(pod=pod.key))
+            if log.isEnabledFor(V3):
+                log.log(V3, "Add event for unscheduled pod", extra=kv(pod=pod.key))
             self._queue.add(pod)
             self._handled(UNSCHEDULED_POD_ADD, began)
 
@@ -65,6 +66,7 @@ class EventHandlers:
             self._assigned(new)
         else:
             began = self._now()
+            _say(V4, "Update event for scheduled pod", new)
             self._cache.update_pod(new)
             self._move(pod_changes(old, new, held_amounts), old, new, began)
             self._handled(ASSIGNED_POD_UPDATE, began)
@@ -78,12 +80,15 @@ class EventHandlers:
             # Nominations of other schedulers' pods were never respected, so they need no event.
             self._nomination_ended(pod)
         if pod.spec.node_name:
+            _say(V3, "Delete event for scheduled pod", pod)
             self._handled(ASSIGNED_POD_DELETE, began)
         elif is_ours:
+            _say(V3, "Delete event for unscheduled pod", pod)
             self._handled(UNSCHEDULED_POD_DELETE, began)
 
     def _update_pending(self, old: Pod, new: Pod) -> None:
         began = self._now()
+        _say(V4, "Update event for unscheduled pod", new)
         self._change_pending(old, new)
         # kube-scheduler observes one change under every event that it amounts to.
         changes = pod_changes(old, new, held_amounts)
@@ -116,7 +121,12 @@ class EventHandlers:
 
     def _assigned(self, pod: Pod) -> None:
         began = self._now()
-        if self._engine.serves(pod):
+        is_ours = pod.spec.scheduler_name in self._engine.profiles
+        if log.isEnabledFor(V3):
+            log.log(V3, "Add event for scheduled pod", extra=kv(pod=pod.key))
+            if is_ours:
+                log.log(V3, "Delete event for unscheduled pod", extra=kv(pod=pod.key))
+        if is_ours:
             self._queue.delete(pod)
             began = self._handled(UNSCHEDULED_POD_DELETE, began)
         assumed = self._cache.pod(pod.uid)
@@ -147,19 +157,23 @@ class EventHandlers:
     # Nodes
 
     def add_node(self, node: Node) -> None:
-        log.log(V3, "Node added", extra=kv(node=node.name))
+        log.log(V3, "Add event for node", extra=kv(node=node.name))
+        log.log(V2, "Added node to NodeTree", extra=kv(node=node.name, zone=_zone_key(node)))
         began = self._now()
         self._cache.set_node(node)
         self._queue.move_all(NODE_ADD, None, node)
         self._handled(NODE_ADD, began)
 
     def update_node(self, old: Node, new: Node) -> None:
+        if log.isEnabledFor(V4):
+            log.log(V4, "Update event for node", extra=kv(node=new.name))
         began = self._now()
         self._cache.set_node(new)
         self._move(node_changes(old, new), old, new, began)
 
     def delete_node(self, node: Node) -> None:
-        log.log(V3, "Node deleted", extra=kv(node=node.name))
+        log.log(V3, "Delete event for node", extra=kv(node=node.name))
+        log.log(V2, "Removed node from NodeTree", extra=kv(node=node.name, zone=_zone_key(node)))
         began = self._now()
         self._cache.remove_node(node.name)
         self._queue.move_all(NODE_DELETE, node, None)
@@ -215,6 +229,19 @@ class _DurationsByEvent(dict[str, Histogram]):
     def __missing__(self, event: str) -> Histogram:
         found = self[event] = self._family.at(event)
         return found
+
+
+def _say(level: int, message: str, pod: Pod) -> None:
+    if log.isEnabledFor(level):
+        log.log(level, message, extra=kv(pod=pod.key))
+
+
+def _zone_key(node: Node) -> str:
+    """Region and zone as kube-scheduler joins them; "" if the node has neither."""
+    labels = node.metadata.labels or {}
+    region = labels.get("topology.kubernetes.io/region", "")
+    zone = labels.get("topology.kubernetes.io/zone", "")
+    return f"{region}:\x00:{zone}" if region or zone else ""
 
 
 def _event_resource(resource: Resource[Any]) -> str:

@@ -19,7 +19,7 @@ from stowplan.api.verbs import Recorder, SchedulerApi
 from stowplan.clock import rfc3339
 from stowplan.errors import Conflict, NotFound, StowplanError
 from stowplan.framework.plugin import Eviction
-from stowplan.logs import V2, get_logger, kv
+from stowplan.logs import V2, Plain, get_logger, kv
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.reporter import condition_patch
@@ -70,6 +70,16 @@ class Evictor:
 
     async def _run(self, failure: Failure, eviction: Eviction) -> None:
         pod = failure.pod
+        log.log(
+            V2,
+            "Start the preemption asynchronously",
+            extra=kv(
+                preemptor=pod.key,
+                node=Plain(eviction.node),
+                numVictims=len(eviction.victims),
+                numVictimsToDelete=len(eviction.victims),
+            ),
+        )
         metrics = self._engine.metrics
         preempting = self._engine.handles[failure.profile].preempting
         started = self._engine.clock.monotonic()
@@ -100,8 +110,8 @@ class Evictor:
                 self._engine.queue.activate([pod])
         log.log(
             V2,
-            "Preemption ended",
-            extra=kv(pod=pod.key, node=eviction.node, victims=len(eviction.victims), result=result),
+            "Async Preemption finished completely",
+            extra=kv(preemptor=pod.key, node=Plain(eviction.node), result=result),
         )
 
     async def _clear_nominations(self, pod: Pod, node: str) -> bool:
@@ -153,15 +163,15 @@ class Evictor:
             except (NotFound, Conflict):
                 return True  # gone already, or a namesake took its place
             except StowplanError as problem:
-                log.warning(
-                    "Could not preempt a pod",
+                log.error(
+                    "Tried to preempted pod",
                     extra=kv(pod=victim.key, preemptor=pod.key, err=str(problem)),
                 )
                 return False
         log.log(
             V2,
-            "Preempted pod",
-            extra=kv(pod=victim.key, preemptor=pod.key, node=eviction.node),
+            "Preemptor Pod preempted victim Pod",
+            extra=kv(preemptor=pod.key, victim=victim.key, node=Plain(eviction.node)),
         )
         self._recorder.event(
             victim,

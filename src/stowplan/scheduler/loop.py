@@ -12,8 +12,9 @@ from collections.abc import Callable
 from contextlib import closing
 
 from stowplan.cluster.work import DECISION_WORK
-from stowplan.logs import V2, get_logger, kv
+from stowplan.logs import get_logger, kv
 from stowplan.scheduler.binding import Binder
+from stowplan.scheduler.decision_log import log_failure
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_client import ExtenderClient
@@ -183,11 +184,7 @@ class SchedulingLoop:
             task.add_done_callback(self._end)
             return
         if outcome.is_pending:
-            log.log(
-                V2,
-                "Unable to schedule pod; waiting",
-                extra=kv(pod=outcome.pod.key, err=outcome.message),
-            )
+            log_failure(outcome)
         self._reporter.failed(outcome)
         if outcome.eviction is not None:
             self._evictor.start(outcome)

@@ -27,12 +27,16 @@ from stowplan.framework.status import (
     unresolvable,
     unschedulable,
 )
+from stowplan.logs import V2, V3, Plain, get_logger, kv
 from stowplan.plugins.default_preemption.choice import best_node
 from stowplan.plugins.default_preemption.dry_run import DryRun, Outcome
 from stowplan.plugins.default_preemption.unfinished import Unfinished
 from stowplan.plugins.default_preemption.victims import read_budgets
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
 
+log = get_logger(__name__)
+
+_NO_CANDIDATE = "No preemption candidate is found; preemption is not helpful for scheduling"
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _TERMINATING = "not eligible due to a terminating pod on the nominated node."
 _NONE_LEFT = "no candidate node for preemption"
@@ -75,6 +79,7 @@ class DefaultPreemption(Plugin):
             return PostFilterResult(_said(unschedulable(reason)))
         candidates, statuses = self._candidates(cycle, diagnosis, before)
         if not candidates:
+            log.log(V2, _NO_CANDIDATE, extra=kv(pod=cycle.pod.key))
             return self._in_vain(diagnosis, statuses)
         left = yield candidates
         if isinstance(left, Status):
@@ -85,6 +90,8 @@ class DefaultPreemption(Plugin):
             best = best_node(left, self.handle.clock.time()) if left else ""
         if not best:
             return PostFilterResult(_said(unschedulable(_NONE_LEFT)))
+        chosen = kv(node=Plain(best), pod=cycle.pod.key)
+        log.log(V2, "the target node for the preemption is determined", extra=chosen)
         eviction = Eviction(best, tuple(info.pod for info in left[best].pods))
         return PostFilterResult(SUCCESS, nominated_node=best, eviction=eviction)
 
@@ -113,6 +120,8 @@ class DefaultPreemption(Plugin):
         """
         rows: list[int] = diagnosis.rows_of(Code.UNSCHEDULABLE).tolist()
         if not rows:
+            no_help = "Preemption will not help schedule pod on any node"
+            log.log(V3, no_help, extra=kv(pod=cycle.pod.key))
             return {}, []
         draw = self.handle.rng.randrange(len(rows)) if before is None else before.draw
         start = draw % len(rows)
