@@ -35,5 +35,7 @@ def wait_for(what: str, look: Callable[[], T | None], timeout_s: float = PATIENC
             problem = not_yet
         if time.monotonic() > deadline:
             last = f"; the last look failed: {problem!r}" if problem is not None else ""
-            raise AssertionError(f"waited {timeout_s:g} s in vain for: {what}{last}") from problem
+            raise AssertionError(
+                f"timed out after {timeout_s:g} s waiting for: {what}{last}"
+            ) from problem
         time.sleep(0.05)

@@ -111,7 +111,7 @@ class Cluster:
             node: str | None = self.api.get(f"{PODS}/{name}")["spec"].get("nodeName")
             return node
 
-        return wait_for(f"{name} to be bound; tried {self.failures(name)} times in vain", look)
+        return wait_for(f"{name} to be bound; {self.failures(name)} attempts failed", look)
 
     # The end
 

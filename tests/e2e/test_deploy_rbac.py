@@ -32,7 +32,7 @@ pytestmark = pytest.mark.e2e
 Json = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy" / "scheduler"
 STOWPLAN = (sys.executable, "-m", "stowplan")
-LACKING = "Error: the credentials may not: "
+LACKING = "Error: the credentials do not allow: "
 
 # As `python -m stowplan`, in a pod whose service account is mounted elsewhere than usual.
 IN_A_POD = """

@@ -161,9 +161,9 @@ def test_a_budget_is_respected_and_nothing_is_changed(stage: StaticStage, person
     assert "budget  web allows no disruption now (3 healthy, 3 needed)\n" in refused.stdout
     assert refused.stdout.endswith("needed)\n"), "nothing was done"
     assert refused.stderr.splitlines() == [
-        "Error: the API server would not let pod default/web-0 go now: Cannot evict pod as it "
+        "Error: the API server refused to evict pod default/web-0: Cannot evict pod as it "
         "would violate the pod's disruption budget.",
-        "Error: Try again later, or delete it all the same with --force",
+        "Error: Try again later, or delete it anyway with --force",
     ]
     assert uid(stage, "web-0") == before
     assert person.run("pins", "--check").returncode == 0

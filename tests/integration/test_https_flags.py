@@ -56,8 +56,11 @@ def half_written(folder: Path) -> None:
     ("damage", "message"),
     [
         (missing, "--tls-cert-file: cannot read {0}: No such file or directory"),
-        (swapped, "--tls-cert-file, --tls-private-key-file: {0} and {1} are no certificate with"),
-        (half_written, "--tls-cert-file, --tls-private-key-file: {0} and {1} are no certificate"),
+        (swapped, "--tls-cert-file, --tls-private-key-file: {0} and {1} are not a certificate"),
+        (
+            half_written,
+            "--tls-cert-file, --tls-private-key-file: {0} and {1} are not a certificate",
+        ),
     ],
 )
 def test_unusable_certificates(

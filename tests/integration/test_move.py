@@ -213,9 +213,9 @@ def test_a_budget_that_forbids_it_is_told_before_anything_is_changed(stage: PinS
     assert code == 1
     assert out == PLAN + "budget  web allows no disruption now (3 healthy, 3 needed)\n"
     assert err.splitlines() == [
-        "Error: the API server would not let pod default/web-0 go now: Cannot evict pod as it "
+        "Error: the API server refused to evict pod default/web-0: Cannot evict pod as it "
         "would violate the pod's disruption budget.",
-        "Error: Try again later, or delete it all the same with --force",
+        "Error: Try again later, or delete it anyway with --force",
     ]
     assert is_untouched(stage)
 
@@ -276,7 +276,7 @@ def test_a_budget_that_is_used_up_meanwhile(stage: PinStage) -> None:
         assert "disruption budget" in first
         assert second == (
             "Pod default/web-0 still runs on worker-1, but is pinned to worker-2 already: run the "
-            "same command again, or take the pin back with stowplan pin default/web-0 worker-1 "
+            "same command again, or undo the pin with stowplan pin default/web-0 worker-1 "
             "--only"
         )
 
@@ -336,5 +336,5 @@ def test_following_outlives_a_server_that_does_not_answer(stage: PinStage) -> No
 
     with when(lambda: fault.hits == 3, come_back):
         moving(stage, act)
-    assert said[0].startswith("cannot see how it goes on: API server")
+    assert said[0].startswith("cannot follow the move: API server")
     assert "gone, waiting for StatefulSet web to recreate it" in said

@@ -86,7 +86,7 @@ def test_mistakes_are_told_without_a_traceback(tmp_path: Path) -> None:
     assert tested.returncode == 1, tested.stdout + tested.stderr
     assert "late read the clock while it judged pod" in tested.stdout
     assert f"time.time ({tmp_path}/late.py:7)." in tested.stdout
-    assert "To mend it: use self.handle.clock" in tested.stdout
+    assert "Fix: use self.handle.clock" in tested.stdout
     assert "stowplan: late:late: 1 of 8 checks failed: no-effects, 6 do not apply" in tested.stdout
     assert "stowplan: late:even: 9 checks passed, 5 do not apply" in tested.stdout
     assert "Traceback" not in tested.stdout + tested.stderr

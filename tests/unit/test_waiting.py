@@ -53,7 +53,7 @@ def test_a_server_that_starts_is_waited_for() -> None:
     with answering([*STARTING, OK]) as url:
         assert wait_for("the server", lambda: read(f"{url}/readyz") == b"ok")
         nowhere = url
-    with pytest.raises(AssertionError, match=r"in vain for: the server; .*Connection refused"):
+    with pytest.raises(AssertionError, match=r"waiting for: the server; .*Connection refused"):
         wait_for("the server", lambda: read(nowhere), timeout_s=0)
 
 

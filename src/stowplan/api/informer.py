@@ -425,7 +425,7 @@ class Informer(Generic[T]):
             handler(*objects)
         except Exception as error:
             log.error(
-                "A handler failed, going on",
+                "A handler failed; continuing",
                 exc_info=error,
                 extra=kv(resource=self._resource.plural, object=key),
             )
@@ -451,6 +451,6 @@ class Informer(Generic[T]):
         if what not in self._unreadable:
             self._unreadable.add(what)
             log.warning(
-                "Skipped what cannot be read",
+                "Skipped an object that cannot be read",
                 extra=kv(resource=self._resource.plural, object=what, err=problem),
             )

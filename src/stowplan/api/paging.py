@@ -83,7 +83,7 @@ async def list_pages(
             if token:
                 if token == params.get("continue"):
                     raise ApiUnavailable(
-                        f"GET {path}: the list does not end: a page names itself next"
+                        f"GET {path}: the list does not end: a page continues with itself"
                     )
                 params = {**params, "continue": token}
                 asking = ask()

@@ -335,7 +335,7 @@ class EventRecorder:
                     return
         if self._creates_only and self._events.get(_subject(event.key)) is event:
             del self._events[_subject(event.key)]  # its repeat is the next chance
-        self._drop(failure or f"{event.name} is neither there nor can it be created")
+        self._drop(failure or f"{event.name} neither exists nor can be created")
 
     async def _send(self, event: RecordedEvent) -> bool:
         """Create or patch; False where it has to be sent once more."""

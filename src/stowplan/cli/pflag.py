@@ -182,7 +182,7 @@ def _string_to_string(text: str) -> dict[str, str]:
 
 def _level(text: str) -> int:
     if not re.fullmatch(r"[0-9]+", text) or int(text) >= 2**31:
-        raise ValueError("it is not a number from 0 up")
+        raise ValueError("it is not a number of 0 or more")
     return int(text)
 
 

@@ -140,7 +140,7 @@ def _usual_names(
         name = spelled.get(_OLD_NAMES.get(lowered, lowered))
         inner = f"{path}.{name or key}" if path else str(name or key)
         if name is None:
-            notes.append(FieldError(inner, "is no field of a Policy, and was left out"))
+            notes.append(FieldError(inner, "is not a field of a Policy and was left out"))
         elif name in renamed:
             errors.append(FieldError(inner, f"duplicate field, once as {key}"))
         else:

@@ -41,7 +41,7 @@ _GAUGES: Final = {
     KUBEAPI_SYNCED: "1 if all nodes and pods were listed.",
     KUBEAPI_NODES: "Nodes that are known and not of the control plane.",
     KUBEAPI_PODS: "Pods of the monitored namespaces that are not finished.",
-    KUBEAPI_PODS_WITHOUT_APP: "Pods that are left out of account for want of a label app.",
+    KUBEAPI_PODS_WITHOUT_APP: "Pods that are ignored because they lack the label app.",
     KUBEAPI_BAD_QUANTITIES: "Nodes whose CPU or memory cannot be read.",
     PROMETHEUS_UP: "1 if the last round of queries was answered.",
     PROMETHEUS_AGE: "Age of the oldest result.",
@@ -50,12 +50,12 @@ _COUNTERS: Final = {
     KUBEAPI_ERRORS: "Lists and deletions that the API server refused or did not answer.",
     PROMETHEUS_QUERIES: "Queries sent.",
     PROMETHEUS_ERRORS: "Queries without a usable answer.",
-    PROMETHEUS_ROWS_SKIPPED: "Rows of answers that are no number of an app or node.",
+    PROMETHEUS_ROWS_SKIPPED: "Rows of responses without a number for an app or node.",
     PROMETHEUS_STALE_ANSWERS: "Times that a result older than max_age was used.",
     PROMETHEUS_UNKNOWN_ANSWERS: "Times that there was no result, or none younger than max_stale.",
-    MUTATIONS: "Pods that /mutate was asked about, by what became of them.",
-    RESCHEDULES: "Rounds of rescheduling, by how they ended.",
-    RESCHEDULED_PODS: "Pods that were to move, by what became of them.",
+    MUTATIONS: "Pods sent to /mutate, by result.",
+    RESCHEDULES: "Rescheduling rounds, by result.",
+    RESCHEDULED_PODS: "Pods to be moved, by result.",
 }
 
 

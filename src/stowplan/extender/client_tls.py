@@ -47,7 +47,7 @@ class SSL:
                 # An empty password keeps OpenSSL from asking on the terminal.
                 context.load_cert_chain(self.client_cert_path, self.client_key_path, password="")
             except (OSError, ValueError) as error:
-                what = f"{self.client_cert_path} is no certificate with its key"
+                what = f"{self.client_cert_path} is not a certificate with its key"
                 raise _unusable(what, error, "client_cert_path") from None
         return context
 

@@ -87,7 +87,7 @@ def _by_resource(
     queries: dict[Resource, str] = {}
     for name, query in given.items():
         if name not in list(Resource):
-            raise ConfigError(f"{name!r} is no resource; there are {known}", where=where)
+            raise ConfigError(f"{name!r} is not a resource; there are {known}", where=where)
         if not query:
             raise ConfigError(f"the query for {name!r} is empty", where=where)
         queries[Resource(name)] = query

@@ -83,7 +83,7 @@ class FollowedCluster:
 
     def note(self) -> str | None:
         if self._client is not None and self._client.reachability.is_away:
-            return "the API server cannot be reached: going on with what was known"
+            return "the API server cannot be reached: using the last known state"
         return None
 
     def measures(self) -> Iterable[Metric]:

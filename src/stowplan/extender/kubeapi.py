@@ -115,7 +115,7 @@ class Kubeapi:
 
     def note(self) -> str | None:
         if self._client is not None and self._client.reachability.is_away:
-            return "the API server cannot be reached: going on with what was known"
+            return "the API server cannot be reached: using the last known state"
         return None
 
     def measures(self) -> Iterable[Metric]:
@@ -180,11 +180,11 @@ def _config(
     scheme, _, address = host.rstrip("/").rpartition("://")
     scheme = scheme or "https"
     if scheme not in ("http", "https") or not address:
-        raise ConfigError(f"{host!r} is no http or https address", where="host")
+        raise ConfigError(f"{host!r} is not an http or https address", where="host")
     if port in (None, ""):
         port = 443 if scheme == "https" else 80
     if not str(port).isascii() or not str(port).isdecimal() or not 0 < int(str(port)) < 65536:
-        raise ConfigError(f"{port!r} is no port", where="port")
+        raise ConfigError(f"{port!r} is not a port", where="port")
     if ":" in address and not address.startswith("["):
         address = f"[{address}]"
     server = f"{scheme}://{address}:{port}"

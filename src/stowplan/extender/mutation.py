@@ -79,10 +79,10 @@ class Mutator:
         """`cold_start_duration`: seconds that an app with both kinds of memory begins on PMEM.
         `in_thread`: for a provider that waits for something; a pod does not wait long for it."""
         if not 0 <= dram_threshold < math.inf:
-            raise ConfigError(f"{dram_threshold:g} is no percentage", where="dram_threshold")
+            raise ConfigError(f"{dram_threshold:g} is not a percentage", where="dram_threshold")
         if cold_start_duration is not None and not 0 <= cold_start_duration < math.inf:
             raise ConfigError(
-                f"{cold_start_duration:g} is no number of seconds", where="cold_start_duration"
+                f"{cold_start_duration:g} is not a number of seconds", where="cold_start_duration"
             )
         self._data_provider = data_provider
         self._namespaces = frozenset(monitored_namespaces)
@@ -221,7 +221,7 @@ def _mapping(value: Any, what: str) -> Mapping[str, Any]:
 def _text(mapping: Mapping[str, Any], name: str) -> str:
     value = mapping.get(name) or ""
     if not isinstance(value, str):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not text")
     return value
 
 

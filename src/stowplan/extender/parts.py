@@ -70,7 +70,7 @@ class Parts:
             try:
                 await part.stop()
             except Exception:
-                log.exception("A part did not end well", extra=kv(part=part.name))
+                log.exception("A component failed to stop", extra=kv(part=part.name))
 
     def _named(self) -> Iterator[tuple[str, Runs]]:
         """Several of one kind get numbers."""

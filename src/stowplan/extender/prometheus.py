@@ -351,9 +351,11 @@ def _url(host: str, port: int | str | None, *, uses_tls: bool) -> str:
             f"{redact_url(address)!r}: the address or the port is not valid", where="host, port"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise ConfigError(f"{redact_url(host)!r} is no http or https address", where="host")
+        raise ConfigError(f"{redact_url(host)!r} is not an http or https address", where="host")
     if uses_tls and parts.scheme == "http":
-        raise ConfigError(f"{redact_url(host)!r} is no https address, but ssl is set", where="host")
+        raise ConfigError(
+            f"{redact_url(host)!r} is not an https address, but ssl is set", where="host"
+        )
     return address
 
 

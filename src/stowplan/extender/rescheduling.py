@@ -121,7 +121,7 @@ class Rescheduler:
         """`interval`: seconds between rounds, 0 for none. `by_get`: whether GET deletes pods, too,
         with the token, or without one if there is no `token_file`."""
         if not 0 <= interval < math.inf:
-            raise ConfigError(f"{interval:g} is no interval", where="reschedule_interval")
+            raise ConfigError(f"{interval:g} is not 0 or more seconds", where="reschedule_interval")
         if limit < 1:
             raise ConfigError(f"{limit} is less than 1", where="reschedule_limit")
         if kubeapi is None and (interval or token_file or by_get):
@@ -181,7 +181,7 @@ class Rescheduler:
         if kubeapi is None or not kubeapi.is_synced:
             raise NotNowError("the nodes and pods of the cluster are not known yet")
         if self._is_busy:
-            raise NotNowError("another round is under way")
+            raise NotNowError("another round is in progress")
         self._is_busy = True
         try:
             names = await self._ask()
@@ -234,7 +234,7 @@ class Rescheduler:
             return "there are pods of that name in several namespaces"
         (pod,) = pods
         if pod.is_terminating or pod.is_finished:
-            return "it is on its way out already"
+            return "it is already being deleted"
         if not pod.spec.node_name:
             return "it has no node yet"
         owners = pod.metadata.owner_references or ()

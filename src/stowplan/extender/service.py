@@ -132,7 +132,7 @@ class Service:
             problem = f"{head.path} is not for {head.method}"
             return error_response(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow=allowed)
         if head.headers.get("content-encoding", "identity") != "identity":
-            problem = "bodies with a Content-Encoding are not read"
+            problem = "bodies with a Content-Encoding are not supported"
             return error_response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
         return None
 
@@ -333,5 +333,5 @@ def _run(check: Check) -> str | None:
     try:
         return check()
     except Exception as error:
-        log.exception("A check of readiness raised")
+        log.exception("A readiness check raised")
         return f"{type(error).__name__}: {error}"

@@ -125,7 +125,7 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, LookupError, TypeError, AttributeError):
             # YAML's own types let them through: `!!int x`, the 99th of a month.
             kind = node.tag.rpartition(":")[2]
-            problem = f"{shown(node.value)} is no {kind}"
+            problem = f"{shown(node.value)} is not a valid {kind}"
             raise ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:

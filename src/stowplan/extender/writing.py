@@ -133,7 +133,7 @@ def _name_of(node: Any) -> str:
     try:
         name = node["metadata"]["name"]
     except (TypeError, KeyError, IndexError):
-        raise BadAnswer("Nodes has one without metadata.name") from None
+        raise BadAnswer("Nodes has a node without metadata.name") from None
     return str(name)
 
 
@@ -155,7 +155,7 @@ def write_priorities(result: list[HostPriority]) -> tuple[bytes, int]:
         hosts = [each.Host for each in result]
         scores = [each.Score for each in result]
     except AttributeError:
-        raise BadAnswer("the answer has something that is no HostPriority") from None
+        raise BadAnswer("the answer has an item that is not a HostPriority") from None
     body = _all_alike(hosts, scores)
     if body is not None:
         return body, 0
@@ -231,7 +231,7 @@ def checked_pod_names(result: list[str]) -> list[str]:
         raise BadAnswer(f"the answer is {_kind(result)}, not a list of pod names")
     for name in result:
         if not isinstance(name, str):
-            raise BadAnswer(f"the answer has {_kind(name)}, which is no pod name")
+            raise BadAnswer(f"the answer has {_kind(name)}, which is not a pod name")
     return list(result)
 
 

@@ -91,7 +91,7 @@ def server_context(
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise ConfigError(
-            f"{certificate} and {key} are no certificate with its key: {reason}", where=where
+            f"{certificate} and {key} are not a certificate with its key: {reason}", where=where
         ) from None
     return context
 

@@ -93,7 +93,7 @@ class _Answering:
         except StowplanError as problem:
             return said | {"error": "; ".join(str(problem).splitlines())}
         except Exception as problem:
-            log.exception("A question broke the judge", extra=kv(line=self._count))
+            log.exception("A question caused an internal error", extra=kv(line=self._count))
             return said | {"error": f"internal error: {describe_problem(problem)}"}
 
     def _respond(self, parts: Parts) -> Json:

@@ -257,7 +257,7 @@ class Binder:
                 await _ask(plugin, "post_bind", "PostBind", placement)
             except Exception as problem:
                 self._engine.failures.report(
-                    "PostBind failed; the pod is bound all the same",
+                    "PostBind failed; the pod is bound anyway",
                     problem,
                     plugin=plugin.name,
                     pod=placement.pod.key,

@@ -279,5 +279,5 @@ def _why_no_more(problem: BaseException) -> str:
 def _text_of(problem: Exception) -> str:
     """The text of a failure. A defect of ours fails the attempt, never the process."""
     if not isinstance(problem, ExtenderError):
-        log.error("Asking an extender broke", exc_info=problem)
+        log.error("A request to an extender failed", exc_info=problem)
     return str(problem) or type(problem).__name__

@@ -193,7 +193,7 @@ class SchedulingLoop:
         self._binds.discard(task)
         self._bind_ended.set()
         if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("Binding task ended badly", exc_info=problem, extra=kv(task=task.get_name()))
+            log.error("Binding task failed", exc_info=problem, extra=kv(task=task.get_name()))
 
     def _busy_binds(self) -> int:
         held = sum(len(handle.waiting) for handle in self._engine.handles.values())

@@ -57,7 +57,7 @@ async def write_missed_events(
         async with asyncio.timeout(_TIMEOUT_S):
             missing = await _first_missing(bound[:newest], recorder)
     except TimeoutError as problem:
-        log.log(V2, "Cannot find out how many events were missed", extra=kv(err=problem))
+        log.log(V2, "Cannot count missed events", extra=kv(err=problem))
         missing = newest
     except StowplanError as problem:
         log.log(V2, "Cannot look for missed events", extra=kv(err=problem))

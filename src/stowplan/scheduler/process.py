@@ -355,7 +355,7 @@ class SchedulerProcess:
         deadline = self._clock.monotonic() + _CATCH_UP_S
         while behind := [each for each in informers if each.resource_version < target]:
             if self._clock.monotonic() >= deadline:
-                log.log(V2, "Listing anew after winning the lease", extra=kv(version=target))
+                log.log(V2, "Listing again after winning the lease", extra=kv(version=target))
                 await asyncio.gather(*(informer.relist() for informer in behind))
                 return
             await asyncio.sleep(0.01)
@@ -406,7 +406,7 @@ class SchedulerProcess:
         await asyncio.wait([leading])
         is_complete = await self.loop.drain(_DRAIN_S)
         if not is_complete:
-            log.warning("Some binds did not end in time; a restart finds them")
+            log.warning("Some binds did not finish in time; the next start looks them up")
         await self.reporter.drain(_LAST_WORDS_S)
         await self.recorder.drain(_LAST_WORDS_S)
         if self._holding is not None:

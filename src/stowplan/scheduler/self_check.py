@@ -118,7 +118,7 @@ class SelfCheck:
             self._skip("expensive")
             return None
         except Exception:
-            log.exception("The self-check broke, going on", extra=kv(pod=pod.key))
+            log.exception("The self-check failed; continuing", extra=kv(pod=pod.key))
             self._skip("error")
             return None
         if decision is None:

@@ -43,7 +43,7 @@ class Stillness:
                 change()
             except Exception:
                 # The caller that requested the change has returned already.
-                log.exception("A change that had to wait for a decision failed, going on")
+                log.exception("A change that waited for a decision failed; continuing")
 
     def do(self, change: Callable[..., object], *arguments: Any) -> None:
         """Now, or as soon as the decision under way has ended."""

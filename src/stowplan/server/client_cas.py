@@ -131,7 +131,9 @@ class ClientCas:
             except StowplanError as error:
                 if str(error) != problem:  # once, not every time
                     problem = str(error)
-                    hint = "clients are known by tokens only, unless --client-ca-file is given"
+                    hint = (
+                        "clients can authenticate by token only, unless --client-ca-file is given"
+                    )
                     log.warning(
                         "Cannot look up the CAs of clients",
                         extra=kv(configMap=_SHOWN, err=error, hint=hint),

@@ -44,7 +44,9 @@ class Profiler:
         except ValueError:
             seconds = 0.0
         if not seconds > 0:
-            return _problem(HTTPStatus.BAD_REQUEST, f"seconds={text[:20]!a} is no positive number")
+            return _problem(
+                HTTPStatus.BAD_REQUEST, f"seconds={text[:20]!a} is not a positive number"
+            )
         if self._is_busy:
             return _problem(HTTPStatus.CONFLICT, "a profile is being taken; try again later")
         self._is_busy = True

@@ -252,7 +252,7 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
     needed = [str(right) for right in missing if not right.is_optional]
     if needed:
         raise Forbidden(
-            "the credentials may not: " + "; ".join(needed) + ". See deploy/scheduler for the "
+            "the credentials do not allow: " + "; ".join(needed) + ". See deploy/scheduler for the "
             "roles that stowplan needs"
             + ("" if options.namespace else ", or serve one namespace with --namespace")
         )

@@ -158,8 +158,8 @@ def _check_that_it_comes_back(pod: Pod, owner: OwnerReference | None, target: st
         )
     if (owner.api_version.rpartition("/")[0], owner.kind) in _NEW_NAMES:
         raise MoveRefused(
-            f"{whose}, whose pods get a new name each time: a pin, which goes by name, would not "
-            "meet the next one. Pods of a StatefulSet keep their names"
+            f"{whose}, whose pods get a new name each time: a pin goes by name and would not "
+            "match the next one. Pods of a StatefulSet keep their names"
         )
 
 
@@ -222,8 +222,8 @@ class Mover:
             raise MoveRefused(f"pod {pod.key} has just changed: {problem}") from None
         except (Throttled, ServerError) as refusal:
             raise MoveRefused(
-                f"the API server would not let pod {pod.key} go now: {refusal}\n"
-                "Try again later, or delete it all the same with --force"
+                f"the API server refused to evict pod {pod.key}: {refusal}\n"
+                "Try again later, or delete it anyway with --force"
             ) from None
 
     async def pin(self) -> list[NodeEdit]:
@@ -248,7 +248,7 @@ class Mover:
                 return
             raise StowplanError(
                 f"{problem}\nPod {pod.key} still runs on {pod.spec.node_name}, but is pinned to "
-                f"{target} already: run the same command again, or take the pin back with "
+                f"{target} already: run the same command again, or undo the pin with "
                 f"stowplan pin {pod.key} {pod.spec.node_name} --only"
             ) from problem
 
@@ -263,7 +263,7 @@ class Mover:
                     return pod
                 state = self._waiting_for(pod)
             except (ApiUnavailable, ServerError, Throttled) as problem:
-                state = f"cannot see how it goes on: {problem}"
+                state = f"cannot follow the move: {problem}"
             if state != told:
                 told = state
                 say(state)

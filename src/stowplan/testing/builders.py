@@ -218,7 +218,7 @@ def _taint(item: TaintLike) -> Taint:
     pair, _, effect = item.rpartition(":")
     key, _, value = pair.partition("=")
     if not key or not effect:
-        raise ValueError(f"{item!r} is no taint; write key=value:Effect or key:Effect")
+        raise ValueError(f"{item!r} is not a taint; write key=value:Effect or key:Effect")
     return Taint(key=key, value=value, effect=effect)
 
 

@@ -157,7 +157,7 @@ class Faults:
                 f" these are: {known}"
             )
         if method not in _POINT_METHODS:
-            raise ValueError(f"{method} is no method of a plugin: {', '.join(_POINT_METHODS)}")
+            raise ValueError(f"{method} is not a method of plugins: {', '.join(_POINT_METHODS)}")
         self._breakages.append(
             _Breakage(name, method, problem or RuntimeError("broken on purpose"), times)
         )

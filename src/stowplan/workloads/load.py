@@ -79,7 +79,7 @@ def find_performance_config(name_or_path: str) -> Path:
     if not folders:
         caches = ", ".join(str(cache) for cache in _module_caches())
         raise ConfigError(
-            f"{name_or_path} is no file, and Kubernetes' own workloads are not on this machine "
+            f"{name_or_path} is not a file, and Kubernetes' own workloads are not on this machine "
             f"(looked for k8s.io/kubernetes in {caches}); `make controlplane` fetches them"
         )
     found = folders[0] / name_or_path / _FILE_NAME

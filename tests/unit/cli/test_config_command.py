@@ -318,7 +318,7 @@ def test_a_policy_becomes_a_configuration(
     )
     code, out, err = run(capsys, "config", "migrate", str(policy))
     assert code == 0
-    assert err == f"Warning: {policy}: zebra: is no field of a Policy, and was left out\n"
+    assert err == f"Warning: {policy}: zebra: is not a field of a Policy and was left out\n"
     config = parse_config(out)
     assert [extender.url_prefix for extender in config.extenders] == ["http://x"]
     monkeypatch.setattr("sys.stdin", io.StringIO(policy.read_text()))

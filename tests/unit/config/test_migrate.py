@@ -276,8 +276,8 @@ extenders: [{urlPrefix: 'http://x', colour: red}]
 """
     _, notes = migrate(HEADER + text)
     assert notes == [
-        "zebra: is no field of a Policy, and was left out",
-        "extenders[0].colour: is no field of a Policy, and was left out",
+        "zebra: is not a field of a Policy and was left out",
+        "extenders[0].colour: is not a field of a Policy and was left out",
         "predicates[0].argument.serviceAffinity: no counterpart, left out; give such pods a "
         "podAffinity for rack",
         'predicates[1]: no plugin is known for the predicate "PodFitsResource", left out; '

@@ -53,7 +53,7 @@ def test_lines_of_all_parts() -> None:
         "# HELP wca_scheduler_kubeapi_nodes Nodes that are known and not of the control plane.",
         "# TYPE wca_scheduler_kubeapi_nodes gauge",
         "wca_scheduler_kubeapi_nodes 2.0",
-        "# HELP wca_scheduler_mutations Pods that /mutate was asked about, by what became of them.",
+        "# HELP wca_scheduler_mutations Pods sent to /mutate, by result.",
         "# TYPE wca_scheduler_mutations counter",
         'wca_scheduler_mutations{result="patched"} 3.0',
         'wca_scheduler_mutations{result="x"} 0.0',

@@ -176,7 +176,7 @@ def test_dimensions_without_a_query_are_a_mistake() -> None:
 
 
 def test_the_names_of_resources_are_checked() -> None:
-    with pytest.raises(ConfigError, match="NODE_CAPACITY_RESOURCES_QUERY_MAP: 'disk' is no resou"):
+    with pytest.raises(ConfigError, match="NODE_CAPACITY_RESOURCES_QUERY_MAP: 'disk' is not"):
         Queries(NODE_CAPACITY_RESOURCES_QUERY_MAP={"disk": "x"})
     with pytest.raises(ConfigError, match="the query for 'cpu' is empty"):
         Queries(APP_REQUESTED_RESOURCES_QUERY_MAP={"cpu": ""})

@@ -168,8 +168,9 @@ def test_no_file(tmp_path: Path) -> None:
         ),
         ("algorithm: !NOPAlgorithm\nx: {[]: 1}\n",
          'found unhashable key in "config.yaml", line 2, column 5'),
-        ("a: !!int x\n", "'x' is no int in \"config.yaml\", line 1, column 4"),
-        ("a: 2020-99-99\n", "'2020-99-99' is no timestamp in \"config.yaml\", line 1, column 4"),
+        ("a: !!int x\n", "'x' is not a valid int in \"config.yaml\", line 1, column 4"),
+        ("a: 2020-99-99\n",
+         "'2020-99-99' is not a valid timestamp in \"config.yaml\", line 1, column 4"),
         ("a: " + 1000 * "[", "config.yaml: nested too deeply"),
         (
             "algorithm: !NOPAlgorithm\nreschedule_interval: 61\n",

@@ -207,7 +207,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_text("junk")
     assert problem(files(tmp_path)).startswith(
         f"--tls-cert-file, --tls-private-key-file: {tmp_path}/tls.crt and {tmp_path}/tls.key are "
-        "no certificate with its key: "
+        "not a certificate with its key: "
     )
     store(tmp_path, pair)
     with_ca = files(tmp_path, authority)

@@ -95,7 +95,7 @@ def test_open_paths_are_explained() -> None:
         for each in methods.values()
         if each.is_open
     }
-    text = section("Who may ask").partition(" are open")[0].rpartition("is enough")[2]
+    text = section("Authentication").partition(" are open")[0].rpartition("is enough")[2]
     assert {*re.findall(r"`(/[^`]*)`", text), "/reschedule"} == expected
 
 

@@ -156,7 +156,7 @@ async def test_paths_methods_and_encodings_that_are_not_served() -> None:
         reply = await served.ask("/filter", ARGS_TEXT, Content_Encoding="gzip")
         assert (reply.status, reply.problem) == (
             415,
-            "bodies with a Content-Encoding are not read",
+            "bodies with a Content-Encoding are not supported",
         )
 
 

@@ -178,9 +178,9 @@ def test_a_kubeconfig_instead(tmp_path: Path) -> None:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"host": "x", "port": "y"}, "port: 'y' is no port"),
-    ({"host": "x", "port": 0}, "port: 0 is no port"),
-    ({"host": "ftp://x"}, "host: 'ftp://x' is no http or https address"),
+    ({"host": "x", "port": "y"}, "port: 'y' is not a port"),
+    ({"host": "x", "port": 0}, "port: 0 is not a port"),
+    ({"host": "ftp://x"}, "host: 'ftp://x' is not an http or https address"),
     ({"host": "x", "timeout": 0.5}, "timeout: 0.5 is not from 1 to 60 seconds"),
     ({"host": "http://x", "monitored_namespaces": ["a", ""]}, "monitored_namespaces: a namespace"),
     ({"host": "x", "kubeconfig": "y"}, "kubeconfig: cannot be used together with host"),

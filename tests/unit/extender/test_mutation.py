@@ -117,9 +117,9 @@ def test_options() -> None:
     slow = Mutator(provider, cold_start_duration=60)
     assert slow.annotations("cold")[COLD_START] == '{"duration":"60s"}'
     assert COLD_START not in slow.annotations("odd"), "it has no persistent memory to begin on"
-    with pytest.raises(ConfigError, match="dram_threshold: -1 is no percentage"):
+    with pytest.raises(ConfigError, match="dram_threshold: -1 is not a percentage"):
         Mutator(provider, dram_threshold=-1)
-    with pytest.raises(ConfigError, match="cold_start_duration: -1 is no number of seconds"):
+    with pytest.raises(ConfigError, match="cold_start_duration: -1 is not a number of seconds"):
         Mutator(provider, cold_start_duration=-1)
 
 

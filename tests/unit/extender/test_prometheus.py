@@ -318,8 +318,8 @@ def test_addresses(host: str, port: int | str | None, url: str) -> None:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"host": ""}, "host: '' is no http or https address"),
-    ({"host": "ftp://x"}, "host: 'ftp://x' is no http"),
+    ({"host": ""}, "host: '' is not an http or https address"),
+    ({"host": "ftp://x"}, "host: 'ftp://x' is not an http"),
     ({"host": "x", "port": "many"}, "host, port: 'http://x:many'"),
     ({"host": "x", "port": 70000}, "host, port: "),
     ({"host": "x", "timeout": 0}, "timeout: 0 is not above 0"),
@@ -329,7 +329,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"host": "x", "max_age": 10, "max_stale": 5}, "max_stale: 5 is less than max_age"),
     ({"host": "x", "time": "yesterday"}, "time: 'yesterday' is neither"),
     ({"host": "x", "time": "nan"}, "time: 'nan' is neither"),
-    ({"host": "http://x", "ssl": SSL(False)}, "host: 'http://x' is no https address"),
+    ({"host": "http://x", "ssl": SSL(False)}, "host: 'http://x' is not an https address"),
 ]
 
 
@@ -377,7 +377,7 @@ def test_mistakes_of_certificates(tmp_path: Path) -> None:
         SSL(client_key_path="key.pem")
     with pytest.raises(ConfigError, match=r"server_verify: .*none\.pem cannot be used: No such"):
         SSL(server_verify=str(tmp_path / "none.pem"))
-    with pytest.raises(ConfigError, match=r"client_cert_path: .*empty\.pem is no certificate"):
+    with pytest.raises(ConfigError, match=r"client_cert_path: .*empty\.pem is not a certificate"):
         SSL(client_cert_path=str(empty))
 
 

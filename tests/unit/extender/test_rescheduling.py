@@ -83,8 +83,8 @@ async def test_some_pods_stay() -> None:
         assert done.deleted == ["web-0"]
         assert done.skipped == {
             "bare": "it has no controller that would replace it",
-            "done": "it is on its way out already",
-            "ending": "it is on its way out already",
+            "done": "it is already being deleted",
+            "ending": "it is already being deleted",
             "nobody": "there is no such pod in the monitored namespaces",
             "waiting": "it has no node yet",
         }
@@ -97,7 +97,7 @@ async def test_some_pods_stay() -> None:
     [
         ("web-0", "the answer is a str, not a list of pod names"),
         (None, "the answer is None, not a list of pod names"),
-        (["web-0", 7], "the answer has a int, which is no pod name"),
+        (["web-0", 7], "the answer has a int, which is not a pod name"),
     ],
 )
 async def test_an_answer_that_is_no_list_of_names_deletes_nothing(
@@ -158,7 +158,7 @@ async def test_one_round_at_a_time() -> None:
     async with scene(algorithm) as on:
         first = asyncio.create_task(on.rescheduler.run_once())
         await asyncio.sleep(0)
-        with pytest.raises(NotNowError, match="under way"):
+        with pytest.raises(NotNowError, match="in progress"):
             await on.rescheduler.run_once()
         algorithm.may_go_on.set()
         assert (await first).deleted == ["web-0"]
@@ -215,7 +215,7 @@ async def test_without_an_interval_nothing_runs() -> None:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"interval": -1}, "reschedule_interval: -1 is no interval"),
+    ({"interval": -1}, "reschedule_interval: -1 is not 0 or more seconds"),
     ({"limit": 0}, "reschedule_limit: 0 is less than 1"),
     ({"token_file": "/no/such/token"}, "reschedule_token_file: cannot read /no/such/token"),
 ]

@@ -248,7 +248,7 @@ LOOP.append(LOOP)
             ExtenderFilterResult(7),  # type: ignore[arg-type]
             "Nodes is a int, not a list of nodes",
         ),
-        (ExtenderFilterResult([{}]), "Nodes has one without metadata.name"),
+        (ExtenderFilterResult([{}]), "Nodes has a node without metadata.name"),
         (
             ExtenderFilterResult(FailedNodes=["n1"]),  # type: ignore[arg-type]
             "FailedNodes is a list, not a dict of reasons by node",
@@ -290,7 +290,7 @@ def test_odd_values_that_have_a_meaning() -> None:
     ("result", "problem"),
     [
         (None, "the answer is None, not a list of HostPriority"),
-        ([("n1", 1)], "the answer has something that is no HostPriority"),
+        ([("n1", 1)], "the answer has an item that is not a HostPriority"),
         ([HostPriority("n1", "3")], "the Score of 'n1' is a str"),  # type: ignore[arg-type]
         ([HostPriority("n1", None)], "the Score of 'n1' is None"),  # type: ignore[arg-type]
         ([HostPriority(1, 1)], "a Host is not text"),  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ FIELD = "a header line is malformed"
         pytest.param([b"A: x\rContent-Length: 3"], FIELD, id="bare CR"),
         pytest.param([b"A: x\0y"], FIELD, id="NUL"),
         pytest.param([b"A\xe9: x"], FIELD, id="a name that is not ASCII"),
-        pytest.param([b"A(: x"], FIELD, id="a name that is no token"),
+        pytest.param([b"A(: x"], FIELD, id="a name that is not a token"),
     ],
 )
 def test_heads_with_two_meanings_are_refused(role: Role, fields: list[bytes], problem: str) -> None:

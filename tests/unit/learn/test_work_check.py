@@ -147,7 +147,7 @@ async def main():
     try:
         {}["nothing"]
     except KeyError:
-        logging.getLogger("stowplan.api.informer").exception("A handler failed, going on")
+        logging.getLogger("stowplan.api.informer").exception("A handler failed; continuing")
 """
     [told] = judged(running, text).mistakes
     assert "line 6: KeyError: 'nothing'" in told

@@ -1,4 +1,4 @@
-"""Evictions against a real API server: nobody dies in vain, and no pod is held for ever."""
+"""Evictions against a real API server: no pod is evicted needlessly, and none is held for ever."""
 
 from __future__ import annotations
 

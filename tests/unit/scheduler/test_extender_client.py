@@ -402,7 +402,7 @@ async def test_a_defect_of_ours_costs_an_attempt_and_not_the_process(
     assert await asking.filter() == Failed("'oh'")
     assert await asking.preempt() == Failed("'oh'")
     assert await asking.prioritize() == PrioritizeAnswer([None])
-    assert caplog.text.count("Asking an extender broke") == 3
+    assert caplog.text.count("A request to an extender failed") == 3
 
 
 def test_an_extender_is_known_by_itself_not_by_its_settings() -> None:

@@ -81,7 +81,7 @@ def test_unknown_fields_are_refused() -> None:
         pod("a", node_selektor={})
     with pytest.raises(msgspec.ValidationError):
         pod("a", affinity={"podAffinity": 3})
-    with pytest.raises(ValueError, match="is no taint"):
+    with pytest.raises(ValueError, match="is not a taint"):
         node("n", taints=["key=value"])
 
 

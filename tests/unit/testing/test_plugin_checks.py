@@ -71,7 +71,7 @@ def test_a_planted_mistake_is_found(plugin: type[Plugin], expected: set[str], wo
     assert set(found) == expected, found
     first = next(iter(found.values()))
     assert words in first
-    assert all("To mend it: " in message for message in found.values())
+    assert all("Fix: " in message for message in found.values())
 
 
 def test_columns_that_read_annotations_and_declare_it_are_accepted() -> None:
@@ -198,5 +198,5 @@ def test_what_a_plugin_costs_is_compared(
 def test_the_advice_is_about_the_answer(method: str, answer: object, fix: str) -> None:
     members = {"name": "Odd", method: lambda self, pod, node: answer}
     [found] = check_plugin(type("Odd", (Plugin,), members), only=["answers"])
-    assert f"To mend it: {fix}" in found.message
+    assert f"Fix: {fix}" in found.message
     assert "docs/plugins.md" not in found.message

@@ -1,7 +1,7 @@
 """Jobs: pods until enough of them have succeeded, or too many have failed.
 
 Each pod carries a finalizer until its end is counted in the status, so no end is lost or counted
-twice, whoever deletes the pod.
+twice, even if a user deletes the pod.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ _GAUGES: Final = {
     SHAPE_NODES: "Nodes of the shape.",
 }
 _COUNTERS: Final = {
-    PODS_NOT_JUDGED: "Requests about pods of which too little is known: every node was accepted.",
-    NODES_NOT_JUDGED: "Times that something unknown of a node was left out of account.",
+    PODS_NOT_JUDGED: "Requests about pods with too little data: every node was accepted.",
+    NODES_NOT_JUDGED: "Times that an unknown value of a node was ignored.",
 }
 
 

@@ -108,7 +108,7 @@ def forked(measure: Callable[[Report], None], limit_s: float) -> Report:
         raise
     finally:
         os.waitpid(child, 0)
-    return Report(**json.loads(text)) if text else Report(problem="the trial broke down")
+    return Report(**json.loads(text)) if text else Report(problem="the trial failed")
 
 
 def _limited(measure: Callable[[Report], None], limit_s: float) -> Report:

@@ -225,4 +225,4 @@ def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except msgspec.MsgspecError as error:
-        raise WrongAnswer(f"an answer is no JSON: {error}") from None
+        raise WrongAnswer(f"an answer is not JSON: {error}") from None

@@ -137,7 +137,7 @@ def _read(path: Path) -> RunResult:
         return msgspec.json.decode(path.read_bytes(), type=RunResult)
     except (OSError, msgspec.DecodeError) as problem:
         raise ConfigError(
-            f"is no result of this benchmark ({problem}); remove it, or use --fresh",
+            f"is not a result of this benchmark ({problem}); remove it, or use --fresh",
             where=str(path),
         ) from None
 

@@ -1,4 +1,4 @@
-"""The scenario of the mini-kube-scheduler: nobody can take pod1 until node10 arrives.
+"""The scenario of the mini-kube-scheduler: no node can take pod1 until node10 arrives.
 
 stowplan simulate mini_kube_scheduler.py
 """

@@ -36,7 +36,9 @@ def check_resources(names: Iterable[str]) -> tuple[str, ...]:
     others = sorted(set(names) - set(_FIRST))
     for name in others:
         if name != EPHEMERAL_STORAGE and not is_scalar(name):
-            raise ConfigError(f"`{name}` is no resource that is scheduled", where="resources")
+            raise ConfigError(
+                f"`{name}` is not a resource that pods can request", where="resources"
+            )
     return (*_FIRST, *others)
 
 

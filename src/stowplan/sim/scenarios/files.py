@@ -97,7 +97,7 @@ def read_playables(file: Path, wishes: Wishes | None = None) -> list[Playable]:
         return _workloads(find_performance_config(str(file)), wishes)
     if TRACE_SUFFIXES.intersection(file.suffixes):
         raise ConfigError(
-            "is no scenario. A trace is played by a scenario: "
+            "is not a scenario. A trace is played by a scenario: "
             f"`workload: {{trace: {file.name}}}` is a step of one; see docs/traces.md",
             where=str(file),
         )

@@ -313,7 +313,9 @@ def _taint(written: Any, fields: Fields) -> Json:
     pair, _, effect = written.rpartition(":")
     key, _, value = pair.partition("=")
     if not key or not effect:
-        fields.fail(f"`{written}` is no taint; write key=value:Effect or key:Effect", at="taints")
+        fields.fail(
+            f"`{written}` is not a taint; write key=value:Effect or key:Effect", at="taints"
+        )
     return {"key": key, "effect": effect} | ({"value": value} if value else {})
 
 

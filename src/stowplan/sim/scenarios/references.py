@@ -27,7 +27,7 @@ def read_reference(text: object, fields: Fields, at: str) -> ObjectPattern:
     """`kind/name` or `kind/namespace/name`; ConfigError with the place of the field `at`."""
     parts = text.split("/") if isinstance(text, str) else []
     if len(parts) not in (2, 3) or not all(parts):
-        fields.fail(f"`{at}`: `{text}` is no object; write kind/name, as in pod/web-0", at=at)
+        fields.fail(f"`{at}`: `{text}` is not an object; write kind/name, as in pod/web-0", at=at)
     kind = _KINDS.get(parts[0].lower())
     if kind is None:
         close = get_close_matches(parts[0].lower(), _KINDS, 1)

@@ -46,7 +46,7 @@ def milliseconds(raw: object) -> int:
     if whole < 0:
         raise ValueError(f"`{raw}` is negative")
     if not whole <= MOST:
-        raise ValueError(f"`{raw!s:.60}` is no time that could pass")
+        raise ValueError(f"`{raw!s:.60}` is not a duration")
     return round(whole)
 
 

@@ -90,7 +90,7 @@ class _Pods:
             _spec(shape)  # complains about tolerations
         within = row.text("namespace") or "default"
         if not is_name(within) or "." in within or len(within) > 63:
-            raise BadRow(f"namespace: `{within:.60}` is no name of a namespace")
+            raise BadRow(f"namespace: `{within:.60}` is not a valid name of a namespace")
         labels = row.labels()
         name = self._name(row, within, count)
         self._names.append(name)

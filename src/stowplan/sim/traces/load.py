@@ -75,7 +75,7 @@ def _load(
         if is_export(document):
             return read_export(document, file, skip_broken=skip_broken, reschedule=reschedule)
         raise ConfigError(
-            "is no trace: expected `generate:` (a synthetic one) or `pods:` and `nodes:` "
+            "is not a trace: expected `generate:` (a synthetic one) or `pods:` and `nodes:` "
             "(an export of kube-scheduler-simulator)",
             where=str(file),
         )

@@ -95,7 +95,7 @@ def _check_verdicts(subject: Subject, step: FilterStep, cycle: Cycle, rows: Rows
             ) from problem
         if verdict < 0 or not isinstance(status, Status) or not status.is_rejected:
             raise CheckFailed(
-                f"{what} wrote the verdict {verdict}, which is no refusal: {status!r}.",
+                f"{what} wrote the verdict {verdict}, which is not a rejection: {status!r}.",
                 "write 0 for a node that fits, and n for verdicts[n - 1].",
             )
     passing: Rows = rows[np.asarray(out)[rows] == 0]

@@ -77,7 +77,7 @@ def _check_declarations(plugin: type[Plugin]) -> None:
     for place, verdict in enumerate(verdicts):
         if not isinstance(verdict, Status) or not verdict.is_rejected:
             raise CheckFailed(
-                f"{plugin.name}.verdicts[{place}] is {verdict!r}, which is no refusal.",
+                f"{plugin.name}.verdicts[{place}] is {verdict!r}, which is not a rejection.",
                 "list what the ids 1, 2, ... mean by stowplan.unschedulable(...) or"
                 " stowplan.unresolvable(...); 0 always means that the pod fits.",
             )

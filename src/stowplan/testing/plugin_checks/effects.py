@@ -56,7 +56,7 @@ _CHANCE = "used the global random generator"
 _SLEEP = "slept"
 _THREAD = "started a thread"
 _MENDS = {
-    _TIME: "use self.handle.clock, which tests and simulations can move; and do not let kept"
+    _TIME: "use self.handle.clock, which tests and simulations can move; and do not let cached"
     " columns depend on it.",
     _CHANCE: "draw from self.handle.rng, which is seeded, so that a run can be repeated.",
     _THREAD: "answer in the thread that asks; nothing here may run beside the scheduler.",

@@ -34,7 +34,7 @@ class CheckFailed(AssertionError):
     """A check failed: the mistake, and how to mend it."""
 
     def __init__(self, mistake: str, mend: str) -> None:
-        super().__init__(f"{mistake}\nTo mend it: {mend}")
+        super().__init__(f"{mistake}\nFix: {mend}")
         self.mistake = mistake
         self.mend = mend
 
@@ -143,7 +143,7 @@ def load_subject(spec: str, args: Mapping[str, Any] | None = None, **options: An
     """The plugin of `module:Class` or `file.py:Class`; ConfigError says what is wrong with it."""
     if ":" not in spec and not spec.endswith(".py"):
         raise ConfigError(
-            "is no plugin; write module:Class or path/to/file.py:Class", where=repr(spec)
+            "is not a plugin; write module:Class or path/to/file.py:Class", where=repr(spec)
         )
     found = find_plugin(spec, Registry(), folder=Path(), where=repr(spec))
     return Subject(found, args, spec=spec, **options)

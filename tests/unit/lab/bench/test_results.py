@@ -73,7 +73,7 @@ def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
     path = results.path(setup(), 1, "raw")
     path.parent.mkdir(parents=True)
     path.write_text("{}")
-    with pytest.raises(ConfigError, match=r"round-1\.raw\.json: is no result.*--fresh"):
+    with pytest.raises(ConfigError, match=r"round-1\.raw\.json: is not a result.*--fresh"):
         results.of(setup())
 
 

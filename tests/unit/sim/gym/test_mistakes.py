@@ -38,7 +38,7 @@ NO_SCORES = (
         ),
         ({"max_nodes": 2}, "max_nodes: is 2, but there are 3 nodes in the trace"),
         ({"max_steps": 0}, "max_steps: is 0, but at least 1 is needed"),
-        ({"resources": ["cpus"]}, "resources: `cpus` is no resource that is scheduled"),
+        ({"resources": ["cpus"]}, "resources: `cpus` is not a resource that pods can request"),
         ({"reward": "speed"}, "reward: there is no `speed`; there are balance, utilisation"),
         ({"reward": 3}, "reward: expected a name or a function, got 3"),
         ({"config": "nowhere.yaml"}, "nowhere.yaml: cannot be read"),
@@ -57,7 +57,7 @@ def test_arguments(arguments: dict[str, Any], words: str) -> None:
 def test_a_file_that_is_no_trace_is_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "trace.yaml"
     file.write_text("jobs: []\n")
-    with pytest.raises(ConfigError, match=r"trace\.yaml: is no trace"):
+    with pytest.raises(ConfigError, match=r"trace\.yaml: is not a trace"):
         ClusterEnv(file)
 
 

@@ -337,7 +337,7 @@ def test_workloads_of_others(read: Read, tmp_path: Path) -> None:
             "scenario.yaml:4: cluster, nodes[0], Node",
             'spec.taints[0].effect: Unsupported value: "NoScedule"',
         ),
-        ("steps:\n- create: {nodes: [{name: a, taints: [x]}]}\n", "nodes[0]", "`x` is no taint"),
+        ("steps:\n- create: {nodes: [{name: a, taints: [x]}]}\n", "nodes[0]", "`x` is not a taint"),
         ("steps:\n- create: {nodes: [{name: A}]}\n", "nodes[0], Node", "metadata.name: Invalid"),
         ("steps:\n- create: {objects: [{kind: Pod}]}\n", "objects[0]", "`apiVersion` must be"),
         (

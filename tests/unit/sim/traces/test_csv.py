@@ -139,10 +139,10 @@ GOOD = "0,good,,1,1,1Gi,,,,,,\n"
     ("row", "reason"),
     [
         ("-1,a,,,,,,,,,,", "arrival: `-1` is negative"),
-        ("nan,a,,,,,,,,,,", "arrival: `nan` is no time that could pass"),
-        ("1e999,a,,,,,,,,,,", "arrival: `1e999` is no time that could pass"),
+        ("nan,a,,,,,,,,,,", "arrival: `nan` is not a duration"),
+        ("1e999,a,,,,,,,,,,", "arrival: `1e999` is not a duration"),
         ("soon,a,,,,,,,,,,", "arrival: `soon` is not a time such as 90, 90s or 1h30m"),
-        ("0,a,UP,,,,,,,,,", "namespace: `UP` is no name of a namespace"),
+        ("0,a,UP,,,,,,,,,", "namespace: `UP` is not a valid name of a namespace"),
         ("0,a,,-3,,,,,,,,", "count: `-3` is negative"),
         ("0,a,,1.5,,,,,,,,", "count: `1.5` is not a whole number"),
         ("0,a,,99999999,,,,,,,,", "count: 99999999 pods in a row are more than 1000000"),

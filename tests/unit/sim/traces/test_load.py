@@ -89,7 +89,7 @@ def test_an_export_with_something_broken(tmp_path: Path) -> None:
     [
         ("a.yaml", "nodes: {}\nsteps: []\n", "unknown field `steps`; known: namespaces"),
         ("a.yaml", "nodes: {a: b}\n", "`nodes` is not a list"),
-        ("a.yaml", "steps: []\n", "is no trace: expected `generate:`"),
+        ("a.yaml", "steps: []\n", "is not a trace: expected `generate:`"),
         ("a.yaml", "[", "cannot be read"),
         ("a.yaml", "generate: {}\npods: []\n", "`pods` stands beside `generate`"),
         ("a.yaml", "generate:\n  arrivals:\n    kind: x\n", "a.yaml:3: generate, arrivals: `kind`"),
