@@ -151,16 +151,15 @@ CONFIGURATION: Final[dict[str, Fact]] = {
     "percentageOfNodesToScore": differs(
         "", "100 by default; an explicit 0 is adaptive, as upstream", "config/types.py"
     ),
-    "clientConnection.qps": differs("", "accepted, not a limit", "config/types.py"),
-    "clientConnection.burst": differs("", "accepted, not a limit", "config/types.py"),
+    "clientConnection.qps": differs("", "no limit at the default values", "config/types.py"),
+    "clientConnection.burst": differs("", "no limit at the default values", "config/types.py"),
     "clientConnection.acceptContentTypes": Fact("", SAME, "accepted; requests are JSON"),
     "clientConnection.contentType": Fact("", SAME, "accepted; requests are JSON"),
     "leaderElection.resourceName": differs(
         "", "the first profile's name if that is not default-scheduler", "cli/run.py"
     ),
     "parallelism": Fact("", SAME, "accepted; decisions are those of parallelism 1"),
-    "enableProfiling": Fact("", NOT_YET, "accepted; there is no profiling endpoint"),
-    "enableContentionProfiling": Fact("", NOT_YET, "accepted; there is no profiling endpoint"),
+    "enableContentionProfiling": Fact("", NOT_YET, "accepted; there is no profile of blocking"),
     "delayCacheUntilActive": Fact("", NOT_YET, "accepted; the cache is filled before leading"),
     "profiles[].tieBreak": differs("", "ours alone: heap or random", "config/types.py"),
     "profiles[].tieBreakSeed": differs("", "ours alone", "config/types.py"),
