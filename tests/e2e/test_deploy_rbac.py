@@ -160,13 +160,19 @@ def create_namespace(plane: ControlPlane, name: str) -> None:
     plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
 
 
-def create_pod(plane: ControlPlane, namespace: str, name: str, cpu: str = "100m") -> None:
+def create_pod(
+    plane: ControlPlane,
+    namespace: str,
+    name: str,
+    cpu: str = "100m",
+    scheduler_name: str = "stowplan",
+) -> None:
     container = {"name": "c", "image": "c", "resources": {"requests": {"cpu": cpu}}}
     plane.api.create(
         f"/api/v1/namespaces/{namespace}/pods",
         {
             "metadata": {"name": name},
-            "spec": {"schedulerName": "stowplan", "containers": [container]},
+            "spec": {"schedulerName": scheduler_name, "containers": [container]},
         },
     )
 

@@ -21,6 +21,7 @@ from stowplan.lab.controlplane.processes import free_port
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.test_deploy_rbac import create_pod, started, wait_bound, wait_for_roles
 from tests.helm_chart import CHART, VALUE_SETS, Json, helm, pods, render, workloads
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -98,13 +99,21 @@ def test_the_api_server_refuses_what_is_wrong(plane: ControlPlane, helm_binary: 
 
 def test_the_api_server_accepts_the_kustomize_manifests(plane: ControlPlane) -> None:
     """All installations but static pods, in their own namespaces, which enforce `restricted`."""
-    folders = [
-        file.parent
+    built = {
+        file.parent: yaml.safe_load(file.read_text())
         for file in sorted(DEPLOY.rglob("kustomization.yaml"))
-        if yaml.safe_load(file.read_text())["kind"] == "Kustomization"
-        and file.parent.name not in STATIC_PODS
+    }
+    included = {
+        (folder / each).resolve() for folder, text in built.items() for each in text["resources"]
+    }
+    folders = [
+        folder
+        for folder, text in built.items()
+        if text["kind"] == "Kustomization"
+        and folder not in included
+        and folder.name not in STATIC_PODS
     ]
-    assert len(folders) >= 12
+    assert len(folders) >= 6
     objects = [
         each
         for folder in folders
@@ -144,7 +153,7 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(
     assert "kubectl -n other rollout status deployment/trial-stowplan" in shown
     first = release_objects()
     assert "clusterrole.rbac.authorization.k8s.io/other:trial-stowplan" in first
-    for name in ("monitoring", "namespaced", "plugins", "network-policy", "high-availability"):
+    for name in ("monitoring", "namespaced", "overrides"):
         run("upgrade", "trial", CHART, "--reset-values", "--values", VALUE_SETS[name])
         assert release_objects() != first, name
     run("upgrade", "trial", CHART, "--reset-values")
@@ -181,26 +190,37 @@ def test_prometheus_may_read_metrics_and_nothing_else(
         assert (refused.returncode, refused.stdout) == (1, "no\n")
 
 
+def rendered_command(objects: list[Json], name: str, folder: Path, port: int) -> list[str]:
+    """The command of a Deployment on files of its ConfigMaps, with another port."""
+    spec = workloads(objects)[name]["spec"]
+    (container,) = spec["containers"]
+    maps = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ConfigMap"}
+    volumes = {each["name"]: each["configMap"]["name"] for each in spec.get("volumes", [])}
+    for mount in container.get("volumeMounts", []):
+        mounted = folder / mount["mountPath"].lstrip("/")
+        mounted.mkdir(parents=True)
+        for file, text in maps[volumes[mount["name"]]]["data"].items():
+            (mounted / file).write_text(text)
+    (opened,) = container["ports"]
+    flags = [
+        flag.replace("=/etc/", f"={folder}/etc/").replace(f"={opened['containerPort']}", f"={port}")
+        for flag in container["args"]
+    ]
+    assert f"{port}" in " ".join(flags)
+    return [sys.executable, "-m", *container["command"], *flags]
+
+
 def test_the_scheduler_of_the_chart_runs(
     plane: ControlPlane, helm_binary: Path, tmp_path: Path
 ) -> None:
-    """With the rendered command and files, as its service account, on its HTTPS port."""
+    """As its service account, on its HTTPS port, where Prometheus may read the metrics."""
     objects = render(helm_binary, {"monitoring": {"scraper": {"serviceAccount": "scraper"}}})
-    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
-    account["metadata"] = {"name": "scraper", "namespace": "stowplan"}  # type: ignore[assignment]
-    plane.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([*objects, account]), check=True)
+    plane.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(objects), check=True)
+    plane.kubectl("create", "serviceaccount", "scraper", "--namespace=stowplan", check=True)
     wait_for_roles(plane, "stowplan")
-    (container,) = workloads(objects)["stowplan"]["spec"]["containers"]
-    (config,) = [each["data"] for each in objects if each["kind"] == "ConfigMap"]
-    for file, text in config.items():
-        (tmp_path / file).write_text(text)
-    port = free_port()
     token = plane.service_account_token("stowplan", "stowplan")
-    flags = [
-        flag.replace("/etc/stowplan/", f"{tmp_path}/").replace("10259", str(port))
-        for flag in container["args"]
-    ]
-    command = [sys.executable, "-m", *container["command"], *flags]
+    port = free_port()
+    command = rendered_command(objects, "stowplan", tmp_path, port)
     command.append(f"--kubeconfig={plane.write_kubeconfig('chart', token)}")
     with started(tmp_path / "log", command) as scheduler:
         scheduler.wait_until_scheduling()
@@ -213,3 +233,42 @@ def test_the_scheduler_of_the_chart_runs(
         )
         assert "scheduler_pending_pods" in scraper.raw("GET", "/metrics")
         scheduler.stop()
+
+
+def test_the_static_scheduler_of_the_chart_runs(
+    plane: ControlPlane, helm_binary: Path, tmp_path: Path
+) -> None:
+    objects = render(helm_binary, VALUE_SETS["static"])
+    plane.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(objects), check=True)
+    token = plane.service_account_token("stowplan", "stowplan-static")
+    account = "--as=system:serviceaccount:stowplan:stowplan-static"
+    wait_for(
+        "the role", lambda: plane.kubectl("auth", "can-i", "list", "nodes", account).returncode == 0
+    )
+    command = rendered_command(objects, "stowplan-static", tmp_path, free_port())
+    command.append(f"--kubeconfig={plane.write_kubeconfig('static', token)}")
+    plane.kubectl("label", "node", "n1", "rf.scheduler.databases.default/pinned=", check=True)
+    with started(tmp_path / "log", command) as scheduler:
+        create_pod(plane, "default", "pinned", scheduler_name="databases")
+        wait_bound(plane, "default", "pinned")
+        scheduler.stop()
+
+
+def test_the_extender_of_the_chart_runs(helm_binary: Path, tmp_path: Path) -> None:
+    """With an algorithm of the values; it asks no API server."""
+    port = free_port()
+    objects = render(helm_binary, VALUE_SETS["plugins"])
+    command = rendered_command(objects, "stowplan-extender", tmp_path, port)
+    with started(tmp_path / "log", command) as extender:
+        client = unverified_access(f"http://127.0.0.1:{port}", "")
+
+        def is_ready() -> bool:
+            try:
+                return bool(client.raw("GET", "/readyz"))
+            except OSError:
+                return False
+
+        wait_for("the extender to answer", is_ready)
+        names = {"Pod": {"metadata": {"name": "p"}}, "NodeNames": ["n1"]}
+        assert '"n1"' in client.raw("POST", "/filter", names)
+        extender.stop()
