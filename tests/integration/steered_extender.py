@@ -39,6 +39,8 @@ class SteeredExtender:
         self.says: dict[str, Says] = {}
         #: Verb and body of every request, in the order in which they came.
         self.heard: list[tuple[str, Json]] = []
+        #: The header of each of them, "" if it had none.
+        self.traceparents: list[str] = []
         #: Clear it, and requests wait.
         self.answers = threading.Event()
         self.answers.set()
@@ -65,6 +67,7 @@ def steered_extender() -> Iterator[SteeredExtender]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             verb = self.path.removeprefix("/steered/")
             extender.heard.append((verb, body))
+            extender.traceparents.append(self.headers.get("traceparent", ""))
             extender.answers.wait(30)
             try:
                 answer, status = extender.says[verb](body), 200

@@ -6,7 +6,7 @@ cannot pass by agreeing with itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,10 +26,12 @@ _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 class Scheduler:
     """A `stowplan run` process and its log."""
 
-    def __init__(self, log: Path, arguments: list[str]) -> None:
+    def __init__(
+        self, log: Path, arguments: list[str], env: Mapping[str, str] | None = None
+    ) -> None:
         log.touch()
         self.log_file = log
-        self.process = WarmProcess(["-m", "stowplan", "run", *arguments], log)
+        self.process = WarmProcess(["-m", "stowplan", "run", *arguments], log, env)
 
     @property
     def log(self) -> str:
@@ -82,7 +84,11 @@ class Target:
         return path
 
     def start(
-        self, *arguments: str, leader_elect: bool = False, proxy: FaultProxy | None = None
+        self,
+        *arguments: str,
+        leader_elect: bool = False,
+        proxy: FaultProxy | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> Scheduler:
         scheduler = Scheduler(
             self._directory / f"scheduler-{len(self._schedulers)}.log",
@@ -95,6 +101,7 @@ class Target:
                 "--verify-decisions=1",
                 *arguments,
             ],
+            env,
         )
         self._schedulers.append(scheduler)
         return scheduler

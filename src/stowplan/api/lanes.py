@@ -68,14 +68,20 @@ class Lanes:
         encoding: str = "identity",
         unpacks: bool = False,
         guard: Guard | None = None,
+        traceparent: str = "",
     ) -> Awaitable[ClientResponse]:
-        """Send a request; the response is available when it begins. Read or close it."""
+        """Send a request; the response is available when it begins. Read or close it.
+
+        `traceparent` is the W3C trace context, of hexadecimal digits and hyphens.
+        """
         if self._head_of != authorization:
             self._head, self._head_of = self._constant_head(authorization), authorization
         head = (
             f"{method} {self._prefix}{target}{self._head}"
             f"Accept: {accept or JSON}\r\nAccept-Encoding: {encoding}\r\n"
         )
+        if traceparent:
+            head += f"traceparent: {traceparent}\r\n"
         if body is None:
             request = f"{head}\r\n".encode("latin-1")
         else:

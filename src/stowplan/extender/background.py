@@ -36,6 +36,8 @@ PROMETHEUS_AGE: Final = "prometheus_oldest_result_seconds"
 MUTATIONS: Final = "mutations"
 RESCHEDULES: Final = "reschedules"
 RESCHEDULED_PODS: Final = "rescheduled_pods"
+SPANS_EXPORTED: Final = "spans_exported"
+SPANS_DROPPED: Final = "spans_dropped"
 
 _GAUGES: Final = {
     KUBEAPI_SYNCED: "1 if all nodes and pods were listed.",
@@ -56,6 +58,8 @@ _COUNTERS: Final = {
     MUTATIONS: "Pods sent to /mutate, by result.",
     RESCHEDULES: "Rescheduling rounds, by result.",
     RESCHEDULED_PODS: "Pods to be moved, by result.",
+    SPANS_EXPORTED: "Spans that the collector took.",
+    SPANS_DROPPED: "Spans that did not reach the collector, by reason.",
 }
 
 

@@ -60,6 +60,10 @@ class Parts:
             service.ready_notes[name] = part.note
         service.more_metrics = lambda: data_lines(self._measured)
 
+    def measure(self, part: Measured) -> None:
+        """Show the values of something else on /metrics, too."""
+        self._measured.append(part)
+
     async def start(self) -> None:
         for part in self._running:
             await part.start()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from inspect import isawaitable
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs
 
 import msgspec
@@ -42,6 +42,11 @@ from stowplan.extender.writing import (
 from stowplan.http.messages import PeerCertificate, Request, Response, error_response
 from stowplan.http.parser import RequestHead
 from stowplan.logs import get_logger
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from stowplan.extender.request_spans import RequestSpans
 
 log = get_logger(__name__)
 
@@ -91,6 +96,8 @@ class Service:
         self.ready_notes: dict[str, Check] = {}
         #: Lines for /metrics of whatever runs beside the service.
         self.more_metrics: Callable[[], Iterable[str]] = tuple
+        #: Traces the requests; None: they are not traced.
+        self.spans: RequestSpans | None = None
         self._algorithm = algorithm
         self._failures = Failures(algorithm, clock)
         self._namespaces = frozenset(monitored_namespaces)
@@ -143,6 +150,22 @@ class Service:
         self.metrics.count_refused(status)
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
+        if self.spans is None or request.head.method != "POST":
+            return self._answer(request)
+        span = self.spans.begin(request.head)
+        answer = self._answer(request)
+        if not isinstance(answer, Response):
+            return self._await_traced(span, answer)
+        self.spans.end(span, answer.status)
+        return answer
+
+    async def _await_traced(self, span: Span, coming: Awaitable[Response]) -> Response:
+        answer = await coming
+        assert self.spans is not None
+        self.spans.end(span, answer.status)
+        return answer
+
+    def _answer(self, request: Request) -> Response | Awaitable[Response]:
         route = _route(self.routes[request.head.path], request.head.method)
         assert route is not None, "refuse() was asked first"
         try:

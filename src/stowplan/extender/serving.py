@@ -34,6 +34,7 @@ from stowplan.http.watched_files import keep_loaded
 from stowplan.logs import get_logger, kv
 from stowplan.server.memory import keep_freed_memory, spare_the_collector
 from stowplan.server.serving import run_on_loop, stop_on_signals
+from stowplan.server.tracing import start_tracing
 
 log = get_logger(__name__)
 
@@ -165,6 +166,13 @@ class Extender:
         """The parts beside the service; at the end, requests under way are answered."""
         watched = [each.files for each in (self._tls, self._tokens) if each is not None]
         reloading = asyncio.create_task(keep_loaded(watched), name="credentials")
+        # Not before the fork that makes a worker: the export has a thread.
+        export = start_tracing("stowplan-extender")
+        if export is not None:
+            from stowplan.extender.request_spans import RequestSpans  # the SDK only if it is used
+
+            self.service.spans = RequestSpans(export)
+            self._parts.measure(self.service.spans)
         try:
             await self._parts.start()
             yield
@@ -175,6 +183,8 @@ class Extender:
                 log.warning("Requests did not end in time", extra=kv(connections=cut_off))
             reloading.cancel()
             await self._parts.stop()
+            if export is not None:
+                await export.close()
         log.info("Stopped")
 
 

@@ -8,7 +8,7 @@ the queue changes it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.api.objects import Pod
 
@@ -36,6 +36,7 @@ class QueuedPod:
     deferrals: int = 0  # how often the attempt that is under way was deferred
     deferred_work: int = 0  # what it has spent until then
     attempt_started: float = 0.0
+    trace: Any = None  # the record of the attempt that is under way, if attempts are traced
     is_flushed: bool = False  # moved last because no event had helped for too long
     backoff_expiration: float | None = None  # None: not computed since the last attempt
     key: str = field(init=False)

@@ -15,6 +15,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import LABELS, Status
 from stowplan.framework.stopwatch import Stopwatch
+from stowplan.scheduler.attempt_trace import AttemptTrace
 from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.expensive import ExpensiveDecisions
 from stowplan.scheduler.metric_families import Value
@@ -53,11 +54,20 @@ class AttemptMetrics:
             name: Evaluations(profile, metrics) for name, profile in profiles.items()
         }
 
-    def point_ended(self, point: str, status: Status, profile: Profile, began: float) -> float:
+    def point_ended(
+        self,
+        point: str,
+        status: Status,
+        profile: Profile,
+        began: float,
+        trace: AttemptTrace | None = None,
+    ) -> float:
         """Count an extension point; returns the time at which it ended."""
         now = self._clock.monotonic()
         durations = self._metrics.framework_extension_point_duration
         durations.at(point, LABELS[status.code], profile.name).observe(now - began)
+        if trace is not None:
+            trace.point(point, LABELS[status.code], began, now)
         return now
 
     def watch(self, profile: str) -> Stopwatch | None:

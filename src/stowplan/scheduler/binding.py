@@ -36,6 +36,7 @@ from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V2, Plain, get_logger, kv
 from stowplan.plugin_failures import describe, plugin_error
+from stowplan.scheduler.attempt_trace import AttemptTrace
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.outcome import Failure, Placement
@@ -92,6 +93,8 @@ class Binder:
         if status.is_success:
             self._succeeded(placement)
             await self._post_bind(placement)
+            if placement.queued.trace is not None:
+                self._engine.finished(placement)
         else:
             self._stillness.do(self._failed, placement, status)
 
@@ -133,9 +136,10 @@ class Binder:
             self._observe(point, status, placement, began)
 
     def _observe(self, point: str, status: Status, placement: Placement, began: float) -> None:
-        seconds = self._engine.clock.monotonic() - began
-        profile = placement.profile.name
-        self._engine.metrics.point_ended(point, status.code.label, profile, seconds)
+        now, label = self._engine.clock.monotonic(), status.code.label
+        self._engine.metrics.point_ended(point, label, placement.profile.name, now - began)
+        if (trace := placement.queued.trace) is not None:
+            trace.point(point, label, began, now)
 
     # Permit
 
@@ -154,8 +158,10 @@ class Binder:
                     waiting.expire(clock.monotonic())
         finally:
             self._engine.handles[placement.profile.name].waiting.remove(placement.pod.uid)
-        waited = clock.monotonic() - started
-        self._engine.metrics.permit_wait_duration.at(waiting.status.code.label).observe(waited)
+        now, label = clock.monotonic(), waiting.status.code.label
+        self._engine.metrics.permit_wait_duration.at(label).observe(now - started)
+        if (trace := placement.queued.trace) is not None:
+            trace.point("WaitOnPermit", label, started, now)
         return waiting.status
 
     # PreBind, Bind, PostBind
@@ -217,7 +223,8 @@ class Binder:
             if not extender.binds or not extender.is_interested(placement.pod):
                 continue
             try:
-                await self._extenders.bind(extender, placement.pod, placement.node)
+                trace = placement.queued.trace
+                await self._extenders.bind(extender, placement.pod, placement.node, trace)
             except ExtenderError as problem:
                 if not extender.is_ignorable:
                     # It may have bound the pod, and failed to say so.
@@ -422,17 +429,27 @@ def _seen(placement: Placement, current: Pod | None, failure: Status) -> Status:
 
 
 async def _ask(plugin: Any, method: str, point: str, placement: Placement) -> Status:
-    """Call a binding point, and count how long it takes if the decision was sampled."""
+    """Call a binding point, and measure it if the decision was sampled or is traced."""
+    trace: AttemptTrace | None = placement.queued.trace
     watch = placement.decision.cycle.watch
-    if watch is None or watch.observe is None:
+    observe = None if watch is None else watch.observe
+    if trace is not None:
+        now = trace.clock.monotonic
+    elif watch is not None and observe is not None:
+        now = watch.now
+    else:
         return await _answer(plugin, method, point, placement)
-    began, label = watch.now(), Code.ERROR.label
+    began, label = now(), Code.ERROR.label
     try:
         status = await _answer(plugin, method, point, placement)
         label = status.code.label
         return status
     finally:
-        watch.observe(plugin.name, point, label, watch.now() - began)
+        ended = now()
+        if observe is not None:
+            observe(plugin.name, point, label, ended - began)
+        if trace is not None:
+            trace.plugin(plugin.name, label, began, ended)
 
 
 async def _answer(plugin: Any, method: str, point: str, placement: Placement) -> Status:

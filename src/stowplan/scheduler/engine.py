@@ -36,6 +36,7 @@ from stowplan.queue.hints import complete_hints
 from stowplan.queue.pod import QueuedPod
 from stowplan.queue.queue import SchedulingQueue
 from stowplan.scheduler.attempt_metrics import AttemptMetrics
+from stowplan.scheduler.attempt_trace import AttemptTrace, Tracer
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.cycle import decide_steps
 from stowplan.scheduler.decision import Decision
@@ -46,7 +47,7 @@ from stowplan.scheduler.expensive import (
     ExpensiveDecisions,
     work_limit,
 )
-from stowplan.scheduler.extender_requests import EXTENDER, Answer, Request
+from stowplan.scheduler.extender_requests import EXTENDER, Answer, PreemptRequest, Request
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.outcome import Deferral, Failure, Placement
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
@@ -97,6 +98,10 @@ class Engine:
         self.turn = 0
         #: Called with every decision while the table is as it was decided on.
         self.on_decision: Callable[[Decision], None] | None = None
+        #: Records attempts for tracing; None: they are not traced.
+        self.tracer: Tracer | None = None
+        #: The record of the attempt that is decided.
+        self.current_trace: AttemptTrace | None = None
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
@@ -179,6 +184,9 @@ class Engine:
         skipped = self._skip(queued)
         if skipped is not None:
             return skipped
+        if self.tracer is not None and not queued.deferrals:
+            queued.trace = self.tracer.begin(queued, started)
+        self.current_trace = queued.trace
         profile = self.profiles[queued.scheduler_name]
         work = self.cache.table.work
         spent = work.spent
@@ -238,6 +246,7 @@ class Engine:
         return Failure(queued.pod, queued.scheduler_name, error(why), "", None, is_pending=False)
 
     def _decide(self, info: PodInfo, profile: Profile) -> Generator[Request, Answer, Decision]:
+        trace = self.current_trace
         observed, monotonic = self._attempt_metrics, self.clock.monotonic
         before = last = monotonic()
         durations = self.metrics.framework_extension_point_duration
@@ -246,6 +255,8 @@ class Engine:
             nonlocal last
             now = monotonic()
             durations.at(point, status, profile.name).observe(now - last)
+            if trace is not None:
+                trace.point(point, status, last, now)
             last = now
 
         nominator, table = self.queue.nominator, self.cache.table
@@ -269,10 +280,13 @@ class Engine:
             table.work.unlimit()
             while True:
                 answer = yield request
-                last = monotonic()  # the time until now was the extender's
+                if not isinstance(request, PreemptRequest):  # which is a part of PostFilter
+                    last = monotonic()  # the time until now was the extender's
                 request = steps.send(answer)
         except StopIteration as finished:
             decision: Decision = finished.value
+            if trace is not None:
+                trace.decided(decision)
             self.cursor = decision.cursor
             self.turn += 1
             observed.evaluations[profile.name].count(decision)
@@ -335,10 +349,11 @@ class Engine:
         placement = Placement(queued, profile, decision, pod, node, started)
         now = self.clock.monotonic()
         status = run_reserve(profile, decision.cycle, pod, node)
-        now = self._attempt_metrics.point_ended("Reserve", status, profile, now)
+        ended, trace = self._attempt_metrics.point_ended, queued.trace
+        now = ended("Reserve", status, profile, now, trace)
         if status.is_success:
             status, placement.waiting = run_permit(profile, decision.cycle, pod, node, now=now)
-            self._attempt_metrics.point_ended("Permit", status, profile, now)
+            ended("Permit", status, profile, now, trace)
         self._attempt_metrics.report_slow_plugins(decision.cycle, profile)
         if status.is_success or status.is_wait:
             if placement.waiting is not None:
@@ -352,7 +367,8 @@ class Engine:
         now = self.clock.monotonic()
         cycle = placement.decision.cycle
         run_unreserve(placement.profile, cycle, placement.pod, placement.node)
-        self._attempt_metrics.point_ended("Unreserve", SUCCESS, placement.profile, now)
+        trace = placement.queued.trace
+        self._attempt_metrics.point_ended("Unreserve", SUCCESS, placement.profile, now, trace)
         self._log_failures(cycle)
 
     def cancel_pre_bind(self, uid: str, message: str) -> bool:
@@ -381,6 +397,10 @@ class Engine:
         )
         if queued.is_flushed:
             self.metrics.pod_scheduled_after_flush.at().value += 1
+
+    def finished(self, placement: Placement) -> None:
+        """The pod is bound and PostBind has run."""
+        self._end_trace(placement.queued, "scheduled")
 
     def bind_failed(self, placement: Placement, status: Status) -> Failure:
         """Undo everything and queue the pod again, unless it is gone or has a node after all."""
@@ -426,6 +446,8 @@ class Engine:
     ) -> Failure:
         result = "unschedulable" if status.is_rejected else "error"
         self.metrics.attempt_ended(result, profile, self.clock.monotonic() - started)
+        if queued.trace is not None:
+            self._end_trace(queued, result, message or status.message)
         is_pending = not is_over and self._requeue(queued)
         if is_pending:
             self.queue.nominator.add(queued.pod, nominated_node)
@@ -438,6 +460,11 @@ class Engine:
             is_pending=is_pending,
             decision=decision,
         )
+
+    def _end_trace(self, queued: QueuedPod, result: str, message: str = "") -> None:
+        assert self.tracer is not None
+        trace, queued.trace = queued.trace, None
+        self.tracer.end(trace, result, message)
 
     def _requeue(self, queued: QueuedPod) -> bool:
         """Put a pod back, unless the API server's newest word is that it needs no scheduling."""

@@ -25,6 +25,7 @@ from stowplan.errors import ExtenderError
 from stowplan.http.client import BrokenOff, ClientResponse, Disconnected, NotConnected
 from stowplan.http.connecting import basic_authorization
 from stowplan.logs import V5, get_logger, kv
+from stowplan.scheduler.attempt_trace import AttemptTrace
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.extender_requests import (
     Answer,
@@ -73,32 +74,33 @@ class ExtenderClient:
         for line in self._lines.values():
             line.close()
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request, trace: AttemptTrace | None = None) -> Answer:
         """Perform a request of the cycle; failures become `Failed`."""
         if isinstance(request, PrioritizeRequest):
-            asked = [self._prioritize(extender, request) for extender in request.extenders]
+            asked = [self._prioritize(extender, request, trace) for extender in request.extenders]
             return PrioritizeAnswer(await asyncio.gather(*asked))
         try:
             if isinstance(request, FilterRequest):
-                return await self._filter(request)
-            return await self._preempt(request)
+                return await self._filter(request, trace)
+            return await self._preempt(request, trace)
         except Exception as problem:
             return Failed(_text_of(problem))
 
-    async def _filter(self, request: FilterRequest) -> Answer:
+    async def _filter(self, request: FilterRequest, trace: AttemptTrace | None) -> Answer:
         line = self._line(request.extender)
         settings = line.extender.settings
         result = await line.ask(
             settings.filter_verb,
             self._about_nodes(line, request),
             partial(codec.decode_filter_result, names_were_sent=settings.node_cache_capable),
+            trace,
         )
         if result.Error:
             return Failed(result.Error)
         return FilterAnswer(result.NodeNames, result.FailedNodes, result.FailedAndUnresolvableNodes)
 
     async def _prioritize(
-        self, extender: Extender, request: PrioritizeRequest
+        self, extender: Extender, request: PrioritizeRequest, trace: AttemptTrace | None
     ) -> Mapping[str, int] | None:
         line = self._line(extender)
         settings = line.extender.settings
@@ -107,6 +109,7 @@ class ExtenderClient:
                 settings.prioritize_verb,
                 self._about_nodes(line, request),
                 codec.decode_priorities,
+                trace,
             )
         except Exception as problem:
             log.log(
@@ -131,7 +134,7 @@ class ExtenderClient:
             pod, names=None, nodes=[self._whole.node(node) for node in nodes if node is not None]
         )
 
-    async def _preempt(self, request: PreemptRequest) -> Answer:
+    async def _preempt(self, request: PreemptRequest, trace: AttemptTrace | None) -> Answer:
         line = self._line(request.extender)
         pod = self._whole.pod(request.pod)
         if line.extender.settings.node_cache_capable:
@@ -151,7 +154,7 @@ class ExtenderClient:
                 },
             )
         result = await line.ask(
-            line.extender.settings.preempt_verb, body, codec.decode_preemption_result
+            line.extender.settings.preempt_verb, body, codec.decode_preemption_result, trace
         )
         return PreemptAnswer(
             {
@@ -160,13 +163,20 @@ class ExtenderClient:
             }
         )
 
-    async def bind(self, extender: ConfiguredExtender, pod: Pod, node: str) -> None:
+    async def bind(
+        self,
+        extender: ConfiguredExtender,
+        pod: Pod,
+        node: str,
+        trace: AttemptTrace | None = None,
+    ) -> None:
         """Let the extender bind the pod. After an ExtenderError the pod may be bound or not."""
         metadata = pod.metadata
         result = await self._line(extender).ask(
             extender.settings.bind_verb,
             codec.encode_binding(metadata.name, metadata.namespace, pod.uid, node),
             codec.decode_binding_result,
+            trace,
             is_repeatable=False,
             guard=self._guard,
         )
@@ -199,11 +209,26 @@ class _Line:
         verb: str,
         body: bytes,
         read: Callable[[bytes], T],
+        trace: AttemptTrace | None,
         *,
         is_repeatable: bool = True,
         guard: WriteGuard | None = None,
     ) -> T:
         """POST and decode the answer's body; ExtenderError for every failure."""
+        if trace is None:
+            return await self._ask(verb, body, read, "", is_repeatable, guard)
+        with trace.request(verb, f"{self._url}/{verb}") as traceparent:
+            return await self._ask(verb, body, read, traceparent, is_repeatable, guard)
+
+    async def _ask(
+        self,
+        verb: str,
+        body: bytes,
+        read: Callable[[bytes], T],
+        traceparent: str,
+        is_repeatable: bool,
+        guard: WriteGuard | None,
+    ) -> T:
         url = f"{self.extender.name.rstrip('/')}/{verb}"
         timeout_s = float(self.extender.settings.http_timeout)
         if guard is not None:
@@ -211,7 +236,7 @@ class _Line:
         status, content = 0, b""
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await self._post(verb, body, is_repeatable, guard)
+                answer = await self._post(verb, body, traceparent, is_repeatable, guard)
                 status = answer.status
                 content = await answer.read(_MAX_ANSWER)
         except NO_ANSWER as problem:
@@ -227,17 +252,24 @@ class _Line:
             raise ExtenderError(f"{url}: the answer cannot be read: {problem}") from problem
 
     async def _post(
-        self, verb: str, body: bytes, is_repeatable: bool, guard: WriteGuard | None
+        self,
+        verb: str,
+        body: bytes,
+        traceparent: str,
+        is_repeatable: bool,
+        guard: WriteGuard | None,
     ) -> ClientResponse:
         try:
-            return await self._send(verb, body, guard)
+            return await self._send(verb, body, traceparent, guard)
         except Disconnected:
             if not is_repeatable:
                 raise
             # The extender may end an idle connection at the very moment when it is used.
-            return await self._send(verb, body, guard)
+            return await self._send(verb, body, traceparent, guard)
 
-    async def _send(self, verb: str, body: bytes, guard: WriteGuard | None) -> ClientResponse:
+    async def _send(
+        self, verb: str, body: bytes, traceparent: str, guard: WriteGuard | None
+    ) -> ClientResponse:
         return await self._lanes.ask(
             "",
             "POST",
@@ -248,6 +280,7 @@ class _Line:
             content_type=JSON,
             accept=JSON,
             unpacks=True,
+            traceparent=traceparent,
             guard=guard.check if guard is not None else None,
         )
 

@@ -156,7 +156,8 @@ class SchedulingLoop:
             try:
                 request = next(steps)
                 while True:
-                    request = steps.send(await self._extenders.answer(request))
+                    trace = self._engine.current_trace
+                    request = steps.send(await self._extenders.answer(request, trace))
             except StopIteration as finished:
                 outcome: Placement | Failure | Deferral | None = finished.value
                 return outcome

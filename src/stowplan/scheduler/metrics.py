@@ -248,6 +248,19 @@ class SchedulerMetrics:
         self.events_dropped = self._source(
             "stowplan_events_dropped_total", "counter", "Events given up on.", ()
         )
+        self.spans_exported = self._source(
+            "stowplan_spans_exported_total",
+            "counter",
+            "Spans that the collector took. Only where OTEL_EXPORTER_OTLP_ENDPOINT is set.",
+            (),
+        )
+        self.spans_dropped = self._source(
+            "stowplan_spans_dropped_total",
+            "counter",
+            "Spans that did not reach the collector: the queue was full ('queue_full'), or the "
+            "collector did not take them ('export_failed').",
+            ("reason",),
+        )
         self.lists = self._source(
             "stowplan_lists_total",
             "counter",

@@ -48,6 +48,7 @@ from stowplan.server.memory import (
 )
 from stowplan.server.pod_resources import pod_resources
 from stowplan.server.serving_options import ServingOptions
+from stowplan.server.tracing import start_tracing
 from stowplan.server.zpages import add_zpages
 
 log = get_logger(__name__)
@@ -156,6 +157,7 @@ async def serve(options: ServeOptions) -> None:
         ) as client,
         AsyncExitStack() as ports,
     ):
+        _start_tracing(ports, engine)
         on_node = options.on_node
         process = SchedulerProcess(
             engine,
@@ -197,6 +199,18 @@ async def serve(options: ServeOptions) -> None:
             signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             debugger.stop()
     log.info("Stopped")
+
+
+def _start_tracing(until: AsyncExitStack, engine: Engine) -> None:
+    export = start_tracing("stowplan", engine.clock)
+    if export is None:
+        return
+    from stowplan.server.attempt_spans import AttemptSpans  # the SDK is loaded only if it is used
+
+    until.push_async_callback(export.close)
+    engine.tracer = AttemptSpans(export)
+    engine.metrics.spans_exported.read = lambda: {(): export.exported}
+    engine.metrics.spans_dropped.read = lambda: {(k,): v for k, v in export.dropped.items()}
 
 
 async def _open_ports(

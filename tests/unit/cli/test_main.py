@@ -19,7 +19,13 @@ from stowplan.errors import ConfigError, StowplanError
 HEAVY = ("numpy", "aiohttp", "yaml", "prometheus_client", "asyncio", "msgspec")
 
 #: What a scheduler needs only once somebody asks for it: it delays the first bind.
-HEAVY_TO_RUN = ("aiohttp", "importlib.metadata", "prometheus_client", "stowplan.cluster.compare")
+HEAVY_TO_RUN = (
+    "aiohttp",
+    "importlib.metadata",
+    "opentelemetry",
+    "prometheus_client",
+    "stowplan.cluster.compare",
+)
 
 
 def run_stowplan(
