@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from pathlib import Path
+
+import pytest
 
 from stowplan.lab.controlplane.processes import free_port
 from tests.integration.target import Target
 from tests.waiting import wait_for
 
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 ATTEMPTS = re.compile(r'scheduler_schedule_attempts_total\{.*result="unschedulable"\} (\S+)')
 
 
@@ -46,6 +50,8 @@ def test_flags_reach_the_scheduler(target: Target) -> None:
     shown = metrics()
     assert "scheduler_cache_size" not in shown
     assert "scheduler_preemption_attempts_total" not in shown
+    assert "\ndisabled_metrics_total 2.0\n" in shown
+    assert 'registered_metrics_total{deprecated_version="",stability_level="STABLE"}' in shown
     assert 'scheduler_pending_pods{queue="active"}' in shown
     assert shown.count('scheduler_pending_pods{queue="unexpected"}') == 1
     assert 'scheduler_pending_pods{queue="backoff"}' not in shown
@@ -54,10 +60,19 @@ def test_flags_reach_the_scheduler(target: Target) -> None:
     assert '"Update event for ' not in scheduler.log, "these need -v 4"
 
 
-def test_requests_are_limited(target: Target) -> None:
-    """Three lists of a dozen are sent; the fourth has to wait for a quarter of an hour."""
+@pytest.mark.parametrize("has_file", [False, True], ids=["flags", "file"])
+def test_requests_are_limited(target: Target, tmp_path: Path, has_file: bool) -> None:
+    """Three lists of a dozen are sent; the fourth has to wait for a quarter of an hour.
+
+    Flags yield to a file, although it has nothing but these fields.
+    """
     port = free_port()
-    target.start("--kube-api-qps=0.001", "--kube-api-burst=3", f"--port={port}")
+    limits = ["--kube-api-qps=0.001", "--kube-api-burst=3"]
+    if has_file:
+        file = tmp_path / "config.yaml"
+        file.write_text(HEADER + "clientConnection: {qps: 0.001, burst: 3}\n")
+        limits = [f"--config={file}", "--kube-api-qps=5000", "--kube-api-burst=5000"]
+    target.start(*limits, f"--port={port}")
 
     def lists() -> int:
         sent = list(target.proxy.requests)

@@ -10,6 +10,7 @@ import math
 import platform
 import resource
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -166,6 +167,28 @@ class Exposition(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All families but those that flags leave out; called by `generate_latest`."""
-        families = self._registry.collect()
+        families = list(self._registry.collect())
         shown = self._metrics.shown
-        return families if shown is None else shown.apply(families)
+        kept = families if shown is None else list(shown.apply(families))
+        return [*kept, *_about(kept, disabled=len(families) - len(kept))]
+
+
+def _about(families: Iterable[Metric], *, disabled: int) -> Iterable[Metric]:
+    """How many families there are, by the stability that their descriptions begin with."""
+    levels = Counter(
+        family.documentation[1:].partition("]")[0]
+        for family in families
+        if family.documentation.startswith("[")
+    )
+    registered = CounterMetricFamily(
+        "registered_metrics_total",
+        "[BETA] The count of registered metrics broken by stability level and deprecation version.",
+        labels=("deprecated_version", "stability_level"),
+    )
+    for level, count in sorted(levels.items()):
+        registered.add_metric(("", level), count)
+    yield registered
+    counted = (("disabled", disabled), ("hidden", 0))
+    for kind, count in counted:
+        text = f"[BETA] The count of {kind} metrics."
+        yield CounterMetricFamily(f"{kind}_metrics_total", text, count)

@@ -135,6 +135,73 @@ def test_deprecated_flags_that_yield_to_the_file_are_told(run: Run, tmp_path: Pa
         assert f'flag="{flag}" reason="the configuration file decides"' in err
 
 
+#: A value that is not the default, for each kind of flag.
+OTHER_VALUES = {
+    "bool": "false",
+    "colonSeparatedMultimapStringString": "LoggingBetaOptions=true",
+    "duration": "7s",
+    "float32": "7",
+    "int": "7",
+    "int32": "7",
+    "int32Slice": "23",
+    "ip": "::1",
+    "Level": "0",
+    "namedCertKey": "a,b",
+    "pattern=N,...": "a=1",
+    "quantity": "0",
+    "string": "x",
+    "stringToString": "m,l=v",
+    "strings": "x",
+}
+SPECIAL_VALUES = {
+    "allow-metric-labels-manifest": "",
+    "authorization-always-allow-paths": "/x",
+    "emulated-version": "kube=1.36",
+    "leader-elect-lease-duration": "30s",
+    "leader-elect-renew-deadline": "14s",
+    "leader-elect-resource-lock": "leases",
+    "log-json-split-stream": "false",
+    "log-text-split-stream": "false",
+    "logging-format": "text",
+    "min-compatibility-version": "kube=1.36",
+    "show-hidden-metrics-for-version": "",
+}
+#: Upstream's deprecated flags with a field in the configuration.
+YIELD_TO_THE_FILE = {
+    "contention-profiling",
+    "kube-api-burst",
+    "kube-api-content-type",
+    "kube-api-qps",
+    "kubeconfig",
+    "profiling",
+}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(FLAGS.keys() - {"config", "write-config-to", "help", "version"})
+)
+def test_precedence_of_every_flag_beside_a_file(name: str, run: Run, tmp_path: Path) -> None:
+    """Six yield to the file, those of leader election win over it, all others apply."""
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        HEADER
+        + "clientConnection: {qps: 20, burst: 30, kubeconfig: /k}\n"
+        + "leaderElection: {resourceName: mine, resourceNamespace: there, leaseDuration: 20s}\n"
+    )
+    value = SPECIAL_VALUES.get(name, OTHER_VALUES[FLAGS[name].kind])
+    results = []
+    for flags in ((), (f"--{name}={value}",)):
+        out = tmp_path / "written.yaml"
+        code, _, err = run(f"--config={file}", f"--write-config-to={out}", *flags)
+        assert code == 0, err
+        results.append((out.read_text(), err))
+    (without, _), (written, warning) = results
+    yields = f'flag="--{name}" reason="the configuration file decides"' in warning
+    assert yields == (name in YIELD_TO_THE_FILE)
+    is_same = name == "leader-elect-resource-lock"  # there is one lock
+    assert (written != without) == (name.startswith("leader-elect") and not is_same)
+
+
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
