@@ -51,6 +51,9 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "decide": LazyCommand(
         "stowplan.cli.decide:decide", "Show which nodes fit a pod, and why the others do not."
     ),
+    "explain": LazyCommand(
+        "stowplan.cli.explain:explain", "Say why a pod is pending, and what would help."
+    ),
     "simulate": LazyCommand(
         "stowplan.cli.simulate:simulate",
         "Run a scenario and check its expectations.",

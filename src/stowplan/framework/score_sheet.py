@@ -42,6 +42,10 @@ class ScoreSheet:
         best = np.argsort(-self.totals, kind="stable")[:count]
         return [self._score(int(place)) for place in best]
 
+    def of(self, row: int) -> NodeScore:
+        """The scores of a feasible row."""
+        return self._score(int(np.flatnonzero(self.rows == row)[0]))
+
     def _score(self, place: int) -> NodeScore:
         return NodeScore(
             self.table.names[self.rows[place]],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from random import Random
+from typing import Any
 
 from stowplan.api.objects import Pod
+from stowplan.api.resources import Resource
 from stowplan.clock import SystemClock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.config.load import parse_object
@@ -38,6 +40,11 @@ class Configuration:
     def serves(self, pod: Pod) -> bool:
         """True if a pod would be in this scheduler's queue; one without a schedulerName would."""
         return not pod.spec.scheduler_name or pod.spec.scheduler_name in self._patterns
+
+    def looked_up(self) -> list[Resource[Any]]:
+        """The kinds besides nodes and pods that some plugin reads."""
+        plugins = [each for profile in self._patterns.values() for each in profile.plugins.values()]
+        return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.looks_up))
 
     def profile_for(self, pod: Pod) -> Profile:
         """The profile that a pod asks for; where there is no choice, or it says nothing, the

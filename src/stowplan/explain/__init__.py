@@ -1,0 +1,11 @@
+"""Why a pod is pending, or why it is where it is: `stowplan explain`.
+
+    explanation   the answer as data, which `-o json` prints
+    reasoning     builds it from a judgement of the pod on all nodes
+    obstacles     what exactly one node lacks
+    summary       the cause in one sentence
+    retries       the cluster events that would bring the pod back
+    text          the answer for people
+
+Nothing is decided here: `scheduler.cycle.judge` runs the plugins, and its `Decision` is read.
+"""

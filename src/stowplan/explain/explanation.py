@@ -1,0 +1,104 @@
+"""The answer of `stowplan explain`, as data. `text` shows it to people."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class State(StrEnum):
+    """What a pod is waiting for, if anything."""
+
+    PENDING = "Pending"
+    GATED = "SchedulingGated"
+    NOMINATED = "WaitingForVictims"
+    SCHEDULED = "Scheduled"
+    TERMINATING = "Terminating"
+    FINISHED = "Finished"
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base class: fields in lower camel case, and only those that say something."""
+
+
+class Reason(Answer, frozen=True):
+    """What a plugin says about some nodes."""
+
+    nodes: int
+    plugin: str
+    reason: str
+    #: The first of the nodes, by name.
+    examples: tuple[str, ...] = ()
+    #: Whether evicting pods might help.
+    eviction_may_help: bool = False
+
+
+class Obstacle(Answer, frozen=True):
+    """One plugin's objection to one node."""
+
+    plugin: str
+    reason: str
+    #: The numbers or labels behind the reason.
+    detail: str = ""
+
+
+class NodeAnswer(Answer, frozen=True):
+    """One node: what keeps the pod away from it, or how it scores."""
+
+    node: str
+    obstacles: tuple[Obstacle, ...] = ()
+    total: int | None = None
+    scores: dict[str, int] = {}
+
+
+class Fix(Answer, frozen=True):
+    """A change that would place the pod, proven by the real decision."""
+
+    kind: str
+    text: str
+    #: Where the pod would go.
+    node: str
+    #: A command that makes the change, where one does.
+    command: str = ""
+
+
+class Explanation(Answer, frozen=True):
+    """Everything that is known about one pod."""
+
+    pod: str
+    scheduler: str
+    state: State
+    #: One or two sentences: the state and its cause.
+    summary: str
+    #: What keeps the pod off most nodes; empty if it fits somewhere.
+    cause: str = ""
+    #: The node that the pod is on, or is nominated to.
+    node: str = ""
+    nodes: int = 0
+    feasible_nodes: int = 0
+    #: Largest group of nodes first.
+    reasons: tuple[Reason, ...] = ()
+    #: Of an unschedulable pod: the nodes that lack least.
+    nearest: tuple[NodeAnswer, ...] = ()
+    #: The best nodes and their scores, highest first.
+    best: tuple[NodeAnswer, ...] = ()
+    #: The cluster events that lead to another attempt.
+    retried_on: tuple[str, ...] = ()
+    #: What to look at next, where no plugin's numbers say it.
+    advice: str = ""
+    #: Cheapest first; None: not asked for (`--fix`).
+    fixes: tuple[Fix, ...] | None = None
+    #: The latest condition that the pod's scheduler has written.
+    last_message: str = ""
+
+
+class Comparison(Answer, frozen=True):
+    """One node beside the best one."""
+
+    pod: str
+    node: NodeAnswer
+    #: None if the pod fits nowhere.
+    best: NodeAnswer | None
+    #: Filters that accept the node.
+    accepted_by: tuple[str, ...] = ()

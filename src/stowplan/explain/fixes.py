@@ -1,0 +1,129 @@
+"""`explain --fix`: the smallest changes that would place a pod, each tried by the real decision.
+
+For each of the nearest nodes every obstacle has a change that removes it (`changes`); together they
+are a plan. A plan is a fix only if the pod fits on some node once it is applied to the cluster,
+which is then restored. The search is bounded by nodes, plans and time, and the cheapest fixes are
+shown first. What no change of these kinds can cure (a missing claim, a broken plugin) has none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice, product
+from typing import Final
+
+from stowplan.api.objects import Pod
+from stowplan.api.resources import NODES, PODS
+from stowplan.clock import Clock
+from stowplan.explain import changes
+from stowplan.explain.changes import Change
+from stowplan.explain.explanation import Fix
+from stowplan.explain.obstacles import nearest_rows, obstacles_of
+from stowplan.explain.reasoning import Explainer
+from stowplan.explain.sources import thing_of
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.profile import Profile
+from stowplan.judge.objects import Key, Thing
+from stowplan.scheduler.decision import Decision
+
+#: Bounds of the search.
+NEAREST: Final = 24
+MOST_PLANS: Final = 60
+SEARCH_S: Final = 2.0
+MOST_FIXES: Final = 5
+#: Fixes of one kind differ only in the node.
+_MOST_ALIKE: Final = 2
+
+_Make = Callable[[Cycle, int], Change | None]
+#: What can be done about a plugin's objection to a node.
+_CURES: Final[dict[str, tuple[_Make, ...]]] = {
+    "NodeUnschedulable": (changes.uncordon,),
+    "TaintToleration": (changes.tolerate,),
+    "NodeAffinity": (changes.label_node,),
+    "NodeResourcesFit": (changes.lower_requests, changes.evict),
+    "PodTopologySpread": (changes.relax_spread,),
+    "InterPodAffinity": (changes.relax_affinity,),
+}
+
+
+def find_fixes(explainer: Explainer, thing: Thing, clock: Clock) -> tuple[Fix, ...]:
+    """Up to `MOST_FIXES` changes that would place the pod, cheapest first."""
+    found = proven_changes(explainer, thing, clock)
+    return tuple(Fix(each.kind, each.text, node, each.command) for each, node in found)
+
+
+def proven_changes(explainer: Explainer, thing: Thing, clock: Clock) -> list[tuple[Change, str]]:
+    """The changes themselves, each with the node that the pod would go to."""
+    deadline = clock.monotonic() + SEARCH_S
+    with explainer.judged(thing) as decision:
+        if decision.feasible_nodes:
+            return []
+        plans = list(_plans(explainer.profile_for(thing.struct), decision))
+    found: dict[str, tuple[Change, str]] = {}
+    kinds: Counter[str] = Counter()
+    for plan in sorted(plans, key=lambda each: each.cost)[:MOST_PLANS]:
+        if len(found) == MOST_FIXES or clock.monotonic() > deadline:
+            break
+        if plan.text in found or kinds[plan.kind] == _MOST_ALIKE:
+            continue
+        node = _node_if_applied(explainer, thing, plan)
+        if node:
+            kinds[plan.kind] += 1
+            found[plan.text] = plan, node
+    return list(found.values())
+
+
+def _plans(profile: Profile, decision: Decision) -> Iterator[Change]:
+    cycle, diagnosis = decision.cycle, decision.diagnosis
+    if diagnosis is None or diagnosis.candidates is None:
+        return
+    for row in nearest_rows(profile, diagnosis, NEAREST):
+        plugins = {each.plugin for each in obstacles_of(profile, diagnosis, row).obstacles}
+        if "NodeUnschedulable" in plugins:
+            plugins.discard("TaintToleration")  # uncordoning removes the taint as well
+        choices = [
+            [change for make in _CURES.get(plugin, ()) if (change := make(cycle, row)) is not None]
+            for plugin in sorted(plugins)
+        ]
+        for chosen in islice(product(*choices), 4) if choices else ():
+            yield changes.combined(cycle.pod, chosen) if len(chosen) > 1 else chosen[0]
+    new = changes.empty_twin(cycle.table, cycle)
+    if new is not None:
+        yield new
+
+
+def _node_if_applied(explainer: Explainer, thing: Thing, plan: Change) -> str:
+    """The node that the pod would go to; empty if it fits nowhere. The cluster is restored."""
+    cluster = explainer.cluster
+    keys: list[Key] = []
+    before: list[Thing | None] = []
+
+    def remember(key: Key) -> None:
+        keys.append(key)
+        before.append(cluster.things.get(key))
+
+    try:
+        if plan.node is not None:
+            changed = thing_of(NODES, plan.node)
+            remember(changed.key)
+            cluster.put(changed)
+        for victim in plan.victims:
+            key = thing_of(PODS, victim).key
+            remember(key)
+            cluster.remove(key)
+        asked = thing if plan.pod is None else replace(thing, struct=_same_pod(thing, plan.pod))
+        with explainer.judged(asked) as decision:
+            return decision.node or ""
+    finally:
+        for key, old in zip(keys, before, strict=True):
+            if old is not None:
+                cluster.put(old)
+            else:
+                cluster.remove(key)
+
+
+def _same_pod(thing: Thing, changed: Pod) -> Pod:
+    original: Pod = thing.struct
+    return changes.with_spec(changed, node_name=original.spec.node_name)

@@ -1,0 +1,250 @@
+"""Builds an `Explanation`: asks all nodes, counts their reasons, and finds what is nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.journal import Rows
+from stowplan.errors import NotFound
+from stowplan.explain.advice import advice_for
+from stowplan.explain.explanation import (
+    Comparison,
+    Explanation,
+    NodeAnswer,
+    Obstacle,
+    Reason,
+    State,
+)
+from stowplan.explain.obstacles import nearest_rows, obstacles_of
+from stowplan.explain.retries import retry_texts
+from stowplan.explain.summary import Group, cause_of, nodes_text
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.profile import Profile
+from stowplan.framework.score_sheet import NodeScore
+from stowplan.framework.status import Code, Status
+from stowplan.judge.configuration import Configuration
+from stowplan.judge.given_cluster import GivenCluster
+from stowplan.judge.objects import Thing
+from stowplan.scheduler.decision import Decision
+
+#: How many nodes are shown as nearest or best, and as examples of a reason.
+NEAREST: Final = 3
+_EXAMPLES: Final = 3
+#: Reasons that are shown; a pod can have as many as there are nodes.
+_MOST_REASONS: Final = 20
+
+
+class Explainer:
+    """Explains pods of one cluster. The profile is made once, and so are its caches."""
+
+    def __init__(self, cluster: GivenCluster, config: Configuration) -> None:
+        self.cluster = cluster
+        self.config = config
+        self._profiles: dict[str, Profile] = {}
+
+    def profile_for(self, pod: Pod) -> Profile:
+        """The profile that serves a pod, with plugins that look at this cluster."""
+        pattern = self.config.profile_for(pod)
+        profile = self._profiles.get(pattern.name)
+        if profile is None:
+            profile = self._profiles[pattern.name] = self.cluster.settle(pattern)
+        return profile
+
+    @contextmanager
+    def judged(self, thing: Thing) -> Iterator[Decision]:
+        """All nodes' answers to a pod; a pod that has a node is judged as if it had none.
+
+        The decision is valid within the block.
+        """
+        known = self.cluster.things.get(thing.key) if thing.struct.spec.node_name else None
+        if known is not None:
+            self.cluster.remove(thing.key)
+        try:
+            profile = self.profile_for(thing.struct)
+            yield self.cluster.judge(_pending(thing), profile, self.config.serves)
+        finally:
+            if known is not None:
+                self.cluster.put(known)
+
+    def explain(self, thing: Thing) -> Explanation:
+        """Everything about one pod."""
+        pod: Pod = thing.struct
+        profile = self.profile_for(pod)
+        if pod.is_finished or pod.is_terminating:
+            return _over(pod, profile)
+        with self.judged(thing) as decision:
+            return _explained(pod, profile, decision)
+
+    def compare(self, thing: Thing, name: str) -> Comparison:
+        """A node beside the best one; NotFound if there is no such node."""
+        row = self.cluster.cache.table.live_row(name)
+        if row is None:
+            raise NotFound(f'node "{name}" not found')
+        pod: Pod = thing.struct
+        profile = self.profile_for(pod)
+        with self.judged(thing) as decision:
+            return _compared(pod, profile, decision, row)
+
+
+def _pending(thing: Thing) -> Thing:
+    pod: Pod = thing.struct
+    if not pod.spec.node_name:
+        return thing
+    spec = msgspec.structs.replace(pod.spec, node_name="")
+    return replace(thing, struct=msgspec.structs.replace(pod, spec=spec))
+
+
+def _compared(pod: Pod, profile: Profile, decision: Decision, row: int) -> Comparison:
+    name, diagnosis = decision.cycle.table.names[row], decision.diagnosis
+    answer = NodeAnswer(name)
+    if diagnosis is not None and diagnosis.candidates is not None:
+        answer = obstacles_of(profile, diagnosis, row)
+    elif decision.node is None:
+        answer = NodeAnswer(name, (Obstacle(decision.status.plugin, decision.status.message),))
+    if answer.obstacles or decision.scores is None:
+        best = _best(decision)
+        return Comparison(pod.key, answer, best[0] if best else None, _accepted(profile, answer))
+    mine = decision.scores.of(row)
+    best = _best(decision)
+    return Comparison(pod.key, _scored(mine), best[0], _accepted(profile, answer))
+
+
+def _accepted(profile: Profile, answer: NodeAnswer) -> tuple[str, ...]:
+    """The filters that have nothing against a node."""
+    refusing = {each.plugin for each in answer.obstacles}
+    return tuple(step.name for step in profile.filters if step.name not in refusing)
+
+
+def _over(pod: Pod, profile: Profile) -> Explanation:
+    if pod.is_finished:
+        state, what = State.FINISHED, f"has ended ({pod.status.phase}) and needs no node"
+    else:
+        state, what = State.TERMINATING, "is being deleted, and is not scheduled any more"
+    node = pod.spec.node_name
+    return Explanation(pod.key, profile.name, state, f"{pod.key} {what}.", node=node)
+
+
+def _explained(pod: Pod, profile: Profile, decision: Decision) -> Explanation:
+    diagnosis = decision.diagnosis
+    total = len(decision.cycle.table)
+    groups = _groups(diagnosis) if diagnosis is not None and total else []
+    reasons = tuple(each.reason for each in groups)
+    best = _best(decision)
+    feasible = decision.feasible_nodes
+    nearest: tuple[NodeAnswer, ...] = ()
+    retried: tuple[str, ...] = ()
+    if diagnosis is not None and not feasible:
+        if diagnosis.candidates is not None:
+            rows = nearest_rows(profile, diagnosis, NEAREST)
+            nearest = tuple(obstacles_of(profile, diagnosis, row) for row in rows)
+        plugins = {reason.plugin for reason in reasons}
+        retried = retry_texts(profile, sorted(plugins))
+    cause = "" if feasible else _why_nowhere(decision, groups, total)
+    state, summary = _summary(pod, feasible, total, cause)
+    return Explanation(
+        pod.key,
+        profile.name,
+        state,
+        summary,
+        cause=cause,
+        node=pod.spec.node_name or pod.status.nominated_node_name,
+        nodes=total,
+        feasible_nodes=feasible,
+        reasons=reasons,
+        nearest=nearest,
+        best=best,
+        retried_on=retried,
+        advice=advice_for(pod, () if feasible else reasons),
+        last_message=_last_message(pod),
+    )
+
+
+def _summary(pod: Pod, feasible: int, total: int, cause: str) -> tuple[State, str]:
+    key = pod.key
+    fits = f"would fit on {nodes_text(feasible, total)}"
+    if pod.spec.node_name:
+        now = f"Now it {fits}." if feasible else f"Now it would fit nowhere. {cause}"
+        return State.SCHEDULED, f"{key} is on {pod.spec.node_name}. {now}"
+    if pod.spec.scheduling_gates:
+        gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        then = (
+            f"Without them it {fits}."
+            if feasible
+            else f"Without them it would fit nowhere. {cause}"
+        )
+        return State.GATED, f"{key} is held by its scheduling gates: {gates}. {then}"
+    nominated = pod.status.nominated_node_name
+    if nominated and not feasible:
+        return State.NOMINATED, (
+            f"{key} is nominated to {nominated} and waits until the pods that make room for it"
+            f" are gone. {cause}"
+        )
+    if feasible:
+        return State.PENDING, (
+            f"{key} is pending although it {fits}: its scheduler has not tried it yet, or not again"
+            " since that became true."
+        )
+    return State.PENDING, f"{key} is pending. {cause}"
+
+
+def _why_nowhere(decision: Decision, groups: list[Group], total: int) -> str:
+    if not total:
+        return "The cluster has no nodes."
+    if decision.status.code is Code.ERROR:
+        return f"The attempt fails: {decision.message}."
+    diagnosis = decision.diagnosis
+    if diagnosis is not None and diagnosis.candidates is None:
+        said = diagnosis.absent
+        return f"It is refused before any node is looked at: {said.message} ({said.plugin})."
+    return cause_of(decision.cycle, groups)
+
+
+def _groups(diagnosis: Diagnosis) -> list[Group]:
+    """What plugins say, and about which nodes; largest group first."""
+    absent, table = diagnosis.absent, diagnosis.cycle.table
+    if diagnosis.candidates is None:
+        return [_group(absent, absent.message, table.live_rows, table.names)]
+    found: dict[tuple[str, str], tuple[Status, list[Rows]]] = {}
+    for status, rows in diagnosis.groups():
+        for reason in islice(status.reasons, _MOST_REASONS):
+            found.setdefault((status.plugin, reason), (status, []))[1].append(rows)
+    left_out = np.flatnonzero(table.valid & ~diagnosis.candidates)
+    if len(left_out):
+        found[absent.plugin, absent.message] = absent, [left_out]
+    groups = [
+        _group(status, reason, np.concatenate(rows), table.names)
+        for (_, reason), (status, rows) in found.items()
+    ]
+    groups.sort(key=lambda each: (-each.reason.nodes, each.reason.plugin, each.reason.reason))
+    return groups[:_MOST_REASONS]
+
+
+def _group(status: Status, reason: str, rows: Rows, names: Sequence[str]) -> Group:
+    examples = tuple(names[row] for row in rows[:_EXAMPLES].tolist())
+    may_help = status.code is Code.UNSCHEDULABLE
+    said = Reason(len(rows), status.plugin, reason, examples, eviction_may_help=may_help)
+    return Group(said, rows)
+
+
+def _best(decision: Decision) -> tuple[NodeAnswer, ...]:
+    scores = decision.scores
+    return tuple(_scored(each) for each in scores.top(NEAREST)) if scores is not None else ()
+
+
+def _scored(score: NodeScore) -> NodeAnswer:
+    return NodeAnswer(score.node, total=score.total, scores=score.by_plugin)
+
+
+def _last_message(pod: Pod) -> str:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return ""

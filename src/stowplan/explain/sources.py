@@ -1,0 +1,100 @@
+"""The objects to explain with: of a live cluster, read-only, or of a file that kubectl wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from stowplan.api.client import ApiClient
+from stowplan.api.objects import Pod
+from stowplan.api.resources import NODES, PODS, Resource
+from stowplan.errors import ConfigError, Forbidden, NotFound
+from stowplan.judge.given_cluster import GivenCluster
+from stowplan.judge.objects import Key, ReadOptions, Thing, read_objects
+from stowplan.judge.refusal import QuestionRefused
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_HOW: Final = ReadOptions(defaults=True)
+_PAGE: Final = 5000
+
+
+async def read_live(
+    client: ApiClient, kinds: Iterable[Resource[Any]], warn: Callable[[str], None]
+) -> GivenCluster:
+    """Nodes, pods and other kinds, listed at once; kinds that may not be read are left out."""
+    wanted: list[Resource[Any]] = [NODES, PODS, *kinds]
+    answers = await asyncio.gather(*(_listed(client, kind, warn) for kind in wanted))
+    cluster = GivenCluster()
+    for thing in (each for things in answers for each in things):
+        cluster.put(thing)
+    return cluster
+
+
+async def _listed(
+    client: ApiClient, kind: Resource[Any], warn: Callable[[str], None]
+) -> list[Thing]:
+    try:
+        found = await client.list_all(kind, page_size=_PAGE)
+    except (Forbidden, NotFound) as problem:
+        if kind in (NODES, PODS):
+            raise
+        warn(f"{kind.plural} are left out: {problem}")
+        return []
+    return [thing_of(kind, item) for item in found.items]
+
+
+def thing_of(kind: Resource[Any], item: Any) -> Thing:
+    """An object of the API with its key."""
+    metadata = item.metadata
+    namespace = metadata.namespace if kind.namespaced else ""
+    return Thing(kind.api_version, kind.kind, namespace, metadata.name, kind, item)
+
+
+def read_file(path: str, text: bytes) -> GivenCluster:
+    """The objects of YAML or JSON documents, lists included, as `kubectl get -o yaml` prints."""
+    try:
+        documents = [each for each in yaml.load_all(text, _Loader) if each is not None]
+        raw = [msgspec.Raw(msgspec.json.encode(each)) for each in documents]
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as problem:
+        first = "; ".join(str(problem).splitlines()[:3])
+        raise ConfigError(f"is neither YAML nor JSON: {first}", where=path) from None
+    cluster = GivenCluster()
+    try:
+        for _, thing in read_objects(raw, "objects", _HOW):
+            cluster.put(thing)
+    except QuestionRefused as problem:
+        raise ConfigError(str(problem), where=path) from None
+    return cluster
+
+
+def file_text(path: str, stdin: Callable[[], bytes]) -> bytes:
+    try:
+        return stdin() if path == "-" else Path(path).read_bytes()
+    except OSError as problem:
+        raise ConfigError(f"cannot be read: {problem.strerror}", where=path) from None
+
+
+def find_pod(cluster: GivenCluster, namespace: str, name: str) -> Thing:
+    """The pod of that name; NotFound with what else the namespace holds."""
+    found = cluster.things.get(pod_key(namespace, name))
+    if found is None:
+        raise NotFound(f'pod "{namespace}/{name}" not found')
+    return found
+
+
+def pod_key(namespace: str, name: str) -> Key:
+    return (PODS.kind, namespace, name)
+
+
+def pending_pods(cluster: GivenCluster) -> Iterator[Thing]:
+    """Pods that no scheduler has placed yet."""
+    for thing in cluster.things.values():
+        if thing.resource is PODS:
+            pod: Pod = thing.struct
+            if not (pod.spec.node_name or pod.is_finished or pod.is_terminating):
+                yield thing

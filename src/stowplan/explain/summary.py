@@ -1,0 +1,160 @@
+"""The cause in one sentence, for the commonest causes with the numbers that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from stowplan.cluster.journal import Rows
+from stowplan.explain.explanation import Reason
+from stowplan.explain.obstacles import amount_text, taint_text, untolerated
+from stowplan.framework.cycle import Cycle
+
+_INSUFFICIENT: Final = "Insufficient "
+#: How to say of all nodes what a predicate denies.
+_NEGATED: Final = (("do not match", "matches"), ("offer no", "offers"))
+#: So many causes are told; the table has the others.
+_MOST_CAUSES: Final = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """A reason and the rows that it is given for."""
+
+    reason: Reason
+    rows: Rows
+
+    def verb(self, plural: str, singular: str) -> str:
+        return singular if self.reason.nodes == 1 else plural
+
+
+_Predicate: TypeAlias = Callable[[Cycle, Group], str]
+
+
+def cause_of(cycle: Cycle, groups: Sequence[Group]) -> str:
+    """What keeps the pod off most nodes, as a sentence; `groups` has the largest first."""
+    total = len(cycle.table)
+    if not groups:
+        return ""
+    first = groups[0]
+    if first.reason.nodes == total:
+        said = _predicate(cycle, first)
+        for negated, positive in _NEGATED:
+            if said.startswith(negated):
+                return f"No node {positive}{said.removeprefix(negated)}."
+        return f"{'The only node' if total == 1 else f'All {total} nodes'} {said}."
+    told = [f"{each.reason.nodes} {_predicate(cycle, each)}" for each in groups[:_MOST_CAUSES]]
+    more = ["there are other reasons"] if len(groups) > _MOST_CAUSES else []
+    return f"None of {total} nodes can take it: {_joined([*told, *more])}."
+
+
+def nodes_text(count: int, total: int) -> str:
+    """`all 5 nodes`, `3 of 5 nodes`, `the only node`."""
+    if total == 1:
+        return "the only node"
+    return f"all {total} nodes" if count == total else f"{count} of {total} nodes"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _predicate(cycle: Cycle, group: Group) -> str:
+    return _PREDICATES.get(group.reason.plugin, _other)(cycle, group)
+
+
+def _resources(cycle: Cycle, group: Group) -> str:
+    name = group.reason.reason.removeprefix(_INSUFFICIENT)
+    if name == group.reason.reason:
+        return f"{group.verb('hold', 'holds')} as many pods as allowed"
+    amount = dict(cycle.info.request).get(name, 0)
+    resources, rows = cycle.table.resources, group.rows
+    offered = resources.offered(name)[rows]
+    free = offered - resources.held(name)[rows]
+    best = int(np.argmax(free))
+    asked, largest = amount_text(name, amount), int(offered.max())
+    if not largest:
+        return f"{group.verb('offer', 'offers')} no {name} (it asks for {asked})"
+    if amount > largest:
+        most = amount_text(name, largest)
+        return f"{group.verb('are', 'is')} too small: it asks for {asked} {name} of at most {most}"
+    most = amount_text(name, max(int(free[best]), 0))
+    where = cycle.table.names[int(rows[best])]
+    return (
+        f"{group.verb('have', 'has')} too little free {name} (it asks for {asked}, at most {most}"
+        f" is free, on {where})"
+    )
+
+
+def _taint(cycle: Cycle, group: Group) -> str:
+    taints = {untolerated(cycle, int(row)) for row in group.rows[:1000]} - {None}
+    have = group.verb("have", "has")
+    if len(taints) != 1:
+        return f"{have} taints that it does not tolerate"
+    (taint,) = taints
+    assert taint is not None
+    return f"{have} the taint {taint_text(taint)}, which it does not tolerate"
+
+
+def _selector(cycle: Cycle, group: Group) -> str:
+    selector = cycle.pod.spec.node_selector
+    do_not = group.verb("do not match", "does not match")
+    if selector:
+        wanted = ", ".join(f"{key}={value}" for key, value in list(selector.items())[:3])
+        return f"{do_not} its nodeSelector ({wanted}) or node affinity"
+    return f"{do_not} its node affinity"
+
+
+def _cordoned(cycle: Cycle, group: Group) -> str:
+    return f"{group.verb('are', 'is')} cordoned"
+
+
+def _ports(cycle: Cycle, group: Group) -> str:
+    ports = ", ".join(f"{each.port}/{each.protocol}" for each in cycle.info.host_ports[:3])
+    return f"{group.verb('have', 'has')} no free host port {ports}"
+
+
+def _spread(cycle: Cycle, group: Group) -> str:
+    keys = ", ".join(
+        f"{each.topology_key} (maxSkew {each.max_skew})"
+        for each in cycle.pod.spec.topology_spread_constraints or ()
+        if each.when_unsatisfiable == "DoNotSchedule"
+    )
+    if "missing required label" in group.reason.reason:
+        return f"{group.verb('lack', 'lacks')} the label that it is spread over: {keys}"
+    return f"would break its topology spread over {keys}"
+
+
+def _affinity(cycle: Cycle, group: Group) -> str:
+    said = group.reason.reason
+    if "existing pods" in said:
+        return f"{group.verb('hold pods', 'holds a pod')} whose anti-affinity keeps it away"
+    if "anti-affinity" in said:
+        return f"{group.verb('hold pods', 'holds a pod')} that its own anti-affinity avoids"
+    return f"{group.verb('have', 'has')} no pod nearby that its pod affinity asks for"
+
+
+def _node_name(cycle: Cycle, group: Group) -> str:
+    return f"{group.verb('are', 'is')} not the node that it names"
+
+
+def _other(cycle: Cycle, group: Group) -> str:
+    reason = group.reason
+    by = f" ({reason.plugin})" if reason.plugin else ""
+    return f"{group.verb('say', 'says')} {reason.reason}{by}"
+
+
+_PREDICATES: Final[dict[str, _Predicate]] = {
+    "NodeResourcesFit": _resources,
+    "TaintToleration": _taint,
+    "NodeAffinity": _selector,
+    "NodeUnschedulable": _cordoned,
+    "NodePorts": _ports,
+    "PodTopologySpread": _spread,
+    "InterPodAffinity": _affinity,
+    "NodeName": _node_name,
+}

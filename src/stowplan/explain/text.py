@@ -1,0 +1,123 @@
+"""An explanation for people: the cause first, then the numbers, then what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import fill
+
+from stowplan.explain.explanation import (
+    Comparison,
+    Explanation,
+    Fix,
+    NodeAnswer,
+    State,
+)
+from stowplan.present.tables import format_figures, format_table, printable
+
+_WIDTH = 100
+
+
+def explanation_text(said: Explanation) -> str:
+    """The whole answer, ending in a newline."""
+    return "\n".join(_blocks(said))
+
+
+def _blocks(said: Explanation) -> Iterator[str]:
+    yield _wrapped(said.summary)
+    if said.state in (State.FINISHED, State.TERMINATING):
+        return
+    if said.advice:
+        yield _wrapped(said.advice)
+    if said.reasons and not said.feasible_nodes:
+        yield _table(said)
+    if said.nearest:
+        yield "Nearest nodes:\n" + "".join(map(_nearest, said.nearest))
+    if said.best:
+        yield _scores("Best nodes:", said.best)
+    if said.retried_on:
+        yield _wrapped(f"It is tried again when {_any_of(said.retried_on)}.")
+    if said.feasible_nodes:
+        return
+    if said.fixes is not None:
+        yield _fixes(said.fixes)
+    elif said.nearest and said.state is State.PENDING:
+        yield f"See what would help:  stowplan explain {_argument(said.pod)} --fix\n"
+
+
+def _fixes(fixes: Sequence[Fix]) -> str:
+    if not fixes:
+        return "No change of the kinds that Stowplan tries would place it (docs/explain.md).\n"
+    lines = ["Any one of these would place it:\n"]
+    for number, fix in enumerate(fixes, start=1):
+        lines.append(f"  {number}. {printable(fix.text)}: it fits on {printable(fix.node)}\n")
+        if fix.command:
+            lines.append(f"       {printable(fix.command)}\n")
+    return "".join(lines)
+
+
+def _argument(pod: str) -> str:
+    namespace, _, name = pod.partition("/")
+    return f"{name} -n {namespace}"
+
+
+def _table(said: Explanation) -> str:
+    rows = [
+        (reason.nodes, reason.plugin, reason.reason, _examples(reason.examples, reason.nodes))
+        for reason in said.reasons
+    ]
+    return format_table(("NODES", "PLUGIN", "REASON", "SUCH AS"), rows)
+
+
+def _examples(names: Sequence[str], count: int) -> str:
+    return ", ".join(names) + (", ..." if count > len(names) and names else "")
+
+
+def _nearest(answer: NodeAnswer) -> str:
+    lines = [f"  {printable(answer.node)}\n"]
+    said = (each.detail or f"{each.reason} ({each.plugin})" for each in answer.obstacles)
+    return "".join([*lines, *(f"    {printable(each)}\n" for each in said)])
+
+
+def _scores(title: str, answers: Sequence[NodeAnswer]) -> str:
+    """A column for each node, a row for each plugin: names of plugins are long."""
+    lines = [["", *(printable(each.node) for each in answers)]]
+    lines += [
+        [plugin, *(str(each.scores.get(plugin, "-")) for each in answers)]
+        for plugin in answers[0].scores
+    ]
+    lines.append(["total", *(str(each.total) for each in answers)])
+    return f"{title}\n{format_figures(lines)}\n"
+
+
+def comparison_text(said: Comparison) -> str:
+    """Every plugin's verdict and score on a node, beside the best node's."""
+    return "\n".join(_comparison(said))
+
+
+def _comparison(said: Comparison) -> Iterator[str]:
+    node = said.node
+    rows: list[tuple[str, str]] = [(name, "accepts it") for name in said.accepted_by]
+    rows += [(each.plugin, each.detail or each.reason) for each in node.obstacles]
+    if node.obstacles:
+        count = len(node.obstacles)
+        plugins = "a plugin refuses it" if count == 1 else f"{count} plugins refuse it"
+        yield f"{said.pod} does not fit on {node.node}: {plugins}.\n"
+    elif said.best is not None and said.best.node == node.node:
+        yield f"{said.pod} fits on {node.node}, which is the best node.\n"
+    else:
+        yield f"{said.pod} fits on {node.node}.\n"
+    yield format_table(("PLUGIN", "VERDICT"), rows)
+    scored = [each for each in (node, said.best) if each is not None and each.total is not None]
+    if len(scored) == 2 and scored[0].node == scored[1].node:
+        scored = scored[:1]
+    if scored:
+        yield _scores("Scores:" if len(scored) == 1 else "Scores beside the best node's:", scored)
+
+
+def _any_of(events: Sequence[str]) -> str:
+    *first, last = events
+    return f"{', when '.join(first)}, or when {last}" if first else last
+
+
+def _wrapped(text: str) -> str:
+    return fill(printable(text), _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
