@@ -1,0 +1,148 @@
+"""`stowplan explain` as people run it: on an API server, on a file, with mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.resources import NODES, PODS
+from stowplan.testing import as_manifest, node, pod
+from tests.embedded_fixtures import EmbeddedServer
+
+
+def explain(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stowplan", "explain", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(embedded_server: EmbeddedServer) -> str:
+    """A cluster with two nodes: one is full, the other tainted."""
+    nodes = [node("full", cpu=4), node("gpu", cpu=4, taints=["dedicated=gpu:NoSchedule"])]
+    pods = [
+        pod("batch", cpu=3, node="full"),
+        pod("web", cpu=2),
+        pod("web-2", cpu=2),
+        pod("gated", gates=["example.com/wait"]),
+    ]
+
+    async def create() -> None:
+        config = load_cluster_config(kubeconfig=str(embedded_server.kubeconfig_path))
+        async with ApiClient(config) as client:
+            for each in nodes:
+                await client.create(NODES, as_manifest(each))
+            for made in pods:
+                await client.create(PODS, as_manifest(made), namespace="default")
+
+    asyncio.run(create())
+    return str(embedded_server.kubeconfig_path)
+
+
+def test_a_pending_pod_of_a_cluster(kubeconfig: str) -> None:
+    done = explain("web", "--kubeconfig", kubeconfig)
+    assert (done.returncode, done.stderr) == (0, "")
+    first = done.stdout.split("\n\n")[0]
+    assert "default/web is pending. None of 2 nodes can take it" in first
+    assert "1 has too little free cpu" in first
+    assert "cpu: asks for 2, 1 of 4 is free, 1 short" in done.stdout
+    assert "taint dedicated=gpu:NoSchedule" in done.stdout
+    assert done.stdout.endswith("stowplan explain web -n default --fix\n")
+
+
+def test_the_same_as_data_with_fixes(kubeconfig: str) -> None:
+    for output, load in (("json", json.loads), ("yaml", yaml.safe_load)):
+        done = explain("default/web", "--kubeconfig", kubeconfig, "--fix", "-o", output)
+        said = load(done.stdout)
+        assert (said["pod"], said["state"], said["nodes"]) == ("default/web", "Pending", 2)
+        assert {each["plugin"] for each in said["reasons"]} == {
+            "NodeResourcesFit",
+            "TaintToleration",
+        }
+        kinds = [each["kind"] for each in said["fixes"]]
+        assert kinds[0] == "Toleration"
+        assert "Eviction" in kinds
+
+
+def test_one_node_beside_the_best(kubeconfig: str) -> None:
+    done = explain("web", "--node", "gpu", "--kubeconfig", kubeconfig)
+    assert "default/web does not fit on gpu: a plugin refuses it." in done.stdout
+    assert "NodeResourcesFit       accepts it" in done.stdout
+    assert "TaintToleration        taint dedicated=gpu:NoSchedule" in done.stdout
+
+
+def test_a_placed_pod_is_judged_as_if_it_were_not_there(kubeconfig: str) -> None:
+    done = explain("batch", "--kubeconfig", kubeconfig)
+    assert done.stdout.startswith("default/batch is on full. Now it would fit on 1 of 2 nodes.")
+
+
+def test_all_pending_pods_by_cause(kubeconfig: str) -> None:
+    done = explain("--pending", "--kubeconfig", kubeconfig)
+    lines = done.stdout.splitlines()
+    assert lines[0].split("   ")[0] == "PODS"
+    assert lines[1].startswith("2 ")
+    assert "default/web, default/web-2" in lines[1]
+    assert "held by scheduling gates" in lines[2]
+    groups = json.loads(explain("--pending", "-o", "json", "--kubeconfig", kubeconfig).stdout)
+    assert [each["pods"] for each in groups] == [2, 1]
+
+
+def test_a_file_on_standard_input() -> None:
+    objects = [as_manifest(node("a", cpu=1)), as_manifest(pod("big", cpu=2))]
+    done = explain(
+        "big",
+        "-f",
+        "-",
+        stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}),
+    )
+    assert "The only node is too small: it asks for 2 cpu of at most 1." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        ([], "", "Name a POD, or ask for --pending."),
+        (["web", "--pending"], "", "Name a POD, or ask for --pending."),
+        (["web", "-f", "-"], "kind: [", "-: is neither YAML nor JSON"),
+        (["web", "-f", "-"], "[1, 2]", "-: objects[0]"),
+        (["web", "-f", "-"], "", 'pod "default/web" not found'),
+        (["web", "-f", "no/such/file"], "", "no/such/file: cannot be read"),
+        (["Not_A_Name", "-f", "-"], "", "cannot be the name of a pod"),
+        (["web", "--config", "no/such/file", "-f", "-"], "", "no/such/file"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments: list[str], text: str, message: str) -> None:
+    done = explain(*arguments, stdin=text)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_node_that_does_not_exist(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(as_manifest(pod("web"))))
+    done = explain("web", "-f", str(file), "--node", "nowhere")
+    assert done.returncode == 1
+    assert 'node "nowhere" not found' in done.stderr
+
+
+def test_no_name_moves_the_cursor(tmp_path: Path) -> None:
+    """An error text of a plugin, a label or a taint may hold anything."""
+    evil = as_manifest(
+        node("a", taints=[{"key": "a", "value": "x\x1b[2J", "effect": "NoSchedule"}])
+    )
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            {"apiVersion": "v1", "kind": "List", "items": [evil, as_manifest(pod("web"))]}
+        )
+    )
+    done = explain("web", "-f", str(file), "--fix")
+    assert "\x1b" not in done.stdout + done.stderr
