@@ -72,7 +72,7 @@ def explain(
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    """Say why a pod is pending, what the nearest nodes lack, and when it is tried again.
+    """Say why a pod is pending, and what would help.
 
     \b
       $ stowplan explain web-1
@@ -81,7 +81,8 @@ def explain(
       $ stowplan explain --pending
       $ kubectl get nodes,pods -A -o yaml | stowplan explain web-1 -f -
 
-    POD is a name, or NAMESPACE/NAME. The cluster is only read. Whatever scheduler serves the pod,
+    Shows the cause, what the nearest nodes lack, and what leads to another attempt. POD is a name,
+    or NAMESPACE/NAME. The cluster is only read. Whatever scheduler serves the pod,
     the answer is what the given configuration decides, by default that of kube-scheduler.
     """
     if pending == (pod is not None):
