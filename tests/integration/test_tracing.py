@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.extender_kit import extender
+from tests.integration.extender_kit import NOP, extender
 from tests.integration.otlp_receiver import Mood, Receiver, closed_port, otlp_receiver
 from tests.integration.preempting import create, wait_leaving
 from tests.integration.steered_extender import keep, nodes_of, steered_extender
@@ -159,11 +159,13 @@ def test_an_extender_that_fails_is_an_error_in_the_trace(
 
 
 @embedded_only
+@pytest.mark.parametrize("workers", [1, 2])
 def test_our_extender_continues_the_trace(
-    target: Target, collector: Receiver, tmp_path: Path
+    target: Target, collector: Receiver, tmp_path: Path, workers: int
 ) -> None:
     target.create_nodes("n1", "n2")
-    with extender(tmp_path, env=collector.env()) as service:
+    flag = f"--workers={workers}"
+    with extender(tmp_path, NOP, flag, env=collector.env()) as service:
         entry = (
             f'extenders: [{{urlPrefix: "{service.url}", filterVerb: filter, '
             "prioritizeVerb: prioritize, weight: 1, nodeCacheCapable: true}]\n"
@@ -172,8 +174,7 @@ def test_our_extender_continues_the_trace(
         target.create_pods("a")
         root = collector.wait_attempt("a", "scheduled")
         stop(scheduler)
-        answered = wait_for("two spans", lambda: len(collector.spans("POST /prioritize")) == 1)
-        assert answered
+        wait_for("the span of the extender", lambda: collector.spans("POST /prioritize"))
         service.ask("/filter", {"Pod": {"metadata": {"name": "x"}}, "NodeNames": ["n1"]})
         assert service.end() == 0, service.log
     collector.check_trees()
@@ -189,6 +190,17 @@ def test_our_extender_continues_the_trace(
         assert heard.attributes["http.response.status_code"] == 200
     (alone,) = (span for span in collector.spans("POST /filter") if not span.parent_id)
     assert alone.trace_id != root.trace_id, "a caller without a trace: one of its own"
+
+
+@embedded_only
+def test_the_last_spans_are_sent_at_the_end(target: Target, collector: Receiver) -> None:
+    target.create_nodes("n1")
+    scheduler = target.start(env=collector.env(OTEL_BSP_SCHEDULE_DELAY="3600000"))
+    target.create_pods("a")
+    target.wait_bound("a")
+    stop(scheduler)
+    assert collector.attempts("a", "scheduled")
+    assert "Spans were not delivered" not in scheduler.log
 
 
 @embedded_only
