@@ -140,7 +140,8 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(
     def release_objects() -> list[str]:
         kinds = (
             "deployments,configmaps,services,serviceaccounts,roles,rolebindings,clusterroles,"
-            "clusterrolebindings,poddisruptionbudgets,networkpolicies,servicemonitors,prometheusrules"
+            "clusterrolebindings,poddisruptionbudgets,networkpolicies,servicemonitors,prometheusrules,"
+            "mutatingwebhookconfigurations"
         )
         selector = "app.kubernetes.io/instance=trial"
         listed = plane.kubectl(

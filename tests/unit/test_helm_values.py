@@ -151,6 +151,8 @@ def test_one_line_names_a_wrong_value(
          "scheduler.plugins.files and scheduler.plugins.existingConfigMap are both set. Fix: "),
         ({"extender": {"enabled": True, "terminationGracePeriodSeconds": 5}},
          "extender.terminationGracePeriodSeconds is 5, but must be longer than "),
+        ({"extender": {"enabled": True, "webhook": {"enabled": True}}},
+         "extender.webhook.enabled is true, but the API server calls webhooks over HTTPS. Fix: "),
         ({"extender": {"enabled": True, "tls": {"clientCAKey": "ca.crt"}}},
          "extender.tls.clientCAKey is set, but extender.tls.secretName is not"),
     ],
@@ -339,6 +341,31 @@ def test_the_rights_are_those_of_the_manifests(
     assert expected
     objects = render(helm_binary, given, namespace=namespace)
     assert rights(objects, namespace) == expected
+
+
+def test_rescheduling_has_the_rights_of_the_manifest(helm_binary: Path) -> None:
+    manifest = CHART.parents[1] / "extender" / "rescheduling" / "rbac.yaml"
+    expected = rights(yaml.safe_load_all(manifest.read_text()), "default")
+    on = {"namespaces": ["default"], "tokenSecret": "token"}
+    disabled = {"scheduler": {"enabled": False}}
+    plain = render(helm_binary, {**disabled, "extender": {"enabled": True}})
+    objects = render(helm_binary, {**disabled, "extender": {"enabled": True, "rescheduling": on}})
+    assert rights(objects, "default") - rights(plain, "default") == expected
+
+
+def test_the_webhook_is_that_of_the_manifest(helm_binary: Path) -> None:
+    file = CHART.parents[1] / "extender" / "mutate" / "webhook.yaml"
+    (expected,) = yaml.safe_load(file.read_text())["webhooks"]
+    given = {"enabled": True, "tls": {"secretName": "cert"}, "webhook": {"enabled": True}}
+    objects = render(
+        helm_binary, {"fullnameOverride": "wca", "extender": given}, namespace="wca-scheduler"
+    )
+    (webhook,) = next(each["webhooks"] for each in objects if "webhooks" in each)
+    service = next(each for each in objects if each["metadata"]["name"] == "wca-extender")
+    assert webhook["name"] == f"{service['metadata']['name']}.wca-scheduler.svc"
+    assert webhook["clientConfig"]["service"].pop("name") == "wca-extender"
+    del webhook["name"], expected["name"], expected["clientConfig"]["service"]["name"]
+    assert webhook == expected
 
 
 def test_bindings_name_the_roles_and_the_account(helm_binary: Path) -> None:
