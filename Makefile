@@ -179,6 +179,10 @@ wca_scheduler_docker_image: image-engine
 	@$(MAKE) --no-print-directory wca_scheduler_package
 	@tools/image.sh $(DIST)/wca-scheduler.pex wca-scheduler:latest $(BASE)
 
+.PHONY: release
+release: $(READY) ## All artefacts of a release with checksums, in dist/release; MACHINES="x86_64 aarch64" BASE=python:3.13-slim IMAGES=0
+	@$(BIN)/python -m tools.release --output $(DIST)/release $(if $(MACHINES),--machines "$(MACHINES)") $(if $(BASE),--base $(BASE)) $(if $(filter 0,$(IMAGES)),--no-images)
+
 .PHONY: requirements
 requirements: $(READY) ## Pin the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv

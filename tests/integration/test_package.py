@@ -6,19 +6,25 @@ Needs the package index, as setting up the checkout does, and for the image Debi
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
+from stowplan import __version__
 from tests.integration.extender_kit import ExtenderProcess
 from tests.waiting import wait_for
+from tools import krew
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLE = REPOSITORY / "examples" / "extender"
@@ -102,6 +108,53 @@ def test_algorithms_of_your_own_in_the_package_and_beside_it(package: Path, tmp_
     }
     variable: list[str | Path] = [sys.executable, package, "--config", config]
     answers_and_ends(variable, environment, tmp_path / "variable.log", kept=["y"])
+
+
+def test_the_package_as_a_plugin_of_kubectl(
+    package: Path, tmp_path: Path, kubectl_binary: Path
+) -> None:
+    """As krew installs it: the archive is checked by the manifest's sum and unpacked."""
+    machine = platform.machine()
+    archive = krew.write_archive(
+        tmp_path, package, version=__version__, machine=machine, epoch=1_700_000_000
+    )
+    text = krew.manifest({machine: archive}, version=__version__, repository="https://a.example/b")
+    manifest = yaml.safe_load(text)
+    assert manifest["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
+    assert (manifest["kind"], manifest["metadata"]) == ("Plugin", {"name": "stowplan"})
+    assert manifest["spec"]["version"] == f"v{__version__}"
+    assert manifest["spec"]["homepage"] == "https://a.example/b"
+    assert len(manifest["spec"]["shortDescription"]) <= 50
+    (system,) = manifest["spec"]["platforms"]
+    assert system["selector"]["matchLabels"] == {
+        "os": "linux",
+        "arch": krew.ARCHITECTURES[machine],
+    }
+    assert system["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert system["uri"] == f"https://a.example/b/releases/download/v{__version__}/{archive.name}"
+
+    store = tmp_path / "store"
+    with tarfile.open(archive) as members:
+        members.extractall(store, filter="data")
+    assert (store / "LICENSE").is_file()
+    folder = tmp_path / "bin"  # krew links the program there; the user copies the other
+    folder.mkdir()
+    (folder / "kubectl-stowplan").symlink_to(store / system["bin"])
+    shutil.copy(store / "kubectl_complete-stowplan", folder)
+    path = f"{folder}:{Path(sys.executable).parent}:/usr/bin:/bin"
+
+    def kubectl(*arguments: str) -> str:
+        done = subprocess.run(
+            [kubectl_binary, *arguments],
+            env=package_environment(tmp_path) | {"PATH": path},
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert kubectl("stowplan", "--version") == f"stowplan, version {__version__}\n"
+    assert kubectl("stowplan", "pin", "--help").startswith("Usage: kubectl stowplan pin ")
+    assert "migrate\t" in kubectl("__complete", "stowplan", "config", "mi")
 
 
 def write_mine(folder: Path) -> Path:
