@@ -108,7 +108,9 @@ class Release:
             if python is None:
                 self.notes.append(f"the wheel was not tried on Python {version}: it is not here")
                 continue
+            say(f"  the wheel on Python {version}")
             use(install(built.wheel, python, self.scratch / version), self.version, self.scratch)
+        say("  the sdist")
         use(install(built.sdist, sys.executable, self.scratch / "s"), self.version, self.scratch)
 
     def build_packages(self, machines: Sequence[str]) -> dict[str, Path]:
@@ -117,6 +119,7 @@ class Release:
         for machine in machines:
             folder = self.scratch / machine
             built = folder / "stowplan.pex"
+            say(f"  for {machine}")
             run([sys.executable, "-m", "tools.package", built, "--machine", machine],
                 SOURCE_DATE_EPOCH=str(self.epoch))  # fmt: skip
             if machine == machine_words(platform.machine()):
@@ -180,9 +183,13 @@ class Release:
 @contextmanager
 def step(title: str) -> Iterator[None]:
     start = time.monotonic()
-    print(f"{title}...", file=sys.stderr, flush=True)
+    say(f"{title}...")
     yield
-    print(f"{title}: done in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    say(f"{title}: done in {time.monotonic() - start:.0f} s")
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def release(folder: Path, machines: Sequence[str], base: str, *, has_images: bool) -> list[str]:
