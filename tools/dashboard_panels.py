@@ -1,6 +1,6 @@
 """The panels of the Grafana dashboard: rows, titles, units, queries and legends.
 
-`tools.dashboard` writes the file.
+`tools.dashboard` writes the file; tests/e2e/test_metrics.py asks a real Prometheus every query.
 """
 
 from __future__ import annotations

@@ -24,10 +24,17 @@ def kube_scheduler(plane: ControlPlane, config: str, *flags: str) -> Iterator[Pa
 
 @contextmanager
 def stowplan(
-    plane: ControlPlane, config: str, *flags: str, started: str = "Scheduling"
+    plane: ControlPlane,
+    config: str,
+    *flags: str,
+    started: str = "Scheduling",
+    name: str = "stowplan",
 ) -> Iterator[Path]:
-    """`config` says ``kubeconfig: {kubeconfig}``; gives the log, once it says `started`."""
-    file, log = plane.directory / "stowplan.yaml", plane.directory / "stowplan.log"
+    """`config` says ``kubeconfig: {kubeconfig}``; gives the log, once it says `started`.
+
+    Several at a time need different names for their files.
+    """
+    file, log = plane.directory / f"{name}.yaml", plane.directory / f"{name}.log"
     file.write_text(config.replace("{kubeconfig}", str(plane.kubeconfig)))
     command = [sys.executable, "-m", "stowplan", "run", f"--config={file}", "--port=0", *flags]
     with log.open("w") as stream:

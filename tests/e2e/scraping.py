@@ -26,10 +26,13 @@ class ScrapedFamily:
         return {value for labels in self.values for name, value in labels if name == label}
 
 
-def scrape(url: str) -> dict[str, ScrapedFamily]:
+def scrape(url: str, token: str = "") -> dict[str, ScrapedFamily]:
     """The families with samples, by name; certificates are not verified."""
     context = ssl._create_unverified_context() if url.startswith("https") else None
-    with urllib.request.urlopen(url, context=context, timeout=10) as answer:
+    request = urllib.request.Request(url)
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, context=context, timeout=10) as answer:
         return read_families(answer.read().decode())
 
 

@@ -189,9 +189,11 @@ class StaticProcess:
 
 
 @contextmanager
-def daemon(log: Path, env: Mapping[str, str], *flags: str) -> Iterator[StaticProcess]:
+def daemon(
+    log: Path, env: Mapping[str, str], *flags: str, port: int | None = None
+) -> Iterator[StaticProcess]:
     """`stowplan static` with these flags, one of them `--daemon`, and a port of its own."""
-    port = free_port()
+    port = port or free_port()
     command = [*STATIC, f"--prometheus-port={port}", *flags]
     with log.open("w") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream, env=env)

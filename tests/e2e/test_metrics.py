@@ -1,36 +1,29 @@
 """kube-scheduler and Stowplan do the same work on one control plane; their metrics are compared.
 
 Every difference is in `ABSENT` or `OTHER_SERIES`, with its reason. A row that no longer names a
-difference fails the test, too.
+difference fails the test, too. A real Prometheus, which scrapes both, is asked every query of our
+dashboard and rules, and of kubernetes-mixin's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
+import yaml
 
-from stowplan.lab.controlplane import ControlPlane
-from stowplan.lab.controlplane.processes import free_port
-from tests.controlplane_fixtures import require_binaries
-from tests.e2e.requeue_cluster import PODS, Cluster
-from tests.e2e.schedulers import stowplan
+from tests.e2e import mixin_queries
+from tests.e2e.metrics_stage import MONITORING, OURS, UPSTREAM, Scrapes, both_programs
+from tests.e2e.metrics_workload import PLAIN
 from tests.e2e.scraping import ScrapedFamily, scrape
-from tests.waiting import wait_for
+from tools.dashboard_panels import queries
 
 pytestmark = pytest.mark.e2e
 
-CONFIG = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: true}
-clientConnection: {kubeconfig: "{kubeconfig}"}
-"""
-PLAIN = 30
 STATUS = "leader_election_master_status"
 POINTS = "scheduler_framework_extension_point_duration_seconds"
 PLUGINS = "scheduler_plugin_execution_duration_seconds"
@@ -58,6 +51,27 @@ OTHER_SERIES = {
     # On a busy machine kube-scheduler creates one of its events twice.
     ("rest_client_requests_total", "code", "40[49]"): "the first leader finds no lease",
 }
+#: Queries of kubernetes-mixin without an answer, by pattern: who has none, and why.
+NO_ANSWER = {
+    "*: volume": ((UPSTREAM, OURS), "kube-scheduler 1.36 has no such metric"),
+    "*: 3xx": ((UPSTREAM, OURS), "the API server does not redirect"),
+    "Goroutines": ((OURS,), "the Go runtime"),
+}
+#: Rows of our dashboard that are about programs of ours.
+OUR_ROWS = ("Stowplan only", "Extender", "Static scheduler")
+#: Selectors of alerts that match nothing, and why.
+NO_SERIES = {
+    'stowplan_decision_checks_skipped_total{reason="error"}': "the check itself would have to fail",
+}
+RULES: list[dict[str, Any]] = [
+    rule
+    for group in yaml.safe_load((MONITORING / "rules.yaml").read_text())["groups"]
+    for rule in group["rules"]
+]
+SELECTOR = re.compile(
+    r"\b((?:cluster_quantile:|scheduler_|stowplan_|wca_|schedule_request|rest_client_|leader_)[\w:]*"
+    r"|up)(?![\w:(])(\{[^}]*\})?"
+)
 #: Families whose label values follow from the workload alone.
 SAME_SERIES = (
     "scheduler_cache_size",
@@ -78,86 +92,10 @@ SAME_SERIES = (
 )
 
 
-@dataclass
-class Scrapes:
-    """What both programs show after the same work; `standby`: Stowplan before it led."""
-
-    upstream: dict[str, ScrapedFamily]
-    ours: dict[str, ScrapedFamily]
-    standby: dict[str, ScrapedFamily]
-
-
 @pytest.fixture(scope="module")
-def scrapes() -> Iterator[Scrapes]:
-    require_binaries("etcd", "kube-apiserver", "kubectl", "kube-scheduler")
-    with ControlPlane() as plane:
-        leader = plane.start_scheduler(CONFIG, "--leader-elect=true")
-        upstream = work(plane, f"{leader.url}/metrics")
-        port = free_port()
-        url = f"https://127.0.0.1:{port}/metrics"
-        opened = "--authorization-always-allow-paths=/metrics"
-        waits = "Attempting to acquire leader lease..."
-        with stowplan(plane, CONFIG, f"--secure-port={port}", opened, started=waits):
-            standby = scrape(url)
-            leader.stop()
-            yield Scrapes(upstream, work(plane, url), standby)
-
-
-def work(plane: ControlPlane, url: str) -> dict[str, ScrapedFamily]:
-    """Binds, a gate, a pod that waits for a node, a preemption and deletions."""
-    cluster = Cluster(plane.api, Path(), "")
-
-    def pod(name: str) -> Any:
-        return plane.api.get(f"{PODS}/{name}")
-
-    def wait_bound(name: str) -> None:
-        wait_for(f"{name} to be bound", lambda: pod(name)["spec"].get("nodeName"))
-
-    def delete(name: str) -> None:
-        plane.api.delete(f"{PODS}/{name}", grace_seconds=0)
-
-    cluster.node("n1", cpu="2")
-    cluster.node("n2", cpu="2")
-    for index in range(PLAIN):
-        cluster.pod(f"plain-{index}")
-        wait_bound(f"plain-{index}")
-    cluster.pod("gated", schedulingGates=[{"name": "example.com/gate"}])
-    huge = {"resources": {"requests": {"cpu": "64"}}}
-    cluster.pod("huge", container=huge)
-    wait_for("huge to be rejected", lambda: pod("huge")["status"]["conditions"])
-    important = {"resources": {"requests": {"cpu": "1"}}}
-    cluster.pod("important", container=important, priorityClassName="system-cluster-critical")
-
-    def without_kubelets() -> bool:
-        """Victims are gone at once; true when the pod that they made room for is bound."""
-        for item in plane.api.get(PODS)["items"]:
-            if "deletionTimestamp" in item["metadata"]:
-                delete(item["metadata"]["name"])
-        return "nodeName" in pod("important")["spec"]
-
-    wait_for("important to be bound", without_kubelets)
-    cluster.node("large", cpu="128")
-    wait_bound("huge")
-    delete("gated")
-    delete("huge")
-    bound = PLAIN + 2
-
-    def complete() -> dict[str, ScrapedFamily] | None:
-        found = scrape(url)
-        # Some of kube-scheduler's series are written once a second.
-        attempts = found["scheduler_pod_scheduling_attempts"].values.values()
-        hints = found["scheduler_queueing_hint_execution_duration_seconds"]
-        handled = found["scheduler_event_handling_duration_seconds"]
-        is_complete = (
-            sum(attempts) == bound
-            and "NodeAdd" in hints.label_values("event")
-            and "AssignedPodDelete" in handled.label_values("event")
-        )
-        return found if is_complete else None
-
-    found = wait_for("complete metrics", complete)
-    cluster.clean()
-    return found
+def scrapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scrapes]:
+    with both_programs(tmp_path_factory.mktemp("metrics")) as found:
+        yield found
 
 
 def test_every_family_has_the_same_type_labels_and_buckets(scrapes: Scrapes) -> None:
@@ -226,3 +164,59 @@ def test_a_standby_says_that_it_does_not_lead(scrapes: Scrapes) -> None:
     labels = frozenset({("name", "kube-scheduler")})
     assert scrapes.standby[STATUS].values == {labels: 0.0}
     assert scrapes.ours[STATUS].values == {labels: 1.0}
+
+
+def answers(query: str, cluster: str, scrapes: Scrapes) -> bool:
+    """Whether Prometheus has had a number for it, with Grafana's variables in place."""
+    variables = {"$cluster": cluster, "$job": ".+", "$instance": ".+", "$__rate_interval": "20s"}
+    for variable, value in variables.items():
+        query = query.replace(variable, value)
+    return bool(scrapes.prometheus.values(query))
+
+
+@pytest.mark.parametrize("cluster", [UPSTREAM, OURS])
+@pytest.mark.parametrize("panel", mixin_queries.DASHBOARD)
+def test_the_dashboard_of_kubernetes_mixin(panel: str, cluster: str, scrapes: Scrapes) -> None:
+    without = [clusters for pattern, (clusters, _) in NO_ANSWER.items() if fnmatch(panel, pattern)]
+    expected = not any(cluster in clusters for clusters in without)
+    assert answers(mixin_queries.DASHBOARD[panel], cluster, scrapes) == expected
+
+
+@pytest.mark.parametrize("cluster", [UPSTREAM, OURS])
+@pytest.mark.parametrize("name", queries())
+def test_our_dashboard(name: str, cluster: str, scrapes: Scrapes) -> None:
+    if cluster == OURS or not name.startswith(OUR_ROWS):
+        assert answers(queries()[name], cluster, scrapes)
+
+
+@pytest.mark.parametrize("cluster", [UPSTREAM, OURS])
+@pytest.mark.parametrize("name", mixin_queries.RECORDED)
+def test_the_rules_record_quantiles(name: str, cluster: str, scrapes: Scrapes) -> None:
+    for quantile in ("0.5", "0.9", "0.99"):
+        assert answers(f'{name}{{cluster="$cluster", quantile="{quantile}"}}', cluster, scrapes)
+
+
+def test_prometheus_evaluates_every_rule(scrapes: Scrapes) -> None:
+    groups = scrapes.prometheus.ask("rules")["groups"]
+    found = [rule for group in groups for rule in group["rules"]]
+    assert len(found) == len(RULES)
+    assert {rule["name"]: rule.get("lastError") for rule in found if rule["health"] != "ok"} == {}
+
+
+@pytest.mark.parametrize("alert", [rule["alert"] for rule in RULES if "alert" in rule])
+def test_the_series_of_alerts_exist(alert: str, scrapes: Scrapes) -> None:
+    """An alert's own answer is empty while all is well; what it looks at must not be."""
+    (rule,) = [rule for rule in RULES if rule.get("alert") == alert]
+    selectors = {f"{name}{labels}" for name, labels in SELECTOR.findall(rule["expr"])}
+    assert selectors
+    for selector in selectors:
+        has_series = bool(scrapes.prometheus.values(selector))
+        assert has_series == (selector not in NO_SERIES), selector
+
+
+def test_prometheus_gets_in_with_the_rights_of_the_shipped_rbac(scrapes: Scrapes) -> None:
+    """Over HTTPS; neither scheduler opens /metrics to clients without a token."""
+    for cluster in (UPSTREAM, OURS):
+        assert 1.0 in scrapes.prometheus.values(f'up{{job="kube-scheduler", cluster="{cluster}"}}')
+    with pytest.raises(HTTPError, match="403"):
+        scrape(scrapes.our_url)

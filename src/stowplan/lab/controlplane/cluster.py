@@ -232,8 +232,8 @@ class ControlPlane:
         config = self.directory / f"kube-scheduler-{port}.yaml"
         config.write_text(components.kube_scheduler_config(config_text, kubeconfig))
         url = f"https://{HOST}:{port}"
-        command = components.kube_scheduler(config, port)
-        process = self._run("kube-scheduler", [*command, *flags], url)
+        command = components.kube_scheduler(config, port, flags)
+        process = self._run("kube-scheduler", command, url)
         # It is healthy before it has listed anything. Objects created then may come to it by its
         # lists, sorted by name, instead of by watches, in the order of creation.
         return self._when_healthy(process, unverified_access(url), "/readyz")

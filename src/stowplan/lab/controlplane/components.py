@@ -104,14 +104,18 @@ def kube_controller_manager(
     ]
 
 
-def kube_scheduler(config: Path, port: int) -> list[str]:
+def kube_scheduler(config: Path, port: int, flags: Sequence[str] = ()) -> list[str]:
+    open_paths = "--authorization-always-allow-paths"
+    # The flag is a list that grows when it is given twice, so the default must stay out of the way.
+    is_given = any(flag.startswith(open_paths) for flag in flags)
     return [
         f"--config={config}",
         f"--bind-address={HOST}",
         f"--secure-port={port}",
         "--leader-elect=false",
         # Benchmarks read its metrics without a token.
-        "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+        *([] if is_given else [f"{open_paths}=/healthz,/readyz,/livez,/metrics"]),
+        *flags,
     ]
 
 
