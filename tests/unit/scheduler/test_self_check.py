@@ -187,7 +187,7 @@ def test_a_check_that_breaks_costs_nothing_but_a_line(
         assert _decide(bench, "a") != [""]
     assert _counted(bench) == (0, 0)
     assert bench.engine.metrics.decision_checks_skipped.at("error").value == 1
-    assert "The self-check broke" in caplog.text
+    assert "The self-check failed" in caplog.text
 
 
 class Expensive(Plugin):

@@ -203,7 +203,7 @@ def test_right_and_wrong_answers() -> None:
     for wrong_scores in (scores[:1], scores[::-1], [scores[0], scores[1] | {"Score": 1}]):
         with pytest.raises(WrongAnswer):
             check_prioritize(names, json.dumps(wrong_scores).encode())
-    with pytest.raises(WrongAnswer, match="no JSON"):
+    with pytest.raises(WrongAnswer, match="not JSON"):
         check_prioritize(names, b"true or false")
 
 
