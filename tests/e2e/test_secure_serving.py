@@ -522,6 +522,20 @@ def leaves(tree: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, tree
 
 
+def test_results_of_health_checks(schedulers: Schedulers) -> None:
+    for path in ("/healthz", "/livez", "/readyz"):
+        schedulers.both(path)
+    upstream, ours = (
+        read_families(schedulers.ask(port, "/metrics/slis", certificate=schedulers.root).body)
+        for port in (schedulers.kube_port, schedulers.our_port)
+    )
+    assert ours.keys() == upstream.keys()
+    for name, family in upstream.items():
+        assert (ours[name].kind, ours[name].labels) == (family.kind, family.labels)
+    last = "kubernetes_healthcheck"
+    assert ours[last].values == upstream[last].values
+
+
 #: Fields of /configz that differ for the same configuration, and why.
 OTHER_CONFIGZ = {
     ".percentageOfNodesToScore": "100 by default: all nodes cost little more than some",

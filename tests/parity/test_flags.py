@@ -147,6 +147,40 @@ def test_the_same_lines_are_accepted(
             assert problem.strip("[]") in shown.err
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--min-compatibility-version=kube=1.20",
+        "--min-compatibility-version=kube=1.33",
+        "--min-compatibility-version=1.36",
+        "--min-compatibility-version=kube=1.37",
+        "--min-compatibility-version=x",
+        "--emulated-version=kube=1.35 --min-compatibility-version=kube=1.34",
+        "--emulated-version=kube=1.35 --min-compatibility-version=kube=1.36",
+        "--emulated-version=kube=1.32",
+        "--emulated-version=kube=1.37",
+        "--version=v1.36.3",
+        "--version=v1.36.3-x",
+        "--version=v1.36.3+x",
+        "--version=v1.36.30",
+        "--version=V1",
+    ],
+)
+def test_the_same_versions_are_accepted(
+    line: str, binary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A version that only is reported does not end the program."""
+    words = [*line.split(), "--master=http://127.0.0.1:1", "--secure-port=0"]
+    written = tmp_path / "theirs", tmp_path / "ours"
+    theirs = subprocess.run(
+        [binary, *words, f"--write-config-to={written[0]}"], capture_output=True, timeout=30
+    )
+    with pytest.raises(SystemExit) as ended:
+        main([*words, f"--write-config-to={written[1]}"], command=kube_scheduler)
+    assert (ended.value.code == 0) == (theirs.returncode == 0), capsys.readouterr().err
+    assert written[0].exists() == written[1].exists() == (theirs.returncode == 0)
+
+
 FILE = """
 leaderElection: {leaderElect: true, resourceName: mine, leaseDuration: 20s}
 clientConnection: {kubeconfig: {kubeconfig}, qps: 7, burst: 8}

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.errors import ConfigError
 from stowplan.http.server import HttpServer
 from stowplan.http.tls_listener import TlsListener, listen
 from stowplan.http.watched_files import keep_loaded
@@ -48,15 +49,22 @@ async def https_port(
     metrics.include(*access.all(), *queues.all())
     async with AsyncExitStack() as opened:
 
-        async def client_of(kubeconfig: str | None) -> ApiClient:
+        async def client_of(kubeconfig: str | None, flag: str) -> ApiClient:
             if kubeconfig is None:
                 return client
-            cluster = load_cluster_config(kubeconfig=kubeconfig)
+            try:
+                cluster = load_cluster_config(kubeconfig=kubeconfig)
+            except ConfigError as error:
+                raise ConfigError(str(error), where=flag) from None
             asking = ApiClient(cluster, user_agent=user_agent, observer=metrics.requests)
             return await opened.enter_async_context(asking)
 
-        authentication = await client_of(options.authentication_kubeconfig)
-        authorization = await client_of(options.authorization_kubeconfig)
+        authentication = await client_of(
+            options.authentication_kubeconfig, "--authentication-kubeconfig"
+        )
+        authorization = await client_of(
+            options.authorization_kubeconfig, "--authorization-kubeconfig"
+        )
         open_paths = OpenPaths(options.authorization_always_allow_paths)
         cas = ClientCas(options)
         if cas.is_looked_up and not options.authentication_tolerate_lookup_failure:

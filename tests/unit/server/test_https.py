@@ -196,6 +196,14 @@ async def test_versions_and_ciphers() -> None:
         ({"tls_min_version": "TLS1"}, '--tls-min-version: unknown tls version "TLS1"; known are V'),
         ({"tls_cipher_suites": ("X",)}, "Cipher suite X not supported or doesn't exist"),
         ({"client_ca_file": Path("/nowhere")}, "--client-ca-file: cannot read /nowhere: No such"),
+        (
+            {"authentication_kubeconfig": "/nowhere"},
+            "--authentication-kubeconfig: /nowhere: no such file",
+        ),
+        (
+            {"authorization_kubeconfig": "/nowhere"},
+            "--authorization-kubeconfig: /nowhere: no such file",
+        ),
         ({"cert_dir": Path("/proc/x")}, "--cert-dir: cannot write a certificate to /proc/x: "),
         ({"authorization_always_allow_paths": ("/a*b",)}, 'only trailing * allowed in "/a*b"'),
     ],
