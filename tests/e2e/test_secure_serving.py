@@ -1,215 +1,26 @@
-"""The HTTPS port of `stowplan run` beside kube-scheduler's, on one control plane.
-
-Tokens are reviewed and rights are decided by the real kube-apiserver, which also publishes the CAs
-of client certificates. Every answer is compared with kube-scheduler's own.
-"""
+"""The HTTPS port of Stowplan beside kube-scheduler's: every answer is compared."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import socket
 import ssl
-import subprocess
-import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import pytest
 
-from stowplan.lab.controlplane import ControlPlane
-from stowplan.lab.controlplane.processes import free_port
-from tests.controlplane_fixtures import require_binaries
-from tests.e2e.scraping import Labels, read_families
-from tests.unit.api.tls_kit import Authority, Pair
+from tests.e2e.serving_pair import Answer, Schedulers, bearer, serving_pair
+from tests.unit.api.tls_kit import Authority
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
 
-Json = dict[str, Any]
-
-
-class Answer(NamedTuple):
-    status: int
-    body: str
-    content_type: str
-
-
-class Schedulers(NamedTuple):
-    """Both schedulers' ports, and all that a client may show."""
-
-    kube_port: int
-    our_port: int
-    users: Authority
-    proxies: Authority
-    tokens: Mapping[str, str]
-    log: Path
-    folder: Path
-    plane: ControlPlane
-
-    @property
-    def root(self) -> Pair:
-        """The certificate of a user who may do everything."""
-        return self.users.client("root", "system:masters")
-
-    def ask(
-        self,
-        port: int,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        certificate: Pair | None = None,
-        method: str = "GET",
-        body: str | None = None,
-    ) -> Answer:
-        tls = ssl._create_unverified_context()
-        if certificate is not None:
-            file = self.folder / "client.pem"
-            file.write_bytes(certificate.cert + certificate.key)
-            tls.load_cert_chain(file)
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=tls)
-        try:
-            connection.request(method, path, body=body, headers=dict(headers or {}))
-            response = connection.getresponse()
-            return Answer(
-                response.status, response.read().decode(), response.headers["Content-Type"]
-            )
-        finally:
-            connection.close()
-
-    def ours(
-        self,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        certificate: Pair | None = None,
-    ) -> Answer:
-        return self.ask(self.our_port, path, headers, certificate)
-
-    def both(
-        self,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        certificate: Pair | None = None,
-        method: str = "GET",
-    ) -> Answer:
-        """The answer of both, which is the same."""
-        upstream = self.ask(self.kube_port, path, headers, certificate, method)
-        ours = self.ask(self.our_port, path, headers, certificate, method)
-        assert ours == upstream
-        return ours
-
-
 @pytest.fixture(scope="module")
 def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schedulers]:
-    require_binaries("etcd", "kube-apiserver", "kubectl", "kube-scheduler")
-    folder = tmp_path_factory.mktemp("serving")
-    users, proxies = Authority("users"), Authority("proxies")
-    (folder / "users.crt").write_bytes(users.cert)
-    (folder / "proxies.crt").write_bytes(proxies.cert)
-    with ControlPlane(
-        apiserver_flags=[
-            f"--client-ca-file={folder / 'users.crt'}",
-            f"--requestheader-client-ca-file={folder / 'proxies.crt'}",
-            "--requestheader-allowed-names=front-proxy",
-            "--requestheader-username-headers=X-Remote-User",
-            "--requestheader-group-headers=X-Remote-Group",
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        ]
-    ) as plane:
-        tokens = {}
-        for name in ("scraper", "stranger"):
-            account = {"metadata": {"name": name}}
-            plane.api.create("/api/v1/namespaces/default/serviceaccounts", account)
-            tokens[name] = plane.service_account_token("default", name)
-        rbac = "/apis/rbac.authorization.k8s.io/v1"
-        rule = {"nonResourceURLs": ["/metrics", "/metrics/*"], "verbs": ["get"]}
-        plane.api.create(
-            f"{rbac}/clusterroles", {"metadata": {"name": "scrapers"}, "rules": [rule]}
-        )
-        plane.api.create(
-            f"{rbac}/clusterrolebindings",
-            {
-                "metadata": {"name": "scrapers"},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": "scrapers",
-                },
-                "subjects": [
-                    {"kind": "ServiceAccount", "name": "scraper", "namespace": "default"},
-                    {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"},
-                ],
-            },
-        )
-        for name, spec in PODS.items():
-            pod = {"metadata": {"name": name}, "spec": {"schedulerName": "nobody", **spec}}
-            plane.api.create("/api/v1/namespaces/default/pods", pod)
-        delegated = [
-            f"--authentication-kubeconfig={plane.kubeconfig}",
-            f"--authorization-kubeconfig={plane.kubeconfig}",
-        ]
-        gates = "--feature-gates=ComponentStatusz=true,ComponentFlagz=true"
-        upstream = plane.start_scheduler(None, *delegated, gates)
-        kube_port = int(upstream.url.rpartition(":")[2])
-        log, port = folder / "stowplan.log", free_port()
-        # The same configuration; there are no pods for either.
-        command = [
-            *(sys.executable, "-m", "stowplan", "kube-scheduler", *delegated, gates),
-            *(f"--config={plane.directory / f'kube-scheduler-{kube_port}.yaml'}", "-v=10"),
-            *("--bind-address=127.0.0.1", f"--secure-port={port}", "--leader-elect=false"),
-        ]
-        with log.open("w") as stream:
-            process = subprocess.Popen(command, stdout=stream, stderr=stream)
-        found = Schedulers(kube_port, port, users, proxies, tokens, log, folder, plane)
-
-        def is_ready() -> bool:
-            assert process.poll() is None, log.read_text()
-            # The first look may come before the CAs are looked up.
-            return found.ours("/readyz", certificate=users.client("probe")).status == 200
-
-        try:
-            wait_for("stowplan to be ready", is_ready)
-            yield found
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
-
-
-def container(name: str, requests: Json, limits: Json, **more: str) -> Json:
-    resources = {"requests": requests, "limits": limits}
-    return {"name": name, "image": "i", "resources": resources, **more}
-
-
-GPU = {"example.com/gpu": "2"}
-PODS: dict[str, Json] = {
-    "plain": {"containers": [container("a", {"cpu": "100m", "memory": "64Mi"}, {"cpu": "1"})]},
-    "nothing": {"containers": [{"name": "a", "image": "i"}]},
-    "two": {
-        "containers": [
-            container("a", {"cpu": "1", "ephemeral-storage": "1Gi"}, {"memory": "1G"}),
-            container("b", {"cpu": "250m", **GPU}, GPU),
-        ]
-    },
-    "init": {
-        "initContainers": [
-            container("side", {"cpu": "100m"}, {"cpu": "200m"}, restartPolicy="Always"),
-            container("first", {"cpu": "3"}, {"cpu": "4", "memory": "2Gi"}),
-        ],
-        "containers": [container("a", {"cpu": "1"}, {"cpu": "2"})],
-    },
-    "whole": {
-        "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "5", "memory": "3Gi"}},
-        "containers": [container("a", {"cpu": "1"}, {"cpu": "2"})],
-    },
-    "bound": {"nodeName": "n1", "containers": [container("a", {"cpu": "1500m"}, {})]},
-}
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
+    with serving_pair(tmp_path_factory.mktemp("serving")) as found:
+        yield found
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
@@ -354,7 +165,7 @@ def test_bad_requests(schedulers: Schedulers, request_bytes: bytes, status: byte
 
 
 def sent(port: int, data: bytes, *, with_tls: bool = False) -> bytes:
-    """All that a client gets that sends these bytes."""
+    """All that a client gets that sends these bytes; with TLS, the beginning of it."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         if with_tls:
             connection = ssl._create_unverified_context().wrap_socket(connection)
@@ -364,6 +175,8 @@ def sent(port: int, data: bytes, *, with_tls: bool = False) -> bytes:
         with connection, contextlib.suppress(ConnectionError, ssl.SSLError):
             while chunk := connection.recv(65536):
                 received += chunk
+                if with_tls:
+                    break
         return bytes(received)
 
 
@@ -398,87 +211,6 @@ def test_new_cas_in_the_config_map_are_used(schedulers: Schedulers) -> None:
     assert "Cannot use the CAs" not in schedulers.log.read_text()
 
 
-#: Families about the clients of the port.
-ACCESS = (
-    "apiserver_client_certificate_expiration_seconds",
-    "apiserver_delegated_authn_request_duration_seconds",
-    "apiserver_delegated_authn_request_total",
-    "apiserver_delegated_authz_request_duration_seconds",
-    "apiserver_delegated_authz_request_total",
-    "authenticated_user_requests_total",  # the parser's suffix
-    "authentication_attempts_total",
-    "authentication_duration_seconds",
-    "authentication_token_cache_active_fetch_count",
-    "authentication_token_cache_fetch_total",
-    "authentication_token_cache_request_duration_seconds",
-    "authentication_token_cache_request_total",
-    "authorization_attempts_total",
-    "authorization_duration_seconds",
-)
-
-
-def test_requests_are_counted_alike(schedulers: Schedulers) -> None:
-    """The same requests to both add the same to every series, by token, certificate and none."""
-    counted = []
-    for number, port in enumerate((schedulers.kube_port, schedulers.our_port)):
-        before = access_counts(schedulers, port)
-        # Names that were not asked about before, so that no answer is kept.
-        plane, name = schedulers.plane, f"counted-{number}"
-        accounts = "/api/v1/namespaces/default/serviceaccounts"
-        plane.api.create(accounts, {"metadata": {"name": name}})
-        token = bearer(plane.service_account_token("default", name))
-        user = schedulers.users.client(f"{name}@example.com")
-        schedulers.ask(port, "/healthz")
-        for _ in range(3):
-            schedulers.ask(port, "/configz", token)
-        schedulers.ask(port, "/configz", bearer(f"wrong-{number}"))
-        schedulers.ask(port, "/configz", certificate=user)
-        schedulers.ask(port, "/configz", certificate=Authority("x").client("x"))
-        schedulers.ask(port, f"/anonymous-{number}")
-        schedulers.ask(port, "/configz", certificate=schedulers.users.client("admin"))
-        counted.append(access_counts(schedulers, port) - before)
-    upstream, ours = counted
-    assert ours == upstream
-    added = {name for name, _ in upstream}
-    assert {*ACCESS} - added == {"authentication_token_cache_active_fetch_count"}
-    assert "rest_client_requests_total" in added
-
-
-def access_counts(schedulers: Schedulers, port: int) -> Counter[tuple[str, Labels]]:
-    text = schedulers.ask(port, "/metrics", certificate=schedulers.root).body
-    for name in ("authenticated_user_requests", "authentication_attempts"):
-        assert f"\n# TYPE {name} counter\n{name}{{" in text
-    families = read_families(text)
-    counts = Counter(
-        {
-            (name, labels): int(value)
-            for name in ACCESS
-            for labels, value in families[name].values.items()
-        }
-    )
-    reviews = "rest_client_requests_total"
-    for labels, value in families[reviews].values.items():
-        if ("method", "POST") in labels:  # neither program creates anything else here
-            counts[reviews, labels] = int(value)
-    return counts
-
-
-def test_families_about_clients_have_the_same_shape(schedulers: Schedulers) -> None:
-    schedulers.both("/configz", bearer(schedulers.tokens["stranger"]))
-    upstream, ours = (
-        read_families(schedulers.ask(port, "/metrics", certificate=schedulers.root).body)
-        for port in (schedulers.kube_port, schedulers.our_port)
-    )
-    workqueues = [name for name in upstream if name.startswith("workqueue_")]
-    assert len(workqueues) == 7
-    for name in (*ACCESS, *workqueues):
-        assert ours[name].kind == upstream[name].kind, name
-        assert ours[name].labels == upstream[name].labels, name
-        assert ours[name].bounds == upstream[name].bounds, name
-    for name in workqueues:
-        assert ours[name].label_values("name") == upstream[name].label_values("name")
-
-
 def test_an_api_server_that_is_gone(schedulers: Schedulers) -> None:
     """Tokens are refused, rights are an error, health is answered; then all is as before."""
     new = schedulers.users.client("new-user")
@@ -502,139 +234,6 @@ def test_an_api_server_that_is_gone(schedulers: Schedulers) -> None:
         return all(answer.status == 403 for answer in answers)
 
     wait_for("reviews to work again", works_again)
-
-
-def test_requests_and_limits_of_every_pod(schedulers: Schedulers) -> None:
-    root = schedulers.users.client("root", "system:masters")
-    upstream = schedulers.ask(schedulers.kube_port, "/metrics/resources", certificate=root).body
-    assert upstream.count("kube_pod_resource_limit{") > 6
-    assert schedulers.ours("/metrics/resources", certificate=root).body == upstream
-
-
-def leaves(tree: object, path: str = "") -> Iterator[tuple[str, object]]:
-    if isinstance(tree, dict) and tree:
-        for key, value in tree.items():
-            yield from leaves(value, f"{path}.{key}")
-    elif isinstance(tree, list) and tree:
-        for number, value in enumerate(tree):
-            yield from leaves(value, f"{path}[{number}]")
-    else:
-        yield path, tree
-
-
-def test_results_of_health_checks(schedulers: Schedulers) -> None:
-    for path in ("/healthz", "/livez", "/readyz"):
-        schedulers.both(path)
-    upstream, ours = (
-        read_families(schedulers.ask(port, "/metrics/slis", certificate=schedulers.root).body)
-        for port in (schedulers.kube_port, schedulers.our_port)
-    )
-    assert ours.keys() == upstream.keys()
-    for name, family in upstream.items():
-        assert (ours[name].kind, ours[name].labels) == (family.kind, family.labels)
-    last = "kubernetes_healthcheck"
-    assert ours[last].values == upstream[last].values
-
-
-#: Fields of /configz that differ for the same configuration, and why.
-OTHER_CONFIGZ = {
-    ".percentageOfNodesToScore": "100 by default: all nodes cost little more than some",
-}
-
-
-def test_configz_has_the_same_values(schedulers: Schedulers) -> None:
-    root = schedulers.root
-    upstream, ours = (
-        dict(leaves(json.loads(schedulers.ask(port, "/configz", certificate=root).body)))
-        for port in (schedulers.kube_port, schedulers.our_port)
-    )
-    assert len(upstream) >= 100
-    different = {
-        path
-        for path in upstream.keys() | ours.keys()
-        if upstream.get(path, "absent") != ours.get(path, "absent")
-    }
-    assert different == {f".componentconfig{path}" for path in OTHER_CONFIGZ}
-
-
-@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
-def test_statusz_as_json(schedulers: Schedulers, version: str) -> None:
-    root = schedulers.users.client("root", "system:masters")
-    headers = {"Accept": f"application/json;v={version};g=config.k8s.io;as=Statusz"}
-    upstream = schedulers.ask(schedulers.kube_port, "/statusz", headers, root)
-    ours = schedulers.ours("/statusz", headers, root)
-    assert ours.content_type == upstream.content_type
-    theirs, found = json.loads(upstream.body), json.loads(ours.body)
-    assert found.keys() == theirs.keys()
-    for key in ("kind", "apiVersion", "metadata", "emulationVersion"):
-        assert found[key] == theirs[key]
-    # kube-scheduler leaves out this page itself.
-    assert {*found["paths"]} - {"/statusz"} == {*theirs["paths"]}
-    assert found["binaryVersion"].startswith(f"{theirs['binaryVersion']}+stowplan.")
-
-
-def test_flagz_has_every_flag_of_kube_scheduler(schedulers: Schedulers) -> None:
-    root = schedulers.users.client("root", "system:masters")
-    headers = {"Accept": "application/json;v=v1beta1;g=config.k8s.io;as=Flagz"}
-    upstream = json.loads(schedulers.ask(schedulers.kube_port, "/flagz", headers, root).body)
-    ours = json.loads(schedulers.ours("/flagz", headers, root).body)
-    assert upstream.keys() == ours.keys()
-    theirs, found = upstream["flags"], ours["flags"]
-    assert found.pop("secure-port") == str(schedulers.our_port)
-    assert theirs.pop("secure-port") == str(schedulers.kube_port)
-    assert (found.pop("v"), theirs.pop("v")) == ("10", "0")
-    # The control plane opens /metrics of its kube-scheduler, for benchmarks.
-    assert theirs.pop("authorization-always-allow-paths") != found.pop(
-        "authorization-always-allow-paths"
-    )
-    assert found == theirs
-
-
-@pytest.mark.parametrize("page", ["flagz", "statusz"])
-@pytest.mark.parametrize(
-    "accept",
-    [
-        "application/json",
-        "application/json;v=v9;g=config.k8s.io;as=Statusz",
-        "application/cbor",
-        "text/html",
-        "text/html,*/*;q=0.8",
-        "text/plain",
-        "application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz",
-    ],
-)
-def test_formats_of_pages(schedulers: Schedulers, page: str, accept: str) -> None:
-    upstream, ours = (
-        schedulers.ask(port, f"/{page}", {"Accept": accept}, schedulers.root)
-        for port in (schedulers.kube_port, schedulers.our_port)
-    )
-    assert (ours.status, ours.content_type) == (upstream.status, upstream.content_type)
-    if upstream.status != 200:
-        assert json.loads(ours.body) == json.loads(upstream.body)
-
-
-def test_statusz_as_text(schedulers: Schedulers) -> None:
-    root = schedulers.users.client("root", "system:masters")
-    text = schedulers.ours("/statusz", certificate=root).body
-    assert text.startswith("\nkube-scheduler statusz\nWarning: ")
-    assert "Emulation version:  1.36\n" in text
-    assert "Paths:  /configz /healthz /livez" in text.replace("/flagz ", "")
-
-
-def test_the_verbosity_can_be_changed(schedulers: Schedulers) -> None:
-    root = schedulers.users.client("root", "system:masters")
-    ann = schedulers.users.client("ann")
-    path = "/debug/flags/v"
-
-    def put(port: int, value: str, certificate: Pair) -> Answer:
-        return schedulers.ask(port, path, None, certificate, "PUT", value)
-
-    for value in ("3", "x", "", "-1", "0"):
-        ours = put(schedulers.our_port, value, root)
-        assert ours == put(schedulers.kube_port, value, root)
-    assert put(schedulers.our_port, "10", ann).status == 403
-    assert schedulers.both(path, certificate=root).status == 406
-    assert put(schedulers.our_port, "10", root).status == 200
 
 
 def test_no_token_is_logged(schedulers: Schedulers) -> None:
