@@ -6,6 +6,7 @@ docker or buildah builds them, by tools/image.sh. The version label of each arch
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 import tarfile
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from tools.distributions import REPOSITORY, ReleaseError, run
 from tools.krew import ARCHITECTURES
+from tools.pex_preamble import machine_words
 
 #: A stage of the Containerfile, and what its image's tag ends with.
 VARIANTS: Final = {"stowplan": "", "static-pod": "-static-pod"}
@@ -32,23 +34,32 @@ def build_images(
         shutil.which("docker") is not None
         and subprocess.run(["docker", "info"], capture_output=True).returncode == 0
     )
+    notes = []
     for machine, package in packages.items():
+        is_foreign = machine != machine_words(platform.machine())
         architecture = ARCHITECTURES[machine]
         for variant, suffix in VARIANTS.items():
             image = f"stowplan:{version}{suffix}"
-            run(
-                [script, package, image, *([base] if base else [])],
-                VARIANT=variant,
-                MACHINE=architecture if len(packages) > 1 else "",
-                SOURCE_DATE_EPOCH=str(epoch),
-            )
             archive = folder / f"stowplan-{version}{suffix}-linux-{architecture}.oci.tar"
+            try:
+                run(
+                    [script, package, image, *([base] if base else [])],
+                    VARIANT=variant,
+                    MACHINE=architecture if is_foreign else "",
+                    SOURCE_DATE_EPOCH=str(epoch),
+                )
+            except ReleaseError as error:
+                # The base, or an emulator to run its Python, may be missing for another machine.
+                if not is_foreign:
+                    raise
+                notes.append(f"no image {archive.name}: {error}")
+                continue
             if has_docker:
                 run(["docker", "save", "--output", archive, image])
             else:
                 run(["buildah", "push", f"localhost/{image}", f"oci-archive:{archive}:{image}"])
             require_version(archive, version)
-    return []
+    return notes
 
 
 def require_version(archive: Path, version: str) -> None:
