@@ -7,6 +7,7 @@ status and output; that a program also starts without this is tested elsewhere (
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import runpy
@@ -65,13 +66,16 @@ def _run(words: list[str], output: str, env: dict[str, str]) -> None:
     os.dup2(stream, 2)
     os.close(stream)
     os.environ.update(env)
-    if words[0] == "-m":
-        sys.argv = words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    elif words[0] == "-c":
-        sys.argv = ["-c", *words[2:]]
-        exec(words[1], {"__name__": "__main__"})
-    else:
-        sys.argv = words
-        sys.path.insert(0, str(Path(words[0]).parent))
-        runpy.run_path(words[0], run_name="__main__")
+    try:
+        if words[0] == "-m":
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
+            exec(words[1], {"__name__": "__main__"})
+        else:
+            sys.argv = words
+            sys.path.insert(0, str(Path(words[0]).parent))
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        logging.shutdown()  # multiprocessing leaves out what an interpreter does at its end

@@ -35,7 +35,7 @@ from stowplan.errors import (
     Throttled,
     Unauthorized,
 )
-from stowplan.logs import V2, get_logger, kv
+from stowplan.logs import V2, V3, get_logger, kv
 
 log = get_logger(__name__)
 
@@ -131,6 +131,7 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """For ever, until cancelled. Raises only where the very first list is refused (401, 403)
         or a programming error makes it impossible to go on."""
+        self._log("Starting reflector", V3, resyncPeriod="0s")
         try:
             while True:
                 if self._must_list:
@@ -142,6 +143,7 @@ class Informer(Generic[T]):
                 else:
                     await self._try(self._watch)
         finally:
+            self._log("Stopping reflector", V3, resyncPeriod="0s")
             self._is_over = True
             for waiter in self._relist_waiters:
                 if not waiter.done():
@@ -252,6 +254,12 @@ class Informer(Generic[T]):
         finally:
             self._interruptible = None
 
+    def _log(self, message: str, level: int, **fields: object) -> None:
+        """Log in the words of client-go's reflector, which an informer corresponds to."""
+        version = self._resource.api_version.rpartition("/")[2]
+        kind = f"*{version}.{self._resource.kind}"
+        log.log(level, message, extra=kv(type=kind, **fields, reflector=__name__))
+
     def _name(self) -> str:
         return (
             f"{self._resource.plural} in {self._namespace}"
@@ -262,6 +270,7 @@ class Informer(Generic[T]):
     # Listing
 
     async def _list(self) -> None:
+        self._log("Listing and watching", V3)
         waiters, self._relist_waiters = self._relist_waiters, []
         started_at = self._clock.monotonic()
         try:
@@ -283,6 +292,8 @@ class Informer(Generic[T]):
         self._saw_version(result.resource_version)
         self._must_list = bool(self._relist_waiters)
         self.lists_applied += 1
+        if not self.synced.is_set():
+            self._log("Caches populated", V2)
         self.synced.set()
         for waiter in waiters:
             if not waiter.done():

@@ -20,6 +20,7 @@ from stowplan.cli.flag_values import (
     metrics_filter,
     request_limits,
     serving_options,
+    shown_flags,
     shown_versions,
     warn,
 )
@@ -33,11 +34,14 @@ from stowplan.cli.options import (
 from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
+from stowplan.logs import V1, V2, Block, get_logger, kv
 from stowplan.server.serving_options import LOOPBACK, SECURE_PORT
 
 if TYPE_CHECKING:
     from stowplan.framework.plugin import Plugin
     from stowplan.framework.registry import Registry
+
+log = get_logger(__name__)
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_LEASE = "kube-scheduler"
@@ -206,6 +210,7 @@ def start(
     if flags.get("write-config-to"):
         _write(config, flags["write-config-to"], registry.names)
         return
+    _log_settings(flags, config, registry.names)
     from stowplan.server.serving import ServeOptions, run_until_signal
 
     qps, burst = request_limits(flags, config.client_connection, has_file=bool(config_file))
@@ -255,6 +260,22 @@ def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[st
             out.write(text)
     except OSError as problem:
         raise ConfigError(f"cannot be written: {problem.strerror}", where=file) from None
+
+
+def _log_settings(
+    flags: dict[str, Any], config: KubeSchedulerConfiguration, plugins: Collection[str]
+) -> None:
+    """Log every flag at -v 1 and the configuration at -v 2, as kube-scheduler does."""
+    if log.isEnabledFor(V1):
+        for name, value in sorted(shown_flags(flags).items()):
+            log.log(V1, 'FLAG: --%s="%s"', name, value)
+    if log.isEnabledFor(V2):
+        from stowplan.cli.tables import format_object
+        from stowplan.config.written import written_config
+        from stowplan.redaction import redact
+
+        text = format_object(redact(written_config(config, plugins)), "yaml")
+        log.log(V2, "Using component config", extra=kv(config=Block(text)))
 
 
 def _check_lease_name(scheduler_name: str, *, where: str) -> None:

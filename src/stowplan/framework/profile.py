@@ -95,6 +95,20 @@ class Profile:
             columns=columns,
         )
 
+    def listed(self) -> dict[str, Any]:
+        """The plugins of every extension point with their weights, as kube-scheduler logs them."""
+        return {
+            point[0].upper() + point[1:]: {
+                "Enabled": [
+                    {"Name": plugin.name, "Weight": weight if point == "score" else 0}
+                    for plugin, weight in self._configured.get(point, ())
+                ]
+                or None,
+                "Disabled": None,
+            }
+            for point in POINTS
+        }
+
     def drop_caches(self) -> None:
         """Forget every column and what was made of them."""
         self.columns = ColumnCache(self.columns.limit_bytes)

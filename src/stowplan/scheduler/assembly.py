@@ -18,7 +18,7 @@ from stowplan.errors import ConfigError
 from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile, build_profile
 from stowplan.framework.registry import Registry
-from stowplan.logs import get_logger, kv
+from stowplan.logs import V2, get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.configured_extender import configured_extenders, ignored_resources
 from stowplan.scheduler.engine import Engine
@@ -62,6 +62,9 @@ def build_engine(
         )
     for profile in config.profiles:
         _tell_what_is_missing(profile, registry)
+        if log.isEnabledFor(V2):
+            listed = profiles[profile.scheduler_name].listed()
+            log.log(V2, "the scheduler starts to work with those plugins", extra=kv(Plugins=listed))
         seed = profiles[profile.scheduler_name].tie_break_seed
         if seed is not None:
             extra = kv(profile=profile.scheduler_name, seed=seed)

@@ -28,7 +28,7 @@ from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import Forbidden, LeadershipLost, StowplanError
-from stowplan.logs import V2, get_logger, kv
+from stowplan.logs import V2, V3, get_logger, kv
 from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine
@@ -311,6 +311,7 @@ class SchedulerProcess:
             self._tell_leading(1)
         assert won_at is not None
         await self._barrier(won_at)
+        log.log(V3, "Handlers synced")
         await asyncio.shield(checking)
         log.info(
             "Scheduling",
@@ -404,6 +405,7 @@ class SchedulerProcess:
         log.info("Stopping", extra=kv(binds=self.loop.binds_in_flight))
         leading.cancel()
         await asyncio.wait([leading])
+        log.log(V2, "Scheduling queue is closed")
         is_complete = await self.loop.drain(_DRAIN_S)
         if not is_complete:
             log.warning("Some binds did not finish in time; the next start looks them up")

@@ -29,7 +29,7 @@ from stowplan.errors import (
     StowplanError,
     Throttled,
 )
-from stowplan.logs import get_logger, kv
+from stowplan.logs import V3, get_logger, kv
 from stowplan.scheduler.outcome import Failure, Placement
 
 log = get_logger(__name__)
@@ -132,6 +132,19 @@ class Reporter:
 
     def condition(self, failure: Failure) -> None:
         """Have the PodScheduled condition written; an older word about the pod is forgotten."""
+        if log.isEnabledFor(V3):
+            log.log(
+                V3,
+                "Updating pod condition and nominated node name",
+                extra=kv(
+                    pod=failure.pod.key,
+                    conditionType="PodScheduled",
+                    conditionStatus="False",
+                    conditionReason=failure.reason,
+                    nominatedNodeName=failure.nominated_node or "",
+                    nominatingMode=int(failure.nominated_node is not None),
+                ),
+            )
         self._patches[failure.pod.uid] = failure
         if failure.pod.uid not in self._in_hand:
             self._in_hand.add(failure.pod.uid)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote
 from stowplan.http.messages import JSON, TEXT, Limits, PeerCertificate, Request, Response
 from stowplan.http.parser import RequestHead
 from stowplan.http.server import HttpServer
-from stowplan.logs import get_logger, kv
+from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.health_slis import Check, HealthSlis
 from stowplan.server.listen import cannot_listen
@@ -181,6 +181,8 @@ def _health_route(name: str, checks: Mapping[str, Check]) -> Route:
             quoted = ", ".join(f'"{check}"' for check in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
         if failed:
+            problems = "\n".join(line for line in lines if line.startswith("[-]"))
+            log.log(V2, "%s check failed: %s\n%s", ",".join(failed), name, problems)
             return _text(500, "\n".join([*lines, f"{name} check failed", ""]))
         if "verbose" in query:
             return _text(200, "\n".join([*lines, f"{name} check passed", ""]))

@@ -96,8 +96,8 @@ async def https_port(
         if cas.is_looked_up:
             following = cas.follow(authentication, queues, tls.reload)
             tasks.append(asyncio.create_task(following, name="client CAs"))
-        address = f"https://{shown_address(host)}:{listener.port}"
-        log.info("Serving securely", extra=kv(url=address))
+        address = f"{shown_address(host)}:{listener.port}"
+        log.info("Serving securely on %s", address, extra=kv(url=f"https://{address}"))
         try:
             yield listener.port
         finally:
@@ -105,3 +105,4 @@ async def https_port(
             for task in tasks:
                 task.cancel()
             await server.stop(LINGER_S)
+            log.info("Stopped listening on %s", address)

@@ -72,7 +72,10 @@ def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> S
     certificate, key = options.tls_cert_file, options.tls_private_key_file
     if certificate is None and options.cert_dir is not None:
         certificate, key = stored_pair(options.cert_dir, options.bind_address)
-    own = b"" if certificate is not None else make_pair(options.bind_address)
+    own = b""
+    if certificate is None:
+        own = make_pair(options.bind_address)
+        log.info("Generated self-signed cert in-memory")
 
     def make() -> Contexts:
         with queues.work(CERTIFICATES):

@@ -146,7 +146,9 @@ async def serve(options: ServeOptions) -> None:
         )
     stop = asyncio.Event()
     stop_on_signals(stop)
-    log.info("Starting", extra=kv(version=__version__, server=redact_url(cluster.server)))
+    version = f"v{options.versions.with_own(__version__)}"
+    server_url = redact_url(cluster.server)
+    log.info("Starting Kubernetes Scheduler", extra=kv(version=version, server=server_url))
     async with (
         ApiClient(
             cluster,
@@ -198,6 +200,7 @@ async def serve(options: ServeOptions) -> None:
             settling.cancel()
             signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             debugger.stop()
+    log.info("Requested to terminate, exiting")
     log.info("Stopped")
 
 

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from stowplan.errors import ConfigError
+from stowplan.logs import V2
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.health import HealthServer
 
@@ -93,6 +94,17 @@ async def test_verbose_lists_the_checks(client: Client) -> None:
         200,
         "[+]leaderElection ok\n[+]sched-handler-sync ok\nreadyz check passed\n",
     )
+
+
+async def test_a_failed_check_is_logged_as_upstream_does(
+    client: Client, checks: Checks, caplog: pytest.LogCaptureFixture
+) -> None:
+    checks.sync = "pods not listed yet"
+    with caplog.at_level(V2, "stowplan.server.health"):
+        await client.get("/readyz")
+    assert caplog.messages == [
+        "sched-handler-sync check failed: readyz\n[-]sched-handler-sync failed: pods not listed yet"
+    ]
 
 
 async def test_a_failed_check_is_told_with_its_reason(client: Client, checks: Checks) -> None:
