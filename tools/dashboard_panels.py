@@ -49,6 +49,10 @@ def graph(title: str, unit: str, query: str, legend: str, description: str = "")
     return Panel(title, unit, ((query, legend),), description)
 
 
+def small(title: str, unit: str, query: str, legend: str) -> Panel:
+    return Panel(title, unit, ((query, legend),), width=6)
+
+
 ATTEMPTS: Final = "scheduler_schedule_attempts_total"
 POINTS: Final = "scheduler_framework_extension_point_duration_seconds"
 
@@ -241,9 +245,20 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         ),
     ),
     "Process": (
-        graph("Memory", "bytes", f"process_resident_memory_bytes{{{ONE}}}", "{{instance}}"),
-        graph("CPU", "none", f"rate(process_cpu_seconds_total{{{ONE}}}{RATE})", "{{instance}}"),
-        graph("Open files", "none", f"process_open_fds{{{ONE}}}", "{{instance}}"),
+        small("Memory", "bytes", f"process_resident_memory_bytes{{{ONE}}}", "{{instance}}"),
+        small("CPU", "none", f"rate(process_cpu_seconds_total{{{ONE}}}{RATE})", "{{instance}}"),
+        small("Open files", "none", f"process_open_fds{{{ONE}}}", "{{instance}}"),
+        Panel(
+            "Clients of port 10259",
+            "reqps",
+            (
+                (rate("authentication_attempts", "result"), "authentication: {{result}}"),
+                (rate("authorization_attempts_total", "result"), "authorisation: {{result}}"),
+            ),
+            "Scrapes and probes, by result. failure and error are answered with 401, denied and "
+            "no-opinion with 403.",
+            width=6,
+        ),
     ),
     "Stowplan only": (
         Panel(
