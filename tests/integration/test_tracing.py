@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -190,6 +191,42 @@ def test_our_extender_continues_the_trace(
         assert heard.attributes["http.response.status_code"] == 200
     (alone,) = (span for span in collector.spans("POST /filter") if not span.parent_id)
     assert alone.trace_id != root.trace_id, "a caller without a trace: one of its own"
+
+
+@embedded_only
+@pytest.mark.e2e
+def test_a_real_collector_takes_the_spans(
+    target: Target, otelcol_binary: Path, tmp_path: Path
+) -> None:
+    port, config, log = _free_port(), tmp_path / "otelcol.yaml", tmp_path / "otelcol.log"
+    config.write_text(
+        f'receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}\n'
+        "exporters: {debug: {verbosity: detailed}}\n"
+        "service:\n"
+        "  telemetry: {metrics: {level: none}}\n"
+        "  pipelines: {traces: {receivers: [otlp], exporters: [debug]}}\n"
+    )
+    with log.open("wb") as stream:
+        command = [otelcol_binary, f"--config=file:{config}"]
+        process = subprocess.Popen(command, stdout=stream, stderr=stream)
+    try:
+        wait_for("the collector", lambda: "Everything is ready" in log.read_text())
+        target.create_nodes("n1")
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+        scheduler = target.start(env=env)
+        target.create_pods("a")
+        target.wait_bound("a")
+        stop(scheduler)
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0, log.read_text()
+    printed = re.findall(r"Parent ID\s*: (\w*)\n\s*ID\s*: (\w+)\n\s*Name\s*: (.+)", log.read_text())
+    ids = {name.strip(): span for _, span, name in printed}
+    parents = {name.strip(): parent for parent, _, name in printed}
+    assert parents.pop("Scheduling") == ""
+    assert parents.pop("DefaultBinder") == ids["Bind"]
+    assert list(parents) == DECISION[:2] + RESERVATION + BINDING, "one node is not scored"
+    assert set(parents.values()) == {ids["Scheduling"]}
 
 
 @embedded_only

@@ -3,8 +3,8 @@
 Versions live in the go.mod files beside this module and nowhere else; `pinned_version` reads them.
 Called by the builder, by the lookup of binaries and by ``status``. Two things must stay true: the
 key changes whenever a pinned version or a build flag does, and neither a program of our own (the
-oracle) nor a tool beside the control plane (Helm) moves the key of the big binaries, which take
-minutes to build again: their file names carry a hash of their own.
+oracle) nor a tool beside the control plane (Helm, the collector) moves the key of the big binaries,
+which take minutes to build again: their file names carry a hash of their own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ KUBERNETES = GoModule("kubernetes", HERE, "k8s.io/kubernetes", stamp_kubernetes_
 ETCD = GoModule("etcd", HERE / "etcd", "go.etcd.io/etcd/server/v3")
 KWOK = GoModule("kwok", HERE / "kwok", "sigs.k8s.io/kwok")
 HELM = GoModule("helm", HERE / "helm", "helm.sh/helm/v3", own_key=True)
-MODULES = (ETCD, KUBERNETES, KWOK, HELM)
+OTELCOL = GoModule(
+    "otelcol", HERE / "otelcol", "go.opentelemetry.io/collector/otelcol", own_key=True
+)
+MODULES = (ETCD, KUBERNETES, KWOK, OTELCOL, HELM)
 
 
 def _kubernetes_command(name: str) -> BuildTarget:
@@ -82,6 +85,7 @@ TARGETS = (
     _program_of_ours("extender"),
     BuildTarget("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
     BuildTarget("helm", HELM, "helm.sh/helm/v3/cmd/helm", "helm"),
+    BuildTarget("otelcol", OTELCOL, ".", "otelcol", OTELCOL.directory),
 )
 TARGET_BY_NAME = {target.name: target for target in TARGETS}
 
@@ -183,11 +187,12 @@ def file_name(target: BuildTarget) -> str:
     of it can share one cache without handing each other the wrong binary. A tool with a key of its
     own carries a hash of its pins.
     """
-    if target.module.own_key:
-        return f"{target.name}-{_hash_pins([target.module])[:12]}"
-    if target.sources is None:
+    if target.sources is None and not target.module.own_key:
         return target.name
-    digest = hashlib.sha256()
+    pins = _hash_pins([target.module]) if target.module.own_key else ""
+    if target.sources is None:
+        return f"{target.name}-{pins[:12]}"
+    digest = hashlib.sha256(pins.encode())
     for source in sorted(target.sources.rglob("*.go")):
         if not source.name.endswith("_test.go"):
             digest.update(source.relative_to(target.sources).as_posix().encode() + b"\0")

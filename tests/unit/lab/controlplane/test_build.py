@@ -103,6 +103,25 @@ def test_a_tool_with_its_own_key_leaves_the_others_alone(
     assert targets.file_name(dataclasses.replace(helm, module=bumped)) != first
 
 
+def test_the_collector_is_named_by_its_pins_and_by_our_main_package(tmp_path: Path) -> None:
+    collector = targets.TARGET_BY_NAME["otelcol"]
+    first = targets.file_name(collector)
+    assert first.startswith("otelcol-")
+    assert collector.sources is not None
+    source = (collector.sources / "main.go").read_text()
+    (tmp_path / "main.go").write_text(f"{source}// changed\n")
+    assert targets.file_name(dataclasses.replace(collector, sources=tmp_path)) != first
+    (tmp_path / "main.go").write_text(source)
+    assert targets.file_name(dataclasses.replace(collector, sources=tmp_path)) == first
+    for name in ("go.mod", "go.sum"):
+        text = (collector.sources / name).read_text()
+        (tmp_path / name).write_text(
+            text.replace("collector/otelcol v0.", "collector/otelcol v0.9")
+        )
+    bumped = dataclasses.replace(collector.module, directory=tmp_path)
+    assert targets.file_name(dataclasses.replace(collector, module=bumped)) != first
+
+
 def test_helm_knows_its_version_and_that_of_kubernetes() -> None:
     flags = targets.ldflags(targets.HELM)
     assert f"helm/v3/internal/version.version={targets.pinned_version(targets.HELM)}" in flags
