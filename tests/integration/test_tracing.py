@@ -207,7 +207,7 @@ def test_a_real_collector_takes_the_spans(
         "  pipelines: {traces: {receivers: [otlp], exporters: [debug]}}\n"
     )
     with log.open("wb") as stream:
-        command = [otelcol_binary, f"--config=file:{config}"]
+        command = [str(otelcol_binary), f"--config=file:{config}"]
         process = subprocess.Popen(command, stdout=stream, stderr=stream)
     try:
         wait_for("the collector", lambda: "Everything is ready" in log.read_text())
