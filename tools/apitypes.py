@@ -126,7 +126,9 @@ def _short_names(found: dict[str, list[str]]) -> dict[str, str]:
 
 
 def _shorten(field: str, short: dict[str, str]) -> str:
-    head, container, element, number = SHORTENED.fullmatch(field).groups()  # type: ignore[union-attr]
+    matched = SHORTENED.fullmatch(field)
+    assert matched is not None, field
+    head, container, element, number = matched.groups()
     return f"{head}:{container}{short.get(element, element)}={number}"
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan.errors import Conflict, NotFound, StowplanError
     from stowplan.framework.cycle import Cycle
     from stowplan.framework.forms import takes_slices
-    from stowplan.framework.functions import filter_function as filter  # noqa: A004
+    from stowplan.framework.functions import filter_function as filter  # noqa: A004 - the public name
     from stowplan.framework.functions import score_function as score
     from stowplan.framework.handle import Handle
     from stowplan.framework.plugin import (

@@ -120,7 +120,7 @@ class Cluster:
             for thing in self.api.get(path)["items"]:
                 self._remove(f"{path}/{thing['metadata']['name']}", thing)
         for path in _ALL:
-            wait_for(f"{path} to be empty", lambda path=path: not self.api.get(path)["items"])  # type: ignore[misc]
+            wait_for(f"{path} to be empty", lambda path=path: not self.api.get(path)["items"])  # type: ignore[misc]  # mypy: a lambda with a default
 
     def _remove(self, path: str, thing: Json) -> None:
         try:

@@ -146,14 +146,14 @@ class RealWorld:
             if not pod.spec.scheduling_gates:
                 wait_for(
                     f"{name} to be rejected by {plugin}",
-                    lambda name=name: self.rejectors(name) == [plugin],  # type: ignore[misc]
+                    lambda name=name: self.rejectors(name) == [plugin],  # type: ignore[misc]  # mypy: a lambda with a default
                 )
         time.sleep(_QUIET_S)
 
     def come_back(self, expected: set[str], names: list[str]) -> set[str]:
         """The pods that are tried again, after time enough for those that are expected."""
         for name in expected:
-            wait_for(f"{name} to be tried again", lambda name=name: self.tried(name))  # type: ignore[misc]
+            wait_for(f"{name} to be tried again", lambda name=name: self.tried(name))  # type: ignore[misc]  # mypy: a lambda with a default
         time.sleep(_QUIET_S)
         return {name for name in names if self.tried(name)}
 

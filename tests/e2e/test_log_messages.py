@@ -90,7 +90,7 @@ def work(plane: ControlPlane) -> None:
     cluster.node("n2", cpu="2")
     for name in ("a", "b", "c"):
         cluster.pod(name, container={"resources": {"requests": {"cpu": "500m"}}})
-        wait_for(f"{name} to be bound", lambda name=name: bound(name))  # type: ignore[misc]
+        wait_for(f"{name} to be bound", lambda name=name: bound(name))  # type: ignore[misc]  # mypy: a lambda with a default
     cluster.pod("gated", schedulingGates=[{"name": "example.com/gate"}])
     cluster.pod("huge", container={"resources": {"requests": {"cpu": "64"}}})
     wait_for("huge to be rejected", lambda: pod("huge")["status"]["conditions"])

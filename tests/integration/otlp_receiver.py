@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Literal
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from tests.integration.http_thread import serving
 from tests.waiting import wait_for
 
 Mood = Literal["good", "500", "junk", "endless", "silent"]
@@ -152,19 +153,14 @@ def otlp_receiver() -> Iterator[Receiver]:
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:
-            """Tests have nobody to tell."""
+            """Log no requests."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        receiver = Receiver(server.server_address[1])
-        serving = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        serving.start()
+    with serving(Handler) as port:
+        receiver = Receiver(port)
         try:
             yield receiver
         finally:
             receiver.over.set()
-            server.shutdown()
-            serving.join()
 
 
 def closed_port() -> str:

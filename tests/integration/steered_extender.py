@@ -6,9 +6,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from tests.integration.http_thread import serving
 from tests.integration.target import Json
 from tests.waiting import wait_for
 
@@ -80,16 +81,11 @@ def steered_extender() -> Iterator[SteeredExtender]:
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Tests have nobody to tell."""
+            """Log no requests."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        extender = SteeredExtender(server.server_address[1])
-        serving = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        serving.start()
+    with serving(Handler) as port:
+        extender = SteeredExtender(port)
         try:
             yield extender
         finally:
             extender.answers.set()
-            server.shutdown()
-            serving.join()

@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -268,7 +269,7 @@ def test_a_bad_collector_costs_spans_and_nothing_else(
     if mood == "down":
         env["OTEL_EXPORTER_OTLP_ENDPOINT"] = closed_port()
     else:
-        collector.mood = mood  # type: ignore[assignment]
+        collector.mood = cast(Mood, mood)
     port = _free_port()
     scheduler = target.start(f"--port={port}", env=env)
     names = [f"p{number}" for number in range(12)]

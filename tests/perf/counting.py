@@ -197,7 +197,7 @@ async def live_work(pods: int = 200) -> dict[str, float]:
                 manifest = as_manifest(pod(f"p{number}"))
                 manifest["metadata"].pop("uid")
                 server.create("", "v1", "pods", manifest, namespace="default")
-            while engine.cache.pod_count < pods or engine.cache.assumed_count:  # noqa: ASYNC110
+            while engine.cache.pod_count < pods or engine.cache.assumed_count:  # noqa: ASYNC110 - counts, no event
                 await asyncio.sleep(0.01)
             assert await process.recorder.drain(10)
             stop.set()

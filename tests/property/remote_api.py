@@ -49,7 +49,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         turns = iter(range(_MOST_TURNS))
 
         def stop_if_idle() -> None:
-            if self._ready:  # type: ignore[attr-defined]
+            if self._ready:  # type: ignore[attr-defined]  # asyncio's own queue
                 assert next(turns, None) is not None, "a task never waits"
                 self.call_soon(stop_if_idle)
             else:

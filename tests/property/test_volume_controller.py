@@ -117,9 +117,9 @@ async def history(stage: Stage, done: list[Act]) -> None:
     await asyncio.wait_for(stage.settle(), 1000)
 
 
-def played(done: list[Act], then: Callable[[Stage], Awaitable[None]], **options: float) -> None:
+def played(done: list[Act], then: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
     async def play(loop: TimeLoop) -> None:
-        stage = Stage(loop, VolumeControllerOptions(**options))  # type: ignore[arg-type]
+        stage = Stage(loop, VolumeControllerOptions(**options))
         running = asyncio.create_task(stage.controller.run())
         await history(stage, done)
         await then(stage)

@@ -144,7 +144,7 @@ def test_configure_replaces_only_its_own_handler() -> None:
 
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ValueError, match='unknown log format \'xml\': use "text" or "json"'):
-        configure(0, "xml")  # type: ignore[arg-type]
+        configure(0, "xml")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ def missing(*_: Any) -> Any:
 
 def breaking(method: str, **members: Any) -> type[Plugin]:
     """A plugin that raises in one method."""
-    function: Callable[..., Any] = lambda self, *args: missing(*args)  # noqa: E731
+    function: Callable[..., Any] = lambda self, *args: missing(*args)  # noqa: E731 - a lambda, so that it has no name
     if method in ("filter", "score"):
-        function = lambda self, pod, node: missing(pod)  # noqa: E731
+        function = lambda self, pod, node: missing(pod)  # noqa: E731 - a lambda, so that it has no name
     return type("Racks", (Plugin,), {"name": "Racks", method: function, **members})
 
 

@@ -23,7 +23,7 @@ EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 try:
     from yaml import CSafeLoader as _Loader
 except ImportError:  # PyYAML built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]  # a class of the same methods
 
 
 class _Kebab(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):

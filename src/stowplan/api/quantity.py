@@ -158,16 +158,6 @@ def format_quantity(raw: RawQuantity) -> str:
     return str(parse_quantity(raw))
 
 
-def value_of_nanos(total: int) -> int:
-    """Whole units of a sum of `nanos`, rounded away from zero and kept inside int64."""
-    return _clamp(_divide_away(total, 10**9))
-
-
-def milli_value_of_nanos(total: int) -> int:
-    """Thousandths of a sum of `nanos`, rounded away from zero and kept inside int64."""
-    return _clamp(_divide_away(total, 10**6))
-
-
 def _from_decimal(text: str, number: int, digits: str, exponent: int, family: Family) -> Quantity:
     scale = _wrap(exponent, 32)
     if len(digits) <= _INT64_DIGITS and scale >= _NANO:
@@ -261,10 +251,6 @@ def _wrap(number: int, bits: int) -> int:
     """The signed integer that is left of a number in so many bits."""
     half = 1 << (bits - 1)
     return (number + half) % (2 * half) - half
-
-
-def _clamp(number: int) -> int:
-    return max(INT64_MIN, min(INT64_MAX, number))
 
 
 def _invalid(raw: RawQuantity, reason: str) -> ValueError:

@@ -17,7 +17,6 @@ from stowplan.apiserver.kinds import Kind
 
 Container = Literal["", "list", "map", "map of lists"]
 
-SCALARS = frozenset({"string", "bool", "int32", "int64", "Time", "MicroTime", "Quantity"})
 _OPAQUE = frozenset({"any", "bytes", "IntOrString", "Quantities"})
 _CONTAINERS: dict[str, Container] = {
     "": "",

@@ -103,24 +103,7 @@ def label_selector_causes(selector: Json | None, path: str) -> list[Cause]:
         return []
     causes = labels_causes(f"{path}.matchLabels", selector.get("matchLabels") or {})
     for index, term in enumerate(selector.get("matchExpressions") or ()):
-        at = f"{path}.matchExpressions[{index}]"
-        values = term.get("values") or ()
-        match term["operator"]:
-            case "In" | "NotIn":
-                if not values:
-                    detail = "must be specified when `operator` is 'In' or 'NotIn'"
-                    causes.append(required(f"{at}.values", detail))
-            case "Exists" | "DoesNotExist":
-                if values:
-                    detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                    causes.append(not_allowed(f"{at}.values", detail))
-            case operator:
-                detail = "not a valid selector operator"
-                causes.append(wrong(f"{at}.operator", operator, detail))
-        causes += label_key_causes(f"{at}.key", term["key"])
-        for place, value in enumerate(values):
-            for problem in label_value_errors(value):
-                causes.append(wrong(f"{at}.values[{place}]", value, problem))
+        causes += _requirement(term, f"{path}.matchExpressions[{index}]")
     return causes
 
 
@@ -139,7 +122,8 @@ def node_selector_causes(selector: Json | None, path: str) -> list[Cause]:
 def _node_term(term: Json, path: str, *, any_value: bool = False) -> list[Cause]:
     causes: list[Cause] = []
     for index, rule in enumerate(term.get("matchExpressions") or ()):
-        causes += _node_rule(rule, f"{path}.matchExpressions[{index}]", any_value=any_value)
+        at = f"{path}.matchExpressions[{index}]"
+        causes += _requirement(rule, at, has_order=True, any_value=any_value)
     for index, rule in enumerate(term.get("matchFields") or ()):
         at, values = f"{path}.matchFields[{index}]", rule.get("values") or ()
         if rule["operator"] not in ("In", "NotIn"):
@@ -159,7 +143,10 @@ def _node_term(term: Json, path: str, *, any_value: bool = False) -> list[Cause]
     return causes
 
 
-def _node_rule(rule: Json, at: str, *, any_value: bool) -> list[Cause]:
+def _requirement(
+    rule: Json, at: str, *, has_order: bool = False, any_value: bool = False
+) -> list[Cause]:
+    """What is wrong with a requirement; only those on nodes can have the operators Gt and Lt."""
     causes: list[Cause] = []
     values = rule.get("values") or ()
     match rule["operator"]:
@@ -171,7 +158,7 @@ def _node_rule(rule: Json, at: str, *, any_value: bool) -> list[Cause]:
             if values:
                 detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
                 causes.append(not_allowed(f"{at}.values", detail))
-        case "Gt" | "Lt":
+        case "Gt" | "Lt" if has_order:
             if len(values) != 1:
                 detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
                 causes.append(required(f"{at}.values", detail))

@@ -44,10 +44,6 @@ class Watches:
         self.bookmark_interval_s = bookmark_interval_s
         self._open: dict[Subscription, None] = {}
 
-    @property
-    def open_count(self) -> int:
-        return len(self._open)
-
     def drop_all(self) -> int:
         dropped = list(self._open)
         for subscription in dropped:

@@ -136,7 +136,7 @@ class Kubectl(_WholeWords):
 
 def _paths(start: str, folders_only: bool) -> list[str]:
     """Return the paths that begin with a text; folders end with a slash."""
-    found = sorted(glob.glob(f"{glob.escape(os.path.expanduser(start))}*"))  # noqa: PTH111, PTH207
+    found = sorted(glob.glob(f"{glob.escape(os.path.expanduser(start))}*"))  # noqa: PTH111, PTH207 - pathlib has no ~user and no prefix
     are_folders = {path: Path(path).is_dir() for path in found}
     return [
         f"{path}/" if is_folder else path

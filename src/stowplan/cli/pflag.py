@@ -144,7 +144,7 @@ def _number(text: str) -> float:
 
 def _ip(text: str) -> str:
     try:
-        return str(ipaddress.ip_address(text.strip())) if text else "0.0.0.0"  # noqa: S104
+        return str(ipaddress.ip_address(text.strip())) if text else "0.0.0.0"  # noqa: S104 - upstream's
     except ValueError:
         raise ValueError(f'failed to parse IP: "{text}"') from None
 

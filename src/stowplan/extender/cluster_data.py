@@ -62,6 +62,7 @@ class Queries:
 
     def __init__(
         self,
+        # The names of the WCA scheduler's configuration.
         APP_REQUESTED_RESOURCES_QUERY_MAP: dict[str, str] | None = None,  # noqa: N803
         NODE_CAPACITY_RESOURCES_QUERY_MAP: dict[str, str] | None = None,  # noqa: N803
         NODES_PMM_MEMORY_MODE: str = _PMEM_NODES,  # noqa: N803

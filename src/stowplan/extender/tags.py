@@ -180,7 +180,7 @@ class _Construction:
     def build(self) -> Any:
         arguments = self._arguments()
         self._check_names(arguments)
-        hints = hints_of(self._cls.__init__)  # type: ignore[misc]
+        hints = hints_of(self._cls.__init__)  # type: ignore[misc]  # the class itself is asked, not an instance
         for name, value in arguments.items():
             try:
                 arguments[name] = self._fitted(name, value, hints.get(name, Any))
@@ -279,5 +279,5 @@ def _signature_text(signature: inspect.Signature) -> str:
 
 def _as_if_written(loader: _Loader, text: str) -> Any:
     """What YAML takes the text for: a number, true or false, or text."""
-    tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # untyped in types-PyYAML
     return loader.construct_object(yaml.ScalarNode(tag, text))

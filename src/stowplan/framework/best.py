@@ -112,7 +112,7 @@ def _from_caches(
         for _, each in weighted:
             sums += each
         place = chosen_place(sums, seed=seed, turn=turn)
-        totals = lambda: sums  # noqa: E731
+        totals = lambda: sums  # noqa: E731 - the other branch computes them on demand
     build = partial(_sheet, cycle, rows, steps, scores, weighted, totals)
     return Best(place, profile.latest_scores.replace(build))
 

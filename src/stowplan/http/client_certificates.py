@@ -37,7 +37,7 @@ def accept_strangers(context: ssl.SSLContext, cas: Sequence[str]) -> None:
             if shown:
                 connection.context = _trusting(cas, shown)
 
-    context._msg_callback = on_message  # type: ignore[attr-defined]
+    context._msg_callback = on_message  # type: ignore[attr-defined]  # private; the ssl module has no other hook
 
 
 def first_certificate(message: bytes, *, is_tls13: bool) -> bytes:

@@ -84,7 +84,7 @@ def _opened(line: bytes) -> int | None:
     return bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
 
 
-class _Loader(_Base):  # type: ignore[misc]
+class _Loader(_Base):  # type: ignore[misc]  # either of two classes
     """YAML as Kubernetes reads it: a timestamp is text."""
 
 

@@ -104,7 +104,7 @@ def _series(family: str, pod: Pod, amounts: Amounts) -> Iterator[str]:
                 f'pod="{_label(meta.name)}",priority="{priority}",resource="{_label(name)}",'
                 f'scheduler="{_label(spec.scheduler_name)}",unit="{_unit(name)}"'
             )
-            value: str = floatToGoString(milli / 1000)  # type: ignore[no-untyped-call]
+            value: str = floatToGoString(milli / 1000)  # type: ignore[no-untyped-call]  # prometheus_client has no types for it
             yield f"{family}{{{labels}}} {value.removesuffix('.0')}"
 
 

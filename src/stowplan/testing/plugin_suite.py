@@ -101,7 +101,7 @@ class PluginSuites:
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
         outcome = yield
         if isinstance(collector, pytest.Session):
-            report = outcome.get_result()  # type: ignore[attr-defined]
+            report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy sends its Result here
             if report.passed:
                 report.result = [*report.result, *self._suites(collector)]
 

@@ -45,7 +45,7 @@ class Located(dict[str, Any]):
         self.lines: dict[str, int] = {}
 
 
-class _Loader(_Base):  # type: ignore[misc]
+class _Loader(_Base):  # type: ignore[misc]  # either of two classes
     """Keeps lines, refuses keys that come twice."""
 
 

@@ -211,7 +211,7 @@ def _varies(build: _Build) -> bool:
 
 
 def _tag_of(plain: str) -> str:
-    tag: str = _resolver.resolve(ScalarNode, plain, (True, False))  # type: ignore[no-untyped-call]
+    tag: str = _resolver.resolve(ScalarNode, plain, (True, False))  # type: ignore[no-untyped-call]  # untyped in types-PyYAML
     return tag
 
 

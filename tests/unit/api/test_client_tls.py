@@ -58,7 +58,7 @@ async def test_tls_server_name(tmp_path: Path) -> None:
     def note_name(_: ssl.SSLSocket, name: str | None, __: ssl.SSLContext) -> None:
         names.append(name)
 
-    context.sni_callback = note_name  # type: ignore[assignment]
+    context.sni_callback = note_name  # type: ignore[assignment]  # typed for SSLObject alone
     async with scripted_server(who, tls=context) as server:
         config = replace(server.config, ca_data=authority.cert)
         async with ApiClient(config) as client:

@@ -185,7 +185,7 @@ async def test_lines_cut_anywhere() -> None:
         chunks = [data[i : i + size] for i in range(0, len(data), size)]
         script = Script(lists=[pod_list(version=5)], watches=[[*chunks, HOLD]])
         async with running(script) as it:
-            await until(lambda it=it: it.informer.resource_version == 8)  # type: ignore[misc]
+            await until(lambda it=it: it.informer.resource_version == 8)  # type: ignore[misc]  # mypy: a lambda with a default
             assert it.log == ["+a@6", "+ünïcode-päd@7"]
 
 

@@ -38,7 +38,7 @@ async def test_acquire_waits_for_the_holder_and_says_who_leads(
     await asyncio.wait_for(waiting, 10)
     assert second.is_leader
     leaders = [
-        getattr(record, "kv")["leader"]  # noqa: B009 - LogRecord's type does not know extras
+        record.__dict__["kv"]["leader"]
         for record in caplog.records
         if record.message == "New leader elected"
     ]

@@ -13,11 +13,9 @@ from stowplan.api.quantity import (
     RawQuantity,
     format_quantity,
     milli_value,
-    milli_value_of_nanos,
     nanos,
     parse_quantity,
     value,
-    value_of_nanos,
 )
 
 
@@ -176,17 +174,3 @@ def test_a_number_is_not_mistaken_for_an_equal_one_of_another_type() -> None:
     assert value(1) == 1
     with pytest.raises(ValueError, match="True"):
         value(True)
-
-
-def test_sums_are_rounded_once() -> None:
-    requests = ("0.4m", "0.4m", "100m")
-    assert sum(map(milli_value, requests)) == 102
-    assert milli_value_of_nanos(sum(map(nanos, requests))) == 101
-    assert value_of_nanos(nanos("0.5") + nanos("0.5")) == 1
-
-
-def test_sums_stay_inside_int64() -> None:
-    assert value_of_nanos(nanos("8Ei") * 3) == INT64_MAX
-    assert milli_value_of_nanos(nanos("-8Ei") * 3) == INT64_MIN
-    assert milli_value_of_nanos(-1) == -1
-    assert milli_value_of_nanos(0) == 0

@@ -128,7 +128,7 @@ class TestCanonicalForm:
 
     def test_they_cannot_be_changed(self) -> None:
         with pytest.raises(AttributeError):
-            EVERYTHING.requirements = ()  # type: ignore[misc]
+            EVERYTHING.requirements = ()  # type: ignore[misc]  # frozen, as the test shows
 
     def test_adding_requirements(self) -> None:
         more = [Requirement("b", "Exists")]

@@ -129,7 +129,7 @@ def test_changing_what_another_owns_is_a_conflict() -> None:
     assert error.message == (
         'Apply failed with 1 conflict: conflict with "one": .spec.containers[name="a"].image'
     )
-    assert error.details == {  # type: ignore[attr-defined]
+    assert error.details == {  # type: ignore[attr-defined]  # this subclass has it
         "causes": [
             {
                 "reason": "FieldManagerConflict",

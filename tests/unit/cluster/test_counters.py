@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,9 @@ def cluster(nodes: int = 3) -> ClusterCache:
     return cache
 
 
-def put(cache: ClusterCache, where: str, *uids: str, **kwargs: object) -> None:
+def put(cache: ClusterCache, where: str, *uids: str, **kwargs: Any) -> None:
     for uid in uids:
-        cache.add_pod(pod(uid, uid=uid, node=where, **kwargs))  # type: ignore[arg-type]
+        cache.add_pod(pod(uid, uid=uid, node=where, **kwargs))
 
 
 def ask(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
-import numpy as np
 import pytest
 
 from stowplan.api.objects import Node
@@ -14,8 +15,8 @@ from stowplan.testing import node, pod
 GPU = "example.com/gpu"
 
 
-def standing(uid: str, **kwargs: object) -> PodInfo:
-    return compile_pod(pod(uid, uid=uid, **kwargs))  # type: ignore[arg-type]
+def standing(uid: str, **kwargs: Any) -> PodInfo:
+    return compile_pod(pod(uid, uid=uid, **kwargs))
 
 
 def test_node_becomes_a_row() -> None:
@@ -222,4 +223,6 @@ def test_what_scheduling_reads_marks_the_row(changed: Node) -> None:
     row = table.set_node(node("a"))
     position = table.node_journal.end
     table.set_node(changed)
-    assert np.array_equal(table.node_journal.since(position), [row])  # type: ignore[arg-type]
+    marked = table.node_journal.since(position)
+    assert marked is not None
+    assert marked.tolist() == [row]

@@ -256,4 +256,4 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_the_structs_are_frozen() -> None:
     config: KubeSchedulerConfiguration = default_config()
     with pytest.raises(AttributeError):
-        config.parallelism = 3  # type: ignore[misc]
+        config.parallelism = 3  # type: ignore[misc]  # frozen, as the test shows

@@ -45,7 +45,7 @@ class Everything(_Silent):
     flag: bool = False
     names: list[str] = field(default_factory=list)
     pair: tuple[str, ...] = ()
-    plain_list: list = field(default_factory=list)  # type: ignore[type-arg]
+    plain_list: list = field(default_factory=list)  # type: ignore[type-arg]  # untyped, as users write them
     dimensions: Sequence[Resource] = ()
     weights: Mapping[Resource, float] = field(default_factory=dict)
     table: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Everything(_Silent):
 class Old(_Silent):
     """Without annotations, and with one that exists for type checkers only."""
 
-    def __init__(self, plain=1, typed: Decimal | None = None, **more):  # type: ignore[no-untyped-def]
+    def __init__(self, plain=1, typed: Decimal | None = None, **more):  # type: ignore[no-untyped-def]  # untyped, as users write them
         self.given: tuple[Any, ...] = (plain, typed, more)
 
 

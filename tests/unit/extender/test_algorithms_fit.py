@@ -225,15 +225,15 @@ def test_whole_nodes_are_known_by_their_names() -> None:
 class Picky(BaseAlgorithm):
     """An algorithm as one would have been written for the WCA scheduler."""
 
-    def app_fit_node(self, node_name, app_name, data_provider_queried):  # type: ignore[no-untyped-def]
+    def app_fit_node(self, node_name, app_name, data_provider_queried):  # type: ignore[no-untyped-def]  # untyped, as such algorithms are
         nodes_capacities, _assigned_apps, apps_spec, _ = data_provider_queried
         fits = apps_spec[app_name][CPU] <= nodes_capacities[node_name][CPU]
         return fits, "" if fits else "too small"
 
-    def app_fit_nodes(self, node_names, app_name, data_provider_queried):  # type: ignore[no-untyped-def]
+    def app_fit_nodes(self, node_names, app_name, data_provider_queried):  # type: ignore[no-untyped-def]  # untyped, as such algorithms are
         return node_names[:1], dict.fromkeys(node_names[1:], "one is enough")
 
-    def priority_for_node(self, node_name, app_name, data_provider_queried):  # type: ignore[no-untyped-def]
+    def priority_for_node(self, node_name, app_name, data_provider_queried):  # type: ignore[no-untyped-def]  # untyped, as such algorithms are
         return {"a": 0.79, "b": 1.6, "c": -0.25, "d": math.nan, "e": math.inf}[node_name]
 
 
@@ -261,7 +261,7 @@ def test_scores_are_cut_to_whole_numbers_but_not_to_a_range() -> None:
 
 def test_the_second_pass_is_not_asked_about_nothing() -> None:
     class Strict(Picky):
-        def app_fit_nodes(self, node_names, app_name, data_provider_queried):  # type: ignore[no-untyped-def]
+        def app_fit_nodes(self, node_names, app_name, data_provider_queried):  # type: ignore[no-untyped-def]  # untyped, as such algorithms are
             raise AssertionError("nobody is left")
 
     assert Strict(PICKY).filter(asked("x", "a")).FailedNodes == {"a": "too small"}

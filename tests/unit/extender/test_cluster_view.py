@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,8 +25,8 @@ def view_of(*objects: Node | Pod, namespaces: tuple[str, ...] = ("default",)) ->
     return view
 
 
-def app_pod(name: str, app: str = "web", **options: object) -> Pod:
-    return pod(name, labels={"app": app}, **options)  # type: ignore[arg-type]
+def app_pod(name: str, app: str = "web", **options: Any) -> Pod:
+    return pod(name, labels={"app": app}, **options)
 
 
 @pytest.mark.parametrize(

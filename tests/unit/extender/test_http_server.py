@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import cast
 
 import pytest
 
@@ -299,7 +300,7 @@ async def test_a_client_that_does_not_read_is_dropped() -> None:
     text = json.dumps({"Pod": {}, "NodeNames": names}).encode()
     async with stage(limits=SLOW) as served:
         client = await served.connect()
-        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        cast(asyncio.Transport, client.writer.transport).pause_reading()
         for _ in range(30):
             client.writer.write(request("/filter", text))
         while served.server.connections:  # noqa: ASYNC110 - ends when the server says so
@@ -312,7 +313,7 @@ async def test_a_client_that_reads_late_gets_everything() -> None:
     text = json.dumps({"Pod": {}, "NodeNames": names}).encode()
     async with stage() as served:
         client = await served.connect()
-        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        cast(asyncio.Transport, client.writer.transport).pause_reading()
         for _ in range(20):
             client.writer.write(request("/filter", text))
         while served.service.metrics.requests["filter"] < 3:  # noqa: ASYNC110 - a counter
@@ -320,7 +321,7 @@ async def test_a_client_that_reads_late_gets_everything() -> None:
         await asyncio.sleep(0.05)
         # Answers that nobody reads are not worked out in advance.
         assert served.service.metrics.requests["filter"] < 20
-        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        cast(asyncio.Transport, client.writer.transport).resume_reading()
         for _ in range(20):
             assert len((await client.reply()).content["NodeNames"]) == 50_000
 
@@ -398,7 +399,7 @@ async def test_a_bug_of_ours_is_an_answer_without_traceback() -> None:
         async def broken_later(_: object) -> Response:
             raise ZeroDivisionError("secret")
 
-        served.service.add_route("GET", "/broken", broken)  # type: ignore[arg-type]
+        served.service.add_route("GET", "/broken", broken)  # type: ignore[arg-type]  # wrong on purpose
         served.service.add_route("GET", "/later", broken_later)
         client = await served.connect()
         for path in ("/broken", "/later"):

@@ -38,12 +38,9 @@ def read(body: bytes) -> Any:
 
 
 def read_alone(body: bytes) -> Any:
-    before = reading._known
-    setattr(reading, "_known", KnownNames())  # noqa: B010 - a Final
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_known", KnownNames())
         return read(body)
-    finally:
-        setattr(reading, "_known", before)  # noqa: B010
 
 
 def is_known(body: bytes) -> bool:

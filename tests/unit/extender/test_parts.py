@@ -160,7 +160,7 @@ async def test_the_algorithm_s_provider_and_cluster_will_do(
     assert configured.settings.data_provider is None
     parts = Parts(configured)
     assert [name for name, _ in parts._named()] == ["kubeapi", "prometheus", "rescheduling"]
-    assert parts.mutator._data_provider is configured.algorithm.data_provider  # type: ignore[attr-defined]
+    assert parts.mutator._data_provider is configured.algorithm.data_provider  # type: ignore[attr-defined]  # only this class has it
     assert parts.rescheduler._kubeapi is parts._running[0]
 
 

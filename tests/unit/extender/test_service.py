@@ -155,7 +155,7 @@ class Racks(Algorithm):
         return NOTHING
 
 
-NOTHING: ExtenderPreemptionResult = None  # type: ignore[assignment]
+NOTHING: ExtenderPreemptionResult = None  # type: ignore[assignment]  # wrong on purpose
 
 
 def line_of(text: str) -> int:
@@ -259,7 +259,7 @@ async def test_an_error_whose_text_is_no_text(caplog: pytest.LogCaptureFixture) 
 
 
 async def test_an_answer_of_the_wrong_kind_is_the_algorithms_error() -> None:
-    wrong = Calls(lambda _: {"NodeNames": []}, lambda _: [HostPriority("n1", "x")])  # type: ignore[arg-type]
+    wrong = Calls(lambda _: {"NodeNames": []}, lambda _: [HostPriority("n1", "x")])  # type: ignore[arg-type]  # wrong on purpose
     async with stage(wrong) as served:
         reply = await served.ask("/filter", ARGS_TEXT)
         assert reply.content["Error"].startswith(

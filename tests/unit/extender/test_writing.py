@@ -184,7 +184,7 @@ def test_what_looks_like_a_host_priority_will_do() -> None:
         Host: str
         why: str
 
-    written, clamped = write_priorities([Own(3.5, "n1", "because"), Own(12, "n2", "")])  # type: ignore[list-item]
+    written, clamped = write_priorities([Own(3.5, "n1", "because"), Own(12, "n2", "")])  # type: ignore[list-item]  # wrong on purpose
     assert written == b'[{"Host":"n1","Score":3},{"Host":"n2","Score":10}]'
     assert clamped == 1
 
@@ -237,20 +237,20 @@ LOOP.append(LOOP)
         ({"NodeNames": []}, "the answer is a dict, not an ExtenderFilterResult"),
         (ExtenderFilterResult(NodeNames=["n9"]), "NodeNames has 'n9', which was not asked about"),
         (
-            ExtenderFilterResult(NodeNames=[1]),  # type: ignore[list-item]
+            ExtenderFilterResult(NodeNames=[1]),  # type: ignore[list-item]  # wrong on purpose
             "NodeNames has 1, which was not asked about",
         ),
         (
-            ExtenderFilterResult(NodeNames=[["n1"]]),  # type: ignore[list-item]
+            ExtenderFilterResult(NodeNames=[["n1"]]),  # type: ignore[list-item]  # wrong on purpose
             "NodeNames: unhashable type: 'list'",
         ),
         (
-            ExtenderFilterResult(7),  # type: ignore[arg-type]
+            ExtenderFilterResult(7),  # type: ignore[arg-type]  # wrong on purpose
             "Nodes is a int, not a list of nodes",
         ),
         (ExtenderFilterResult([{}]), "Nodes has a node without metadata.name"),
         (
-            ExtenderFilterResult(FailedNodes=["n1"]),  # type: ignore[arg-type]
+            ExtenderFilterResult(FailedNodes=["n1"]),  # type: ignore[arg-type]  # wrong on purpose
             "FailedNodes is a list, not a dict of reasons by node",
         ),
     ],
@@ -270,10 +270,10 @@ def test_nodes_that_cannot_be_json(nodes: Any) -> None:
 def test_odd_values_that_have_a_meaning() -> None:
     result: Any = ExtenderFilterResult(
         None,
-        None,  # type: ignore[arg-type]
-        {"n1": ValueError("too small")},  # type: ignore[dict-item]
-        None,  # type: ignore[arg-type]
-        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]  # wrong on purpose
+        {"n1": ValueError("too small")},  # type: ignore[dict-item]  # wrong on purpose
+        None,  # type: ignore[arg-type]  # wrong on purpose
+        None,  # type: ignore[arg-type]  # wrong on purpose
     )
     written = json.loads(write_filter_result(asked_by_name("n1"), result))
     assert written == {
@@ -291,9 +291,9 @@ def test_odd_values_that_have_a_meaning() -> None:
     [
         (None, "the answer is None, not a list of HostPriority"),
         ([("n1", 1)], "the answer has an item that is not a HostPriority"),
-        ([HostPriority("n1", "3")], "the Score of 'n1' is a str"),  # type: ignore[arg-type]
-        ([HostPriority("n1", None)], "the Score of 'n1' is None"),  # type: ignore[arg-type]
-        ([HostPriority(1, 1)], "a Host is not text"),  # type: ignore[arg-type]
+        ([HostPriority("n1", "3")], "the Score of 'n1' is a str"),  # type: ignore[arg-type]  # wrong on purpose
+        ([HostPriority("n1", None)], "the Score of 'n1' is None"),  # type: ignore[arg-type]  # wrong on purpose
+        ([HostPriority(1, 1)], "a Host is not text"),  # type: ignore[arg-type]  # wrong on purpose
     ],
 )
 def test_priorities_that_are_none(result: Any, problem: str) -> None:
@@ -302,7 +302,7 @@ def test_priorities_that_are_none(result: Any, problem: str) -> None:
     assert str(bad.value) == problem
 
 
-@pytest.mark.parametrize("result", [None, {}, ExtenderPreemptionResult({"n1": {}})])  # type: ignore[dict-item]
+@pytest.mark.parametrize("result", [None, {}, ExtenderPreemptionResult({"n1": {}})])  # type: ignore[dict-item]  # wrong on purpose
 def test_preemption_results_that_are_none(result: Any) -> None:
     with pytest.raises(BadAnswer):
         write_preemption_result(result)
@@ -310,4 +310,4 @@ def test_preemption_results_that_are_none(result: Any) -> None:
 
 def test_binding_results_that_are_none() -> None:
     with pytest.raises(BadAnswer):
-        write_binding_result(None)  # type: ignore[arg-type]
+        write_binding_result(None)  # type: ignore[arg-type]  # wrong on purpose

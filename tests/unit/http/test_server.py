@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -220,7 +221,7 @@ async def counting(limits: Limits = LIMITS) -> AsyncIterator[tuple[HttpServer, i
 async def deaf(port: int) -> AsyncIterator[asyncio.StreamWriter]:
     """A client that asks, and does not read."""
     _, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    cast(asyncio.Transport, writer.transport).pause_reading()
     try:
         yield writer
     finally:

@@ -135,7 +135,7 @@ def test_calls_that_fit_and_calls_that_do_not() -> None:
 
 def test_an_error_within_a_call_is_not_taken_for_its_parameters() -> None:
     def broken(number: int) -> int:
-        return len(number)  # type: ignore[arg-type]
+        return len(number)  # type: ignore[arg-type]  # wrong on purpose
 
     with pytest.raises(TypeError):
         call(broken, 1)
@@ -144,7 +144,7 @@ def test_an_error_within_a_call_is_not_taken_for_its_parameters() -> None:
 def test_what_python_itself_refuses_to_call_is_a_mistake() -> None:
     class Odd:
         def __init__(self) -> None:
-            return "x"  # type: ignore[return-value] # noqa: PLE0101
+            return "x"  # type: ignore[return-value] # noqa: PLE0101  # wrong on purpose
 
     with pytest.raises(Mistake, match="part_fails"):
         call(Odd)

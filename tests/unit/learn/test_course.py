@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from flit_core.common import Module  # type: ignore[import-untyped]
+from flit_core.common import Module  # type: ignore[import-untyped]  # flit_core has no types
 
 from stowplan.errors import ConfigError
 from stowplan.learn import texts

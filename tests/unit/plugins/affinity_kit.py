@@ -18,7 +18,8 @@ from stowplan.framework.handle import Handle
 from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import SUCCESS, Code, Status
 from stowplan.plugins.inter_pod_affinity import InterPodAffinity
-from stowplan.testing import pod
+from stowplan.testing import node, pod
+from tests.unit.plugins.plugin_kit import in_place
 
 Json = dict[str, Any]
 
@@ -35,6 +36,19 @@ EXISTING = Status(
     ("node(s) didn't satisfy existing pods anti-affinity rules",),
     "InterPodAffinity",
 )
+
+WEB = {"app": "web"}
+#: Two hosts in zone a, one in zone b, one without labels.
+NODES = [
+    node("a1", labels={"zone": "a", "host": "a1"}),
+    node("a2", labels={"zone": "a", "host": "a2"}),
+    node("b1", labels={"zone": "b", "host": "b1"}),
+    node("bare"),
+]
+
+
+def cluster(*pods: Pod) -> ClusterCache:
+    return in_place(NODES, pods)
 
 
 def app(name: str, key: str = "zone", **more: Any) -> Json:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import NAMESPACES
-from stowplan.cluster.cache import ClusterCache
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.views import Overlay
 from stowplan.errors import ConfigError
@@ -18,30 +19,21 @@ from tests.unit.plugins.affinity_kit import (
     AFFINITY,
     ANTI,
     EXISTING,
+    NODES,
+    WEB,
     about,
     affinity_plugin,
     app,
+    cluster,
     filtered,
     namespace,
     wishing,
 )
 from tests.unit.plugins.plugin_kit import in_place
 
-WEB = {"app": "web"}
-NODES = [
-    node("a1", labels={"zone": "a", "host": "a1"}),
-    node("a2", labels={"zone": "a", "host": "a2"}),
-    node("b1", labels={"zone": "b", "host": "b1"}),
-    node("bare"),
-]
 
-
-def cluster(*pods: Pod) -> ClusterCache:
-    return in_place(NODES, pods)
-
-
-def web(where: str = "a1", **more: object) -> Pod:
-    return pod(node=where, labels=WEB, **more)  # type: ignore[arg-type]
+def web(where: str = "a1", **more: Any) -> Pod:
+    return pod(node=where, labels=WEB, **more)
 
 
 def refused(answers: dict[str, Status] | Status, why: Status) -> set[str]:

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from stowplan.api.objects import Pod
 from stowplan.cluster.cache import ClusterCache
 from stowplan.framework.status import SKIP, Code, Status
-from stowplan.testing import node, pod
+from stowplan.testing import pod
 from tests.unit.plugins.affinity_kit import (
+    WEB,
     Json,
     affinity_plugin,
     app,
+    cluster,
     namespace,
     normalized,
     raw_scores,
     wishing,
 )
-from tests.unit.plugins.plugin_kit import in_place
-
-WEB = {"app": "web"}
-NODES = [
-    node("a1", labels={"zone": "a", "host": "a1"}),
-    node("a2", labels={"zone": "a", "host": "a2"}),
-    node("b1", labels={"zone": "b", "host": "b1"}),
-    node("bare"),
-]
-
-
-def cluster(*pods: Pod) -> ClusterCache:
-    return in_place(NODES, pods)
 
 
 def scores(a1: int, a2: int, b1: int) -> dict[str, int]:

@@ -177,7 +177,7 @@ class _BadSign(_GoodColumns):
 
 class _UnhashableSign(_GoodColumns):
     def sign(self, info: PodInfo) -> Hashable:
-        return [1]  # type: ignore[return-value]
+        return [1]  # type: ignore[return-value]  # wrong on purpose
 
 
 @pytest.mark.parametrize(

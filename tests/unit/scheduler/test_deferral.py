@@ -261,7 +261,7 @@ def test_expensive_pods_are_named_by_log_and_metrics(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.INFO):
         assert [kind for _, kind in outcomes(it)].count(Placement) == 20
     deferred = [record for record in caplog.records if record.msg.startswith("Deferred")]
-    assert [record.kv["pod"] for record in deferred] == ["default/big0"]  # type: ignore[attr-defined]
+    assert [record.__dict__["kv"]["pod"] for record in deferred] == ["default/big0"]
     metrics = it.engine.metrics
     assert metrics.decisions_deferred.at(SCHEDULER).value == 60
     shown = metrics.expensive_pod_work.read()

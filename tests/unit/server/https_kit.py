@@ -53,7 +53,7 @@ class Api:
 
 @asynccontextmanager
 async def served(options: ServingOptions = ANY, api: Api | None = None) -> AsyncIterator[int]:
-    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=api or Api())  # type: ignore[arg-type]
+    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=api or Api())  # type: ignore[arg-type]  # a stand-in for requests alone
     metrics = SchedulerMetrics()
     site = HealthServer(metrics).site
     async with https_port(site, options, client, metrics) as port:

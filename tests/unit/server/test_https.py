@@ -52,7 +52,7 @@ async def test_changed_files_are_used(tmp_path: Path, caplog: pytest.LogCaptureF
         halves = (b"half of a ", old.server().cert, b"")  # the second is of another key
         for number, content in enumerate(halves, start=1):
             certificate.write_bytes(content)
-            await until(lambda n=number: caplog.text.count("Changed files cannot be used") == n)  # type: ignore[misc]
+            await until(lambda n=number: caplog.text.count("Changed files cannot be used") == n)  # type: ignore[misc]  # mypy: a lambda with a default
             # The old pair stays in use.
             assert await get(port, tls=trusting(old.cert)) == (200, "ok")
         store(tmp_path, new.server())
@@ -192,7 +192,7 @@ def test_all_addresses_are_those_of_ipv4_and_ipv6(address: str) -> None:
 
 async def test_every_path_needs_rights() -> None:
     """All that the routing table has, for every method, but the three paths of probes."""
-    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=Api())  # type: ignore[arg-type]
+    client = ApiClient(ClusterConfig(server="http://127.0.0.1:1"), transport=Api())  # type: ignore[arg-type]  # a stand-in for requests alone
     metrics = SchedulerMetrics()
     site = HealthServer(metrics, configz=dict).site
     add_zpages(site, {"v": "0"}, profiling=True)

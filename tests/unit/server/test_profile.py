@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from stowplan.http.messages import Request
 from stowplan.http.parser import parse_request
 from stowplan.server.profile import Profiler, Stack, encode, take_profile
 
-Field = tuple[int, int | bytes]
+#: The number of a field, and an int or bytes.
+Field = tuple[int, Any]
 
 
 def fields(message: bytes) -> list[Field]:
@@ -43,7 +45,7 @@ def fields(message: bytes) -> list[Field]:
 
 
 def messages(message: bytes, number: int) -> list[bytes]:
-    return [value for field, value in fields(message) if field == number and value != 0]  # type: ignore[misc]
+    return [value for field, value in fields(message) if field == number and value != 0]
 
 
 def test_a_profile_has_the_fields_of_pprof() -> None:
@@ -54,23 +56,23 @@ def test_a_profile_has_the_fields_of_pprof() -> None:
         (("cold", "/src/cold.py", 300), outer): [1, 100_000_000],
     }
     profile = gzip.decompress(encode(found, 1_700_000_000_000_000_000, 1_000_000_000))
-    strings = [value.decode() for field, value in fields(profile) if field == 6]  # type: ignore[union-attr]
+    strings = [value.decode() for field, value in fields(profile) if field == 6]
     assert strings[0] == ""
     kinds = [dict(fields(each)) for each in messages(profile, 1)]
-    assert [(strings[kind[1]], strings[kind[2]]) for kind in kinds] == [  # type: ignore[index]
+    assert [(strings[kind[1]], strings[kind[2]]) for kind in kinds] == [
         ("samples", "count"),
         ("cpu", "nanoseconds"),
     ]
     functions = {
-        function[1]: (strings[function[2]], strings[function[4]])  # type: ignore[index]
+        function[1]: (strings[function[2]], strings[function[4]])
         for function in (dict(fields(each)) for each in messages(profile, 5))
     }
     places = {}
     for location in (dict(fields(each)) for each in messages(profile, 4)):
-        line = dict(fields(location[4]))  # type: ignore[arg-type]
+        line = dict(fields(location[4]))
         places[location[1]] = (*functions[line[1]], line[2])
     samples = [dict(fields(each)) for each in messages(profile, 2)]
-    assert [[places[number] for number in sample[1]] for sample in samples] == [  # type: ignore[union-attr]
+    assert [[places[number] for number in sample[1]] for sample in samples] == [
         list(stack) for stack in found
     ]
     assert dict(fields(profile))[10] == 1_000_000_000

@@ -3,6 +3,8 @@ in tests/integration/test_pins.py, on a server."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stowplan.api.objects import LabelSelector, ObjectMeta, OwnerReference, Pod
@@ -21,9 +23,9 @@ WEB = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="web", cont
 NODES = [node("a", labels={LABEL: ""}), node("b"), node("c", labels={OLDER: ""})]
 
 
-def web(on: str = "a", **fields: object) -> Pod:
-    settings: dict[str, object] = {"owner": WEB, "scheduler_name": "test", "phase": "Running"}
-    return pod("web-0", node=on, **(settings | fields))  # type: ignore[arg-type]
+def web(on: str = "a", **fields: Any) -> Pod:
+    settings: dict[str, Any] = {"owner": WEB, "scheduler_name": "test", "phase": "Running"}
+    return pod("web-0", node=on, **(settings | fields))
 
 
 def plan(moved: Pod, labels: PinLabels = TEST, *, is_name_given: bool = False) -> MovePlan:

@@ -141,7 +141,7 @@ class NumpyChance(Plugin):
     name = "NumpyChance"
 
     def filter(self, pod: Pod, node: NodeView) -> bool:
-        return bool(np.random.random() >= 0.0)  # noqa: NPY002
+        return bool(np.random.random() >= 0.0)  # noqa: NPY002 - the planted mistake
 
 
 class StartsThread(Plugin):
@@ -195,7 +195,7 @@ class FloatColumns(Plugin):
 class FloatScore(Plugin):
     name = "FloatScore"
 
-    def score(self, pod: Pod, node: NodeView) -> float:  # type: ignore[override]
+    def score(self, pod: Pod, node: NodeView) -> float:  # type: ignore[override]  # the planted mistake
         return 50.5
 
 
@@ -277,7 +277,7 @@ class Raising(Plugin):
     name = "Raising"
 
     def filter(self, pod: Pod, node: NodeView) -> bool:
-        return pod.metadata.annotations["team"] != ""  # type: ignore[index]
+        return pod.metadata.annotations["team"] != ""  # type: ignore[index]  # the planted mistake
 
 
 class Disagreeing(GoodColumns):
@@ -291,7 +291,7 @@ class Disagreeing(GoodColumns):
             return None
         return self.verdicts[0]
 
-    def events(self) -> None:  # type: ignore[override]
+    def events(self) -> None:  # type: ignore[override]  # the planted mistake
         return None
 
 
@@ -411,7 +411,7 @@ class LazyArguments(Plugin):
 class WrongParameters(Plugin):
     name = "WrongParameters"
 
-    def pre_score(self, cycle: Cycle) -> None:  # type: ignore[override]
+    def pre_score(self, cycle: Cycle) -> None:  # type: ignore[override]  # the planted mistake
         return None
 
     def score(self, pod: Pod, node: NodeView) -> int:
@@ -421,7 +421,7 @@ class WrongParameters(Plugin):
 class Misspelt(Plugin):
     name = "Misspelt"
 
-    def preFilter(self, cycle: Cycle) -> None:  # noqa: N802
+    def preFilter(self, cycle: Cycle) -> None:  # noqa: N802 - the planted mistake
         return None
 
     def score(self, pod: Pod, node: NodeView) -> int:

@@ -28,7 +28,7 @@ _Function: TypeAlias = tuple[str, int, str]
 
 def digest(profile: Path) -> str:
     """The packages, and the functions, that took most of the time themselves."""
-    stats = cast(dict[_Function, Any], pstats.Stats(str(profile)).stats)  # type: ignore[attr-defined]
+    stats = cast(dict[_Function, Any], pstats.Stats(str(profile)).stats)  # type: ignore[attr-defined]  # missing in typeshed
     timed = sorted(((each[2], each[1], where) for where, each in stats.items()), reverse=True)
     total = sum(seconds for seconds, _, _ in timed) or 1.0
     packages = [["package, with what it calls of others", "share", "seconds"]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -171,8 +172,7 @@ _MAKERS: dict[str, Callable[[int], Json]] = {
 HOPELESS = ("too large",)
 
 KINDS: dict[str, Callable[[], Iterator[Pod]]] = {
-    kind: lambda make=make: _pods(make)  # type: ignore[misc]
-    for kind, make in _MAKERS.items()
+    kind: partial(_pods, make) for kind, make in _MAKERS.items()
 }
 
 

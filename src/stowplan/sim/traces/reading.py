@@ -75,7 +75,7 @@ def opened(file: Path) -> Iterator[IO[str]]:
     """The file's text, unpacked; bytes that are not UTF-8 become lone surrogates."""
     try:
         with _unpacked(file) as binary:
-            buffered = io.BufferedReader(binary)  # type: ignore[type-var]
+            buffered = io.BufferedReader(binary)  # type: ignore[type-var]  # typed for RawIOBase, reads from any
             if buffered.peek(2)[:2] in _UTF16:
                 raise ConfigError("is UTF-16; save it as UTF-8", where=str(file))
             yield io.TextIOWrapper(
@@ -105,7 +105,7 @@ def _unpacked(file: Path) -> Iterator[IO[bytes]]:
                 yield inner
     elif file.suffix == ".gz":
         with gzip.open(file) as unzipped:
-            yield unzipped  # type: ignore[misc]
+            yield unzipped  # type: ignore[misc]  # GzipFile is not an IO[bytes]
     else:
         with file.open("rb") as plain:
             yield plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def sample(at_s: float, rss_mib: float = 100.0) -> Sample:
     )
 
 
-def outcome(**fields: object) -> SoakOutcome:
+def outcome(**fields: Any) -> SoakOutcome:
     good = SoakOutcome(
         samples=[sample(at) for at in range(0, 100, 5)],
         warm_up_s=30.0,
@@ -68,7 +69,7 @@ def outcome(**fields: object) -> SoakOutcome:
         log_lines={"W": {}, "E": {}},
         events_dropped=0,
     )
-    return replace(good, **fields)  # type: ignore[arg-type]
+    return replace(good, **fields)
 
 
 def test_a_line_through_points() -> None:

@@ -9,6 +9,9 @@ import io
 from pathlib import Path
 
 import pytest
+import yaml
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from stowplan.lab.controlplane import __main__ as command_line
 from stowplan.lab.controlplane import binaries, build, components, credentials, progress, targets
@@ -265,14 +268,13 @@ def test_lock_is_exclusive(empty_cache: Path) -> None:
 
 
 def test_service_account_key_is_a_p256_key() -> None:
-    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
-    key = serialization.load_pem_private_key(credentials.service_account_key().encode(), None)
+    key = load_pem_private_key(credentials.service_account_key().encode(), None)
+    assert isinstance(key, EllipticCurvePrivateKey)
     assert key.curve.name == "secp256r1"
     assert credentials.service_account_key() != credentials.service_account_key()
 
 
 def test_kubeconfig_carries_its_authority() -> None:
-    yaml = pytest.importorskip("yaml")
     text = credentials.kubeconfig("https://127.0.0.1:1", b"PEM", "system:x", "secret")
     loaded = yaml.safe_load(text)
     authority = loaded["clusters"][0]["cluster"]["certificate-authority-data"]

@@ -144,7 +144,9 @@ def test_a_hint_that_raises_brings_the_pod_back_and_names_its_plugin(
     assert (world.where("a"), world.where("b")) == ("backoff", "backoff")
     told = [record for record in caplog.records if record.levelno == logging.ERROR]
     # The repeat is folded.
-    assert [(record.kv["plugin"], record.kv["pod"]) for record in told] == [  # type: ignore[attr-defined]
+    assert [
+        (each["plugin"], each["pod"]) for each in (record.__dict__["kv"] for record in told)
+    ] == [
         ("Doorman", "default/a"),
     ]
     assert all(record.exc_info and "on purpose" in str(record.exc_info[1]) for record in told)

@@ -72,7 +72,7 @@ class World:
             self.happened.append(event)
             return look_up(table, event)
 
-        table.audience = audience  # type: ignore[method-assign]
+        table.audience = audience  # type: ignore[method-assign]  # one instance is watched
 
     # What happens in the cluster
 

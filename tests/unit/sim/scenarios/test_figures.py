@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,8 +14,8 @@ from stowplan.sim.scenarios import Cluster, Options, Outcome, run_scenario
 from stowplan.sim.scenarios.figures import Spread, percentile
 
 
-def played(scenario: object, **options: object) -> Outcome:
-    outcome = run_scenario(scenario, options=Options(**options))  # type: ignore[arg-type]
+def played(scenario: Any, **options: Any) -> Outcome:
+    outcome = run_scenario(scenario, options=Options(**options))
     assert outcome.problem == ""
     return outcome
 

@@ -45,7 +45,7 @@ def test_layouts_are_explained() -> None:
 
 def test_distributions_are_explained() -> None:
     written = first_cells("### Distributions")
-    assert {re.match(r"{(\w+):", each)[1] for each in written if each[0] == "{"} == {*KINDS}  # type: ignore[index]
+    assert {name for each in written for name in re.findall(r"^{(\w+):", each)} == {*KINDS}
 
 
 def test_distributions_on_the_page_can_be_drawn() -> None:

@@ -208,7 +208,7 @@ def notes(on: str, image: str) -> Iterator[Note]:
 
 def succeeds(*command: str) -> bool:
     try:
-        subprocess.run(command, capture_output=True, timeout=20, check=True)  # noqa: S603
+        subprocess.run(command, capture_output=True, timeout=20, check=True)  # noqa: S603 - podman, docker
     except (OSError, subprocess.SubprocessError):
         return False
     return True
