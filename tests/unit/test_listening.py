@@ -56,6 +56,8 @@ def test_schedulers_made_in_python_listen_on_loopback() -> None:
 def containers() -> Iterator[Any]:
     for file in sorted(DEPLOY.rglob("*.yaml")):
         text = file.read_text()
+        if "{{" in text:
+            continue  # of the Helm chart, whose rendered commands have tests of their own
         if "kind: Deployment" not in text and "kind: Pod\n" not in text:
             continue
         for document in yaml.safe_load_all(text):
