@@ -8,7 +8,6 @@ its handshake is complete. Invariants: a connection has `HANDSHAKE_S` to get the
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 import ssl
 from typing import Final
@@ -20,14 +19,10 @@ log = get_logger(__name__)
 
 HANDSHAKE_S: Final = 10.0
 MAX_STARTING: Final = 256
-_BACKLOG: Final = 128
 _PAUSE_S: Final = 1.0
 _PLAIN_HTTP: Final = (
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 )
-#: Errors of a system whose IPv6 is switched off.
-_NO_IPV6: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-_ALL: Final = ("0.0.0.0", "::")  # noqa: S104 - the user's choice
 
 
 class TlsListener:
@@ -100,25 +95,3 @@ async def _wait_readable(accepted: socket.socket) -> None:
         await is_readable.wait()
     finally:
         loop.remove_reader(accepted)
-
-
-def listen(address: str, port: int, *, reuse_port: bool) -> socket.socket:
-    """A listening socket. As in Go, 0.0.0.0 and :: mean all addresses, of IPv4 and IPv6."""
-    if address in _ALL:
-        try:
-            return socket.create_server(
-                ("::", port),
-                family=socket.AF_INET6,
-                backlog=_BACKLOG,
-                reuse_port=reuse_port,
-                dualstack_ipv6=True,
-            )
-        except ValueError:
-            """There is no IPv6 here."""
-        except OSError as error:
-            if error.errno not in _NO_IPV6:
-                raise
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server(
-        (address, port), family=family, backlog=_BACKLOG, reuse_port=reuse_port
-    )

@@ -21,7 +21,7 @@ from stowplan.http.server import HttpServer
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.health_slis import Check, HealthSlis
-from stowplan.server.listen import cannot_listen
+from stowplan.server.listen import open_port
 
 if TYPE_CHECKING:
     from stowplan.server.metrics import Exposition
@@ -113,10 +113,8 @@ class HealthServer:
     async def start(self, host: str, port: int, *, flag: str = "--port") -> None:
         """Listen; port 0 takes any free one. ConfigError if that is not possible."""
         loop = asyncio.get_running_loop()
-        try:
-            server = await self._server.listen(lambda make: loop.create_server(make, host, port))
-        except OSError as error:
-            raise cannot_listen(error, host, port, flag=flag) from None
+        listening = open_port(host, port, flag=flag)
+        server = await self._server.listen(lambda make: loop.create_server(make, sock=listening))
         self.host, self.port = host, server.sockets[0].getsockname()[1]
         log.info("Serving health and metrics", extra=kv(url=self.url))
 

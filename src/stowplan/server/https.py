@@ -14,7 +14,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.errors import ConfigError
 from stowplan.http.server import HttpServer
-from stowplan.http.tls_listener import TlsListener, listen
+from stowplan.http.tls_listener import TlsListener
 from stowplan.http.watched_files import keep_loaded
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.metrics import SchedulerMetrics
@@ -24,7 +24,7 @@ from stowplan.server.authorization import Authorizer, OpenPaths
 from stowplan.server.client_cas import ClientCas
 from stowplan.server.health import LIMITS, LINGER_S, Site, shown_address
 from stowplan.server.https_site import HttpsSite
-from stowplan.server.listen import cannot_listen
+from stowplan.server.listen import open_port
 from stowplan.server.secure_tls import secure_tls
 from stowplan.server.serving_options import ServingOptions
 from stowplan.server.work_queues import WorkQueues
@@ -86,11 +86,13 @@ async def https_port(
             access,
         )
         server = HttpServer(guarded, LIMITS)
-        host, port = options.bind_address, options.secure_port
-        try:
-            listening = listen(host, port, reuse_port=options.permit_port_sharing)
-        except OSError as error:
-            raise cannot_listen(error, host, port, flag="--secure-port, --bind-address") from None
+        host = options.bind_address
+        listening = open_port(
+            host,
+            options.secure_port,
+            flag="--secure-port, --bind-address",
+            reuse_port=options.permit_port_sharing,
+        )
         listener = TlsListener(server, tls.context, listening)
         tasks = [asyncio.create_task(keep_loaded([tls.files]), name="certificates")]
         if cas.is_looked_up:

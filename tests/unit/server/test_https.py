@@ -18,6 +18,7 @@ from stowplan.http import tls_listener
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.health import HealthServer
 from stowplan.server.https import https_port
+from stowplan.server.listen import open_port
 from stowplan.server.serving_options import SniCertificate
 from stowplan.server.zpages import add_zpages
 from tests.unit.api.tls_kit import Authority
@@ -184,7 +185,7 @@ def test_all_addresses_are_those_of_ipv4_and_ipv6(address: str) -> None:
     """As Go has it; an IPv6-only node probes by IPv6 whatever the manifest says."""
     if not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
-    with tls_listener.listen(address, 0, reuse_port=False) as listening:
+    with open_port(address, 0, flag="--bind-address") as listening:
         port = listening.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, port), timeout=5).close()
