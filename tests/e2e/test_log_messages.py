@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.api_access import unverified_access
 from stowplan.lab.controlplane.processes import free_port
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.requeue_cluster import PODS, Cluster
@@ -44,7 +45,6 @@ ABSENT = {
     "used then, so certificates and tokens work",
     ".* DynamicServingCertificateController": "a task watches the files",
     "Loaded serving cert": "the parts of a certificate are not logged",
-    "HTTP": "requests to the endpoints are not logged",
     "Exiting watch because received the bookmark.*": "lists are read page by page before the watch",
     r"\[graceful-termination\] .*": "one server, which says that it stopped listening",
     "The manifest file is empty, ignoring.": "a complaint about a flag that was not given",
@@ -66,7 +66,9 @@ def logs() -> Iterator[Logs]:
     with ControlPlane() as plane:
         with kube_scheduler(plane, CONFIG, "--leader-elect=true", *FLAGS) as upstream:
             work(plane)
-        with stowplan(plane, CONFIG, f"--secure-port={free_port()}", *FLAGS) as ours:
+        port = free_port()
+        with stowplan(plane, CONFIG, f"--secure-port={port}", *FLAGS) as ours:
+            assert unverified_access(f"https://127.0.0.1:{port}").answers("/readyz")
             work(plane)
         yield Logs(lines(upstream), lines(ours))
 

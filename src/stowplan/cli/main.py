@@ -218,8 +218,10 @@ def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
         error.show()
         return error.exit_code
     except StowplanError as error:
+        from stowplan.logs import printable
+
         for line in str(error).splitlines() or [type(error).__name__]:
-            click.echo(f"Error: {line}", err=True)
+            click.echo(f"Error: {printable(line)}", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED

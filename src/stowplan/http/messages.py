@@ -64,6 +64,8 @@ class Request:
     certificate: PeerCertificate | None = None
     #: When the last byte arrived.
     arrived: float = field(default_factory=perf_counter)
+    #: Address and port of the client of a TLS connection, for logs.
+    source: str = ""
 
 
 @dataclass(slots=True)

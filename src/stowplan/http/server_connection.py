@@ -72,6 +72,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         #: The size of the last response, and of it the part that counts while it is unread.
         self._answered = self._unread = 0
         self._certificate: PeerCertificate | None = None
+        self._source = ""
         self._is_full = False
         self._is_tls = False
         self._is_ended = False
@@ -87,7 +88,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         tls = transport.get_extra_info("ssl_object")
         self._is_tls = tls is not None
-        self._certificate = None if tls is None else peer_certificate(tls)
+        if tls is not None:
+            self._certificate = peer_certificate(tls)
+            host, port, *_ = transport.get_extra_info("peername") or ("", 0)
+            self._source = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.deadline = time.monotonic() + self._limits.request_timeout_s
 
     def connection_lost(self, problem: Exception | None) -> None:
@@ -285,7 +289,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._chunks = self._large = None
         self._content = bytearray()
         try:
-            answer = self._server.site.answer(Request(self._head, body, self._certificate))
+            request = Request(self._head, body, self._certificate, source=self._source)
+            answer = self._server.site.answer(request)
         except Exception as error:
             answer = self._broken(error)
         if isinstance(answer, Response):

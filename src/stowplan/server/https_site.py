@@ -19,7 +19,7 @@ import msgspec
 from stowplan.errors import StowplanError
 from stowplan.http.messages import JSON, TEXT, PeerCertificate, Request, Response
 from stowplan.http.parser import RequestHead
-from stowplan.logs import Folding, get_logger, kv
+from stowplan.logs import V3, Folding, get_logger, kv
 from stowplan.server.access_metrics import AccessMetrics
 from stowplan.server.authentication import ANONYMOUS, Authenticator, Unauthenticated, User
 from stowplan.server.authorization import Authorizer, OpenPaths
@@ -56,6 +56,25 @@ class HttpsSite:
         return None  # a stranger must not learn which paths there are
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
+        return self._logged(request) if log.isEnabledFor(V3) else self._answer(request)
+
+    async def _logged(self, request: Request) -> Response:
+        """Answer, and log the request as kube-scheduler does."""
+        coming, head = self._answer(request), request.head
+        response = coming if isinstance(coming, Response) else await coming
+        fields: dict[str, object] = {
+            "verb": head.method,
+            "URI": f"{head.path}?{head.query}" if head.query else head.path,
+            "latency": f"{(time.perf_counter() - request.arrived) * 1000:.3f}ms",
+            "userAgent": head.headers.get("user-agent"),
+            "audit-ID": head.headers.get("audit-id"),
+            "srcIP": request.source,
+            "resp": response.status,
+        }
+        log.log(V3, "HTTP", extra=kv(**fields))
+        return response
+
+    def _answer(self, request: Request) -> Response | Awaitable[Response]:
         head = request.head
         is_bare = request.certificate is None and not head.headers.get("authorization")
         if is_bare and self._open_paths.has(unquote(head.path)):

@@ -198,6 +198,9 @@ def test_other_errors_of_ours_exit_with_their_code(
     assert capsys.readouterr().err == "Error: the server is gone\n"
     assert command(raising(StowplanError())) == 1
     assert capsys.readouterr().err == "Error: StowplanError\n"
+    hostile = StowplanError("no\x1b[2J\u2028I1117 forged")
+    assert command(raising(hostile)) == 1
+    assert capsys.readouterr().err == "Error: no\\x1b[2J\nError: I1117 forged\n"
 
 
 def test_interrupt(command: Callable[[Callable[[], object]], int]) -> None:
