@@ -31,7 +31,7 @@ def log_gated(queued: QueuedPod, event: str) -> None:
 
 
 def log_failed(queued: QueuedPod, queue: str, cycle: int, strategy: Strategy) -> None:
-    """After an attempt in vain."""
+    """After a failed attempt."""
     fields: dict[str, object] = {
         "pod": queued.key,
         "event": SCHEDULE_ATTEMPT_FAILURE,

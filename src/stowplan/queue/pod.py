@@ -57,6 +57,22 @@ class QueuedPod:
         """Plugins to ask whether an event may help; empty after an error."""
         return self.unschedulable_plugins | self.pending_plugins
 
+    def attempt_failed(self) -> bool:
+        """Count a failed attempt. True: plugins rejected the pod; False: it was an error."""
+        # The caller's sets may be shared with its record of the attempt; a gate adds to ours.
+        self.unschedulable_plugins = set(self.unschedulable_plugins)
+        self.pending_plugins = set(self.pending_plugins)
+        is_rejected = bool(self.unschedulable_plugins or self.pending_plugins)
+        if is_rejected:
+            self.unschedulable_count += 1
+            self.consecutive_errors_count = 0
+        else:
+            self.consecutive_errors_count += 1
+        self.deferrals = self.deferred_work = 0
+        self.is_flushed = False
+        self.backoff_expiration = None
+        return is_rejected
+
     def clear_rejectors(self) -> None:
         self.unschedulable_plugins = set()
         self.pending_plugins = set()

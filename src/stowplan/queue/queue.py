@@ -298,12 +298,6 @@ class SchedulingQueue:
             or self._deferred.get(key)
         )
 
-    def _place(self, key: str) -> str:
-        """Where a queued pod is, in kube-scheduler's words."""
-        if self._backoff.get(key) is not None:
-            return "Backoff"
-        return "Active" if self._active.get(key) is not None else "Unschedulable"
-
     def _is_pending(self, pod: Pod) -> bool:
         attempt = self._in_flight.get(pod_uid(pod))
         if attempt is not None:
@@ -383,21 +377,11 @@ class SchedulingQueue:
             newest = attempt.latest
         if newest is not None:
             self._take_newest(queued, newest)
-        # The caller's sets may be shared with its record of the attempt; a gate adds to ours.
-        queued.unschedulable_plugins = set(queued.unschedulable_plugins)
-        queued.pending_plugins = set(queued.pending_plugins)
-        if queued.rejectors:
-            queued.unschedulable_count += 1
-            queued.consecutive_errors_count = 0
-        else:
-            queued.consecutive_errors_count += 1
-        queued.deferrals = queued.deferred_work = 0
-        queued.is_flushed = False
+        is_rejected = queued.attempt_failed()
         self._stamp(queued)
-        queued.backoff_expiration = None
         self._count_reasons(queued, +1)
         strategy = Strategy.AFTER_BACKOFF
-        if attempt is not None and queued.rejectors:
+        if attempt is not None and is_rejected:
             strategy = self._hints.replay(queued, self._in_flight.events_since(attempt))
         if strategy is Strategy.SKIP:
             self._park(queued)
@@ -405,7 +389,9 @@ class SchedulingQueue:
         else:
             self._requeue(queued, strategy, ev.SCHEDULE_ATTEMPT_FAILURE)
         if log.isEnabledFor(V3):
-            log_failed(queued, self._place(queued.key), self._attempts, strategy)
+            place = "Backoff" if self._backoff.get(queued.key) else "Unschedulable"
+            place = "Active" if self._active.get(queued.key) else place
+            log_failed(queued, place, self._attempts, strategy)
         return True
 
     def _is_wanted(self, queued: QueuedPod, attempt: Attempt | None) -> bool:

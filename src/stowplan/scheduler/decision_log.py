@@ -1,6 +1,6 @@
 """What the log says about a decision: kube-scheduler's messages, bounded per decision.
 
-The engine calls `log_verdicts` at -v 10 only, the loop `log_failure` after every attempt in vain.
+The engine calls `log_verdicts` at -v 10 only, the loop `log_failure` after every failed attempt.
 
 DIVERGES: kube-scheduler's -v 10 has a line per plugin and feasible node, thousands in a large
 cluster. Here it has those of the best nodes, and for every filter how many nodes it rejected.
