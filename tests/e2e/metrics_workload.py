@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,9 @@ class Workload:
         A series that begins with its first event has a rate only after the second.
         """
         cluster = self._cluster
+        mine = f'cluster="{self._label}", job="kube-scheduler"'
+        first = "scheduler_preemption_goroutines_duration_seconds_count"
+        self._wait_stored(f"{first}{{{mine}}} > 0")
         cluster.node("n1", cpu="2")
         cluster.pod("victim", container=_requests(cpu="2"))
         self._wait_bound("victim")
@@ -95,10 +99,21 @@ class Workload:
         cluster.pod(f"{BROKEN}-bind")
         # Its next renewal is a conflict, after which the leader reads the lease.
         self._api.patch(LEASE, {"metadata": {"annotations": {"example.com/by": self._label}}})
-        mine = f'cluster="{self._label}", job="kube-scheduler"'
         self._wait_stored(f'sum({ATTEMPTS}{{{mine}, result="error"}}) > 1')
         self._wait_stored(f'sum(rest_client_requests_total{{{mine}, code="409"}}) > 0')
+        self._pods_until_plugins_are_timed(mine)
         cluster.clean()
+
+    def _pods_until_plugins_are_timed(self, mine: str) -> None:
+        """kube-scheduler times one attempt in ten, at random, so the number needed varies."""
+        timed = f"scheduler_plugin_execution_duration_seconds_count{{{mine}}}"
+        names = (f"more-{number}" for number in count())
+
+        def seen() -> bool:
+            self._cluster.pod(next(names), container=_requests(cpu="1m"))
+            return bool(self._prometheus.now(f"increase({timed}[10s]) > 0"))
+
+        wait_for("plugins to be timed", seen)
 
     def others(self, extender_url: str) -> None:
         """Work for the static scheduler, the one with a slow plugin, and junk for the extender."""

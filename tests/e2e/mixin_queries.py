@@ -1,7 +1,7 @@
-"""The queries of kubernetes-mixin's scheduler dashboard, recording rules and alerts, as of 2026.
+"""The queries of kubernetes-mixin's scheduler dashboard and recording rules, as of 2026.
 
-https://github.com/kubernetes-monitoring/kubernetes-mixin: dashboards/scheduler.libsonnet,
-rules/kube_scheduler.libsonnet and alerts/kube_scheduler.libsonnet, with its default selectors.
+https://github.com/kubernetes-monitoring/kubernetes-mixin: dashboards/scheduler.libsonnet and
+rules/kube_scheduler.libsonnet, with the default selectors. Its alerts are about `up` alone.
 `$cluster`, `$instance` and `$__rate_interval` are Grafana's variables.
 """
 
@@ -50,8 +50,6 @@ DASHBOARD: Final = {
     "CPU usage": f"rate(process_cpu_seconds_total{{{_ONE}}}{_RATE})",
     "Goroutines": f"go_goroutines{{{_ONE}}}",
 }
-#: Every alert's selector: the alerts themselves are about its absence and about the value 0.
-ALERTS: Final = {"KubeSchedulerDown, KubeSchedulerInstanceUnreachable": f"up{{{_JOB}}}"}
 #: The names that the rules record; rules.yaml records the same.
 RECORDED: Final = tuple(
     f"cluster_quantile:{metric}:histogram_quantile"
