@@ -33,7 +33,7 @@ _EXIT_STATUS: Final = {
     "0": "Success.",
     "1": "Failure; the last line says why. Some commands also answer “no” with it.",
     "2": "An invalid flag, argument or file.",
-    "130, 143": "Ended by Ctrl-C or by SIGTERM.",
+    "130, 143": "Ended by Ctrl-C or SIGTERM. Schedulers and services shut down and exit with 0.",
 }
 _CODE: Final = re.compile(r"`([^`]+)`")
 
