@@ -47,7 +47,10 @@ BUILT_IN: Final = {
     Grant(CLUSTER, "authorization.k8s.io", "selfsubjectaccessreviews", "create"): _LICENCE_TO_ASK,
     Grant(CLUSTER, "authentication.k8s.io", "tokenreviews", "create"): _DELEGATOR,
     Grant(CLUSTER, "authorization.k8s.io", "subjectaccessreviews", "create"): _DELEGATOR,
-    Grant(KUBE_SYSTEM, "", "configmaps", "get", "extension-apiserver-authentication"): _READER,
+    **{
+        Grant(KUBE_SYSTEM, "", "configmaps", verb, "extension-apiserver-authentication"): _READER
+        for verb in ("get", "list", "watch")
+    },
 }
 
 

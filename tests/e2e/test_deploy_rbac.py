@@ -97,7 +97,7 @@ def outcome(command: list[str]) -> tuple[int, list[str]]:
     """Exit code of a scheduler that cannot start, and the lines of its log that are errors."""
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return ended.returncode, [
-        line for line in ended.stderr.splitlines() if not re.match(r"[IW]\d{4} ", line)
+        line for line in ended.stderr.splitlines() if not re.match(r"[IW]\d{4} |\t| >", line)
     ]
 
 
