@@ -18,7 +18,7 @@ from tests.integration.extender_kit import NOP, extender
 from tests.integration.otlp_receiver import Mood, Receiver, closed_port, otlp_receiver
 from tests.integration.preempting import create, wait_leaving
 from tests.integration.steered_extender import keep, nodes_of, steered_extender
-from tests.integration.target import Scheduler, Target
+from tests.integration.target import Json, Scheduler, Target
 from tests.integration.warm_python import WarmProcess
 from tests.waiting import wait_for
 
@@ -141,6 +141,27 @@ def test_extenders_are_told_their_span(target: Target, collector: Receiver) -> N
     assert placed.attributes["scheduler.attempt"] > refused.attributes["scheduler.attempt"]
     names = [span.name for span in collector.children(placed)]
     assert names == ["PreFilter", "Filter", "extender filter", *RESERVATION, *BINDING]
+
+
+@embedded_only
+def test_a_binding_by_an_extender_is_a_span(target: Target, collector: Receiver) -> None:
+    def bind(args: Json) -> Json:
+        target.bind(args["PodName"], args["Node"])
+        return {}
+
+    target.create_nodes("n1")
+    with steered_extender() as steered:
+        steered.says["bind"] = bind
+        config = target.config_file(steered.entry("bind"))
+        scheduler = target.start("--config", str(config), env=collector.env())
+        target.create_pods("a")
+        root = collector.wait_attempt("a", "scheduled")
+        stop(scheduler)
+        collector.check_trees()
+        (request,) = collector.spans("extender bind")
+        assert steered.traceparents == [request.traceparent]
+    assert request.parent_id == root.span_id
+    assert not collector.spans("Bind"), "no plugin binds"
 
 
 @embedded_only
