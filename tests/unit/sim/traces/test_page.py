@@ -27,7 +27,7 @@ def first_cells(heading: str) -> set[str]:
 @pytest.mark.parametrize(
     ("heading", "fields"),
     [
-        ("## Made up", {*description.KNOWN, *PRESETS}),
+        ("## Generated traces", {*description.KNOWN, *PRESETS}),
         ("### pools", {*description.POOL}),
         ("### applications", {*description.APPLICATION}),
         ("### arrivals", {*description.ARRIVALS}),
