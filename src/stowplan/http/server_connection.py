@@ -52,6 +52,27 @@ class _State(Enum):
     LINGERING = auto()
 
 
+class _GoneTransport(asyncio.Transport):
+    """Of a connection that is closed."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def write(self, data: object) -> None:
+        """Send nothing."""
+
+    def _ignore(self) -> None:
+        """Do nothing."""
+
+    close = abort = pause_reading = resume_reading = _ignore
+
+
+_GONE: Final = _GoneTransport()
+
+
 class ServerConnection(asyncio.BufferedProtocol):
     """One client."""
 
@@ -95,6 +116,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.deadline = time.monotonic() + self._limits.request_timeout_s
 
     def connection_lost(self, problem: Exception | None) -> None:
+        # TLS refers to this object, which must not refer to TLS any more: a cycle of 50 KiB for
+        # every connection would wait for the garbage collector, which runs rarely on a standby.
+        self._transport = _GONE
         self._server.remove(self)
         self._count(0)
         self._keep_unread(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 from dataclasses import replace
@@ -15,6 +16,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.errors import ConfigError
 from stowplan.http import tls_listener
+from stowplan.http.server_connection import ServerConnection
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.server.health import HealthServer
 from stowplan.server.https import https_port
@@ -189,6 +191,19 @@ def test_all_addresses_are_those_of_ipv4_and_ipv6(address: str) -> None:
         port = listening.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, port), timeout=5).close()
+
+
+async def test_closed_connections_leave_no_cycles() -> None:
+    """Probes come for months, and a standby collects garbage rarely."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with served() as port:
+            for _ in range(3):
+                await get(port)
+            await until(lambda: not any(isinstance(o, ServerConnection) for o in gc.get_objects()))
+    finally:
+        gc.enable()
 
 
 async def test_every_path_needs_rights() -> None:
