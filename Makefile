@@ -9,7 +9,7 @@ ARGS ?= demo
 E2E ?= 1
 COMPUTING := tests/unit tests/property tests/parity tests/perf
 DIST ?= dist
-IMAGE ?= stowplan:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= stowplan:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)$(if $(VARIANT),-$(VARIANT))
 export E2E
 
 .PHONY: help
@@ -170,7 +170,7 @@ image-engine:
 	@tools/image.sh check
 
 .PHONY: image
-image: image-engine ## An OCI image of the package, by docker or buildah; IMAGE=stowplan:0.1.0 BASE=python:3.13-slim PLUGINS=DIR
+image: image-engine ## An OCI image of the package, by docker or buildah; VARIANT=static-pod for kubeadm's manifest; IMAGE=stowplan:0.1.0 BASE=python:3.13-slim MACHINE=arm64 PLUGINS=DIR
 	@$(MAKE) --no-print-directory package
 	@tools/image.sh $(DIST)/stowplan.pex $(IMAGE) $(BASE)
 

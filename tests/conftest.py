@@ -11,7 +11,11 @@ from hypothesis.internal.conjecture import providers
 
 from tests.examples import SHARE
 
-pytest_plugins = ["tests.controlplane_fixtures", "tests.embedded_fixtures"]
+pytest_plugins = [
+    "tests.controlplane_fixtures",
+    "tests.embedded_fixtures",
+    "tests.image_fixtures",
+]
 
 # How long an example takes says nothing on a machine that others use too. Without a database an
 # outcome depends on the code and the seed alone.

@@ -4,7 +4,8 @@
 
 Wheels come from the package index, each checked against the hashes of requirements/runtime.txt, for
 every Python that the file is to serve; after that pex, which is checked as well, is given those
-wheels and no index. Needs no compiler, and builds for Linux whatever it runs on.
+wheels and no index. Needs no compiler, and builds for Linux whatever it runs on. Beside the package
+it writes a bill of materials for each Python, such as dist/stowplan.cp313.cdx.json.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any, Final, TypeAlias
 from packaging.markers import Marker
 from packaging.tags import compatible_tags, cpython_tags
 
+from tools import sbom
 from tools.pex_preamble import GLIBC, machine_words
 
 Version: TypeAlias = tuple[int, int]
@@ -55,6 +57,19 @@ def build(output: Path, pythons: Sequence[Version], machine: str, plugins: Path 
         pip(["install", "--no-deps", "--require-hashes", "--target", pex, "-r", pinned])
         say("Packing...")
         pack(output, pythons, machine, folder, plugins)
+        for version in pythons:
+            bill = sbom.document(
+                wheels.iterdir(),
+                complete_platform(version, machine)["compatible_tags"],
+                marker_environment(version, machine),
+                frozenset({"fast"}),
+            )
+            sbom_file(output, version).write_text(json.dumps(bill, indent=1) + "\n")
+
+
+def sbom_file(output: Path, version: Version) -> Path:
+    """Beside the package: the bill of materials of one Python that it serves."""
+    return output.with_name(f"{output.stem}.cp{version[0]}{version[1]}.cdx.json")
 
 
 def download(version: Version, machine: str, wheels: Path, folder: Path) -> None:

@@ -1,22 +1,34 @@
-"""kubeadm's command line, run by Stowplan in kube-scheduler's place, and back again."""
+"""Stowplan in kube-scheduler's place, and back again: kubeadm's command line, and its manifest."""
 
 from __future__ import annotations
 
+import fcntl
 import re
+import socket
 import ssl
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
+from stowplan import __version__
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.processes import free_port
+from tests.image_fixtures import REPOSITORY, Images
+from tests.pod_container import Pod, running
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
+MANIFEST = REPOSITORY / "deploy" / "static-pod" / "kube-scheduler.yaml"
+#: By kubeadm 1.36.3: kubeadm init phase control-plane scheduler --kubernetes-version=v1.36.3
+KUBEADM = Path(__file__).with_name("kubeadm-kube-scheduler.yaml")
+SCHEDULER_CONF = "/etc/kubernetes/scheduler.conf"
 PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 
@@ -89,13 +101,28 @@ def test_the_same_flags_are_shown(control_plane: ControlPlane, tmp_path: Path) -
     assert ours == theirs
 
 
+@contextmanager
+def one_node(plane: ControlPlane) -> Iterator[None]:
+    offers = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    status = {"capacity": offers, "allocatable": offers}
+    plane.api.create("/api/v1/nodes", {"metadata": {"name": "node"}, "status": status})
+    try:
+        yield
+    finally:
+        for pod in plane.api.get(PODS)["items"]:
+            plane.api.delete(f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
+        plane.api.delete("/api/v1/nodes/node")
+
+
+@pytest.fixture
+def node(control_plane: ControlPlane) -> Iterator[None]:
+    with one_node(control_plane):
+        yield
+
+
+@pytest.mark.usefixtures("node")
 def test_the_swap_and_back(control_plane: ControlPlane, tmp_path: Path) -> None:
     plane = control_plane
-    offers = {"cpu": "4", "memory": "16Gi", "pods": "110"}
-    plane.api.create(
-        "/api/v1/nodes",
-        {"metadata": {"name": "node"}, "status": {"capacity": offers, "allocatable": offers}},
-    )
     upstream = plane.start_scheduler(None, "--leader-elect=true")
     create_pod(plane, "swap-a")
     wait_bound(plane, "swap-a")
@@ -137,6 +164,97 @@ def test_the_swap_and_back(control_plane: ControlPlane, tmp_path: Path) -> None:
         process.wait(30)
         if again is not None:
             again.stop()
-        for name in ("swap-a", "swap-b", "swap-c"):
-            plane.api.delete(f"{PODS}/{name}?gracePeriodSeconds=0")
-        plane.api.delete("/api/v1/nodes/node")
+
+
+def test_the_manifest_is_kubeadms_but_for_the_image() -> None:
+    theirs, ours = KUBEADM.read_text().splitlines(), MANIFEST.read_text().splitlines()
+    changed = [(old, new) for old, new in zip(theirs, ours, strict=True) if old != new]
+    version = __version__
+    assert changed == [
+        (
+            "    image: registry.k8s.io/kube-scheduler:v1.36.3",
+            f"    image: stowplan:{version}-static-pod",
+        )
+    ]
+
+
+@contextmanager
+def the_port(number: int) -> Iterator[None]:
+    """A port that manifests name, once no other process has it; ours queue up for it."""
+
+    def is_free() -> bool:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", number))
+        return True
+
+    with Path(f"/tmp/stowplan-test-port-{number}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for(f"port {number}", is_free, timeout_s=120)
+        yield
+
+
+def pods_of(plane: ControlPlane) -> dict[str, tuple[str, str]]:
+    """Name, UID and node of every pod."""
+    return {
+        pod["metadata"]["name"]: (pod["metadata"]["uid"], pod["spec"].get("nodeName", ""))
+        for pod in plane.api.get(PODS)["items"]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("node")
+def test_kubeadms_manifest_with_our_image(
+    control_plane: ControlPlane, images: Images, tmp_path: Path
+) -> None:
+    """As a kubelet does it: one scheduler ends, then the other starts."""
+    plane = control_plane
+    manifest = yaml.safe_load(MANIFEST.read_text())
+    pod = Pod(manifest["metadata"]["namespace"], manifest["spec"])
+    container = images.container("stowplan:static-pod")
+    assert images.configured(container, "User") == "0:0"
+
+    upstream = plane.start_scheduler(None, "--leader-elect=true")
+    create_pod(plane, "before")
+    wait_bound(plane, "before")
+    first = plane.api.get(LEASE)["spec"]
+    upstream.stop()
+    create_pod(plane, "first-gap")
+
+    conf = plane.directory / "kube-scheduler.kubeconfig"
+    assert conf.stat().st_mode & 0o777 == 0o600
+    with (
+        the_port(10259),
+        running(
+            images, container, pod, tmp_path / "pod", plane, host_files={SCHEDULER_CONF: conf}
+        ) as ours,
+    ):
+        wait_bound(plane, "first-gap")
+        second = plane.api.get(LEASE)["spec"]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert ours.probe(probe) == (200, "ok")
+        create_pod(plane, "with-ours")
+        wait_bound(plane, "with-ours")
+        ours.stop()
+    assert holder(plane) == "", "given up"
+    create_pod(plane, "second-gap")
+    assert pods_of(plane).pop("second-gap")[1] == ""
+    before = pods_of(plane)
+
+    again = plane.start_scheduler(None, "--leader-elect=true")
+    try:
+        create_pod(plane, "after")
+        for name in ("second-gap", "after"):
+            wait_bound(plane, name)
+        third = plane.api.get(LEASE)["spec"]
+    finally:
+        again.stop()
+    held = [each["holderIdentity"] for each in (first, second, third)]
+    assert len(set(held)) == 3
+    assert second["leaseTransitions"] > first["leaseTransitions"]
+    assert third["leaseTransitions"] > second["leaseTransitions"]
+    after = pods_of(plane)
+    assert {name: after[name][0] for name in before} == {name: before[name][0] for name in before}
+    assert {where for _, where in after.values()} == {"node"}, "no pod was lost"
+    assert set(after) == {"before", "first-gap", "with-ours", "second-gap", "after"}

@@ -116,7 +116,7 @@ class Stage:
         """Give the nodes back."""
         pods = f"/api/v1/namespaces/{namespace}/pods"
         for pod in self.api.get(pods)["items"]:
-            self.api.delete(f"{pods}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+            self.api.delete(f"{pods}/{pod['metadata']['name']}", grace_seconds=0)
         wait_for("no pod to be left", lambda: not self.api.get(pods)["items"])
 
 

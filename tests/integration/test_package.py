@@ -5,8 +5,8 @@ Needs the package index, as setting up the checkout does, and for the image Debi
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,15 +23,13 @@ import pytest
 import yaml
 
 from stowplan import __version__
+from tests.image_fixtures import PLUGINS, PYTHON, REPOSITORY, Images
 from tests.integration.extender_kit import ExtenderProcess
 from tests.waiting import wait_for
 from tools import krew
+from tools.pex_preamble import machine_words
 
-REPOSITORY = Path(__file__).parents[2]
-EXAMPLE = REPOSITORY / "examples" / "extender"
-PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def package_environment(tmp_path: Path) -> dict[str, str]:
@@ -50,28 +49,6 @@ def run(
         text=True,
         timeout=120,
     )
-
-
-@pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built once, whichever process of the tests comes first."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    folder = folder / "package"
-    folder.mkdir(exist_ok=True)
-    built = folder / "dist" / "stowplan.pex"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not built.exists():
-            done = subprocess.run(
-                [sys.executable, "-m", "tools.package", built, "--pythons", PYTHON,
-                 "--plugins", EXAMPLE],
-                cwd=REPOSITORY, capture_output=True, text=True, timeout=240,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            assert f"serves CPython {PYTHON} on Linux for " in done.stdout
-    return built
 
 
 def test_one_file_that_runs_everything(package: Path, tmp_path: Path) -> None:
@@ -96,7 +73,7 @@ def test_algorithms_of_your_own_in_the_package_and_beside_it(package: Path, tmp_
     environment = package_environment(tmp_path)
     start: list[str | Path] = [sys.executable, package, "extender", "--config"]
     # Packed: `make package PLUGINS=examples/extender`.
-    packed = [*start, EXAMPLE / "config.yaml"]
+    packed = [*start, PLUGINS / "config.yaml"]
     answers_and_ends(packed, environment, tmp_path / "packed.log", kept=["x"], rack="x")
     # Beside it, by the flag and, as the WCA scheduler's package, by its variable.
     config = write_mine(tmp_path / "beside")
@@ -157,6 +134,36 @@ def test_the_package_as_a_plugin_of_kubectl(
     assert "migrate\t" in kubectl("__complete", "stowplan", "config", "mi")
 
 
+def test_a_package_for_another_machine(package: Path, tmp_path: Path) -> None:
+    """`make package MACHINE=arm64`: the same distributions, all of them for that machine."""
+    here = machine_words(os.uname().machine)
+    other = "aarch64" if here == "x86_64" else "x86_64"
+    built = tmp_path / "stowplan.pex"
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.package", built, "--pythons", PYTHON, "--machine", other],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=480,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    wheels, ours = packed_wheels(built), packed_wheels(package)
+    assert {tuple(name.split("-")[:2]) for name in wheels} == {
+        tuple(name.split("-")[:2]) for name in ours
+    }
+    for name in wheels:
+        assert name.endswith((f"_{other}.whl", "-any.whl")), name
+    for name in ("numpy", "msgspec", "uvloop", "aiohttp", "cryptography"):
+        assert any(each.startswith(f"{name}-") and other in each for each in wheels), name
+    bill = json.loads(next(tmp_path.glob("*.cdx.json")).read_text())
+    assert {"name": "stowplan:machine", "value": other} in bill["metadata"]["properties"]
+    refused = run(built, tmp_path, "--version")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert f"on Linux for {other} with glibc 2.28 or newer; this is " in refused.stderr
+
+
+def packed_wheels(package: Path) -> set[str]:
+    with zipfile.ZipFile(package) as archive:
+        return set(json.loads(archive.read("PEX-INFO"))["distributions"])
+
+
 def write_mine(folder: Path) -> Path:
     """An algorithm that keeps the last node, and its configuration, whose path is returned."""
     folder.mkdir()
@@ -215,54 +222,12 @@ def answers_and_ends(
         process.wait()
 
 
-def require_image_tools() -> None:
-    """They are Debian's; .ci/run installs them."""
-    missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
-    if missing:
-        message = f"no image can be built here: apt install {' '.join(missing)}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
-    if os.geteuid() != 0:
-        pytest.skip("only root builds an image without a container engine")
-
-
-def test_an_image_for_any_user(package: Path, tmp_path: Path) -> None:
-    require_image_tools()
-    storage = tmp_path / "storage.conf"
-    storage.write_text(
-        f'[storage]\ndriver = "vfs"\nrunroot = "{tmp_path}/run"\ngraphroot = "{tmp_path}/store"\n'
-    )
-    environment = os.environ | {
-        "CONTAINERS_STORAGE_CONF": str(storage),
-        "BUILDAH_ISOLATION": "chroot",
-        "DOCKER_HOST": "unix:///nowhere",  # so that it is buildah in any case
-    }
-
-    def do(*command: str | Path) -> str:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout.strip()
-
-    root = tmp_path / "root.tar"
-    do(
-        "mmdebstrap",
-        "--quiet",
-        "--variant=essential",
-        "--include=python3,libstdc++6",
-        "bookworm",
-        root,
-    )
-    base = do("buildah", "from", "scratch")
-    do("buildah", "add", "--quiet", base, root, "/")
-    do("buildah", "commit", "--quiet", "--rm", base, "base")
-    do(REPOSITORY / "tools" / "image.sh", package, "stowplan:test", "localhost/base")
-
-    container = do("buildah", "from", "localhost/stowplan:test")
+def test_an_image_for_any_user(images: Images, tmp_path: Path) -> None:
+    do, environment = images.do, images.environment
+    container = images.container("stowplan:test")
     inside: list[str | Path] = ["buildah", "run"]
-    user = do("buildah", "inspect", "--format", "{{.OCIv1.Config.User}}", container)
-    entry = do("buildah", "inspect", "--format", "{{.OCIv1.Config.Entrypoint}}", container)
-    assert (user, entry) == ("65532:0", "[stowplan]")
+    told = [images.configured(container, field) for field in ("User", "Entrypoint")]
+    assert told == ["65532:0", "[stowplan]"]
     # As OpenShift would: a user that nobody knows.
     unknown = ["--user", "1000680000:0", container, "--"]
     assert do(*inside, *unknown, "stowplan", "--version").startswith("stowplan, version ")
@@ -281,17 +246,17 @@ def test_an_image_for_any_user(package: Path, tmp_path: Path) -> None:
     command.append("--plugins=/etc/wca-scheduler")
     answers_and_ends(command, environment, tmp_path / "mine.log", kept=["y"])
     # ...packed, by make wca_scheduler_docker_image PLUGINS=DIR...
-    do("buildah", "copy", "--quiet", container, EXAMPLE / "config.yaml", "/etc/packed.yaml")
+    do("buildah", "copy", "--quiet", container, PLUGINS / "config.yaml", "/etc/packed.yaml")
     packed = [*inside, container, "--", "stowplan", "extender", "--config=/etc/packed.yaml"]
     answers_and_ends(packed, environment, tmp_path / "packed.log", kept=["x"], rack="x")
     # ...and in an image on top of ours.
     (tmp_path / "context").mkdir()
     for name in ("Containerfile", "racks.py", "config.yaml"):
-        text = (EXAMPLE / name).read_text().replace("racks", "rows").replace("Racks", "Rows")
+        text = (PLUGINS / name).read_text().replace("racks", "rows").replace("Racks", "Rows")
         (tmp_path / "context" / name.replace("racks", "rows")).write_text(text)
     do("buildah", "bud", "--quiet", "--build-arg=STOWPLAN=localhost/stowplan:test",
        "--tag=rows-scheduler:1", tmp_path / "context")  # fmt: skip
-    on_top = do("buildah", "from", "localhost/rows-scheduler:1")
-    cmd = do("buildah", "inspect", "--format", "{{.OCIv1.Config.Cmd}}", on_top)
+    on_top = images.container("rows-scheduler:1")
+    cmd = images.configured(on_top, "Cmd")
     command = [*inside, on_top, "--", "stowplan", *cmd.strip("[]").split()]
     answers_and_ends(command, environment, tmp_path / "on-top.log", kept=["x"], rack="x")

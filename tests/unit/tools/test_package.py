@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ from tools.package import (
 )
 
 ELSEWHERE = (3, 6)
+SOURCE = tomllib.loads((REQUIREMENTS.parent / "pyproject.toml").read_text())["project"]["urls"][
+    "Repository"
+]
 HERE = sys.version_info[:2]
 
 
@@ -183,7 +187,8 @@ class Make:
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         # With as little in the path as make needs: no engine but what a test puts there.
-        for tool in ("sh", "find", "sed", "mkdir", "cmp", "echo", "touch", "dirname", "basename"):
+        for tool in ("sh", "find", "sed", "mkdir", "cmp", "echo", "touch", "dirname", "basename",
+                     "date"):  # fmt: skip
             link = self.folder / "bin" / tool
             if not link.is_symlink():
                 link.symlink_to(shutil.which(tool) or "/bin/true")
@@ -214,9 +219,14 @@ def test_a_package_is_packed_once(tmp_path: Path) -> None:
     for target in ("wca_scheduler_package", "wca_scheduler_docker_image", "wca_scheduler_package"):
         done = make(target)
         assert done.returncode == 0, done.stderr
-    image = "--tag wca-scheduler:latest --build-arg PACKAGE=wca-scheduler.pex dist"
-    built = f"buildah bud --file tools/../Containerfile {image}"
-    assert make.told() == ["pack dist/wca-scheduler.pex", built]
+    packed, built = make.told()
+    assert packed == "pack dist/wca-scheduler.pex"
+    assert built == (
+        "buildah bud --timestamp 0 --file tools/../Containerfile --target stowplan "
+        "--tag wca-scheduler:latest --build-arg PACKAGE=wca-scheduler.pex "
+        f"--build-arg VERSION={__version__} --build-arg SOURCE={SOURCE} --build-arg REVISION= "
+        "--build-arg CREATED=1970-01-01T00:00:00Z dist"
+    )
     # What is packed has changed, or what was asked for: with an algorithm of one's own, a new one.
     make("wca_scheduler_package", "PLUGINS=mine")
     make("wca_scheduler_package", "PLUGINS=mine")
@@ -225,6 +235,23 @@ def test_a_package_is_packed_once(tmp_path: Path) -> None:
     os.utime(tmp_path / "mine" / "algorithm.py", (later, later))
     make("wca_scheduler_package", "PLUGINS=mine")
     assert make.told()[3:] == ["pack dist/wca-scheduler.pex --plugins mine"]
+
+
+def test_a_variant_is_a_stage_with_a_tag_of_its_own(tmp_path: Path) -> None:
+    make = Make(tmp_path)
+    make.program("bin/buildah", 'echo "buildah $*" >> calls')
+    done = make("image", "VARIANT=static-pod", "MACHINE=arm64")
+    assert done.returncode == 0, done.stderr
+    packed, built = make.told()
+    assert packed == "pack dist/stowplan.pex --machine arm64"
+    assert f"--target static-pod --tag stowplan:{__version__}-static-pod " in built
+    assert "--platform linux/arm64 dist" in built
+    done = make("image", "VARIANT=nonsense")
+    assert done.returncode != 0
+    assert "Error: there is no variant 'nonsense' of the image. Fix: VARIANT=static-pod" in (
+        done.stderr
+    )
+    assert len(make.told()) == 2, "nothing was packed"
 
 
 def test_no_engine_is_one_line(tmp_path: Path) -> None:
