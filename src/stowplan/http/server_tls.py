@@ -47,7 +47,7 @@ class Contexts:
 
 
 class ServerTls:
-    """The context that a listener is given for good, whose handshakes use the newest files."""
+    """TLS of a listener, whose handshakes use the newest files."""
 
     def __init__(self, make: Callable[[], Contexts], files: Sequence[Path]) -> None:
         """`make` raises ConfigError if a file is unusable."""
@@ -55,10 +55,14 @@ class ServerTls:
         self._newest: Contexts
         self.files = WatchedFiles(files, self._load, "TLS certificates")
         self.files.load()
-        self.context = self._newest.default
-        # Called in every handshake, with or without a name. The certificate and the CAs follow the
-        # context that is set there; whether a client certificate is asked for does not change.
-        self.context.sni_callback = self._use_newest
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for new connections; one that is given to a listener for good works, too.
+
+        Sessions of TLS 1.2 are resumed within one context, so that new CAs end those of old ones.
+        """
+        return self._newest.default
 
     def reload(self) -> None:
         """Make the contexts again; ConfigError if that fails, and the old ones stay in use."""
@@ -70,7 +74,11 @@ class ServerTls:
         connection.context = self._newest.named(name)
 
     def _load(self) -> None:
-        self._newest = self._make()
+        newest = self._make()
+        # Called in every handshake, with or without a name. The certificate and the CAs follow the
+        # context that is set there; whether a client certificate is asked for does not change.
+        newest.default.sni_callback = self._use_newest
+        self._newest = newest
 
 
 def server_context(
@@ -122,18 +130,36 @@ def peer_certificate(connection: ssl.SSLObject) -> PeerCertificate | None:
     raw = connection.getpeercert(binary_form=True)
     if not decoded or raw is None:
         return None
+    fingerprint = sha256(raw).digest()
+    # The public method, since Python 3.13, returns bytes without the times.
+    chain = cast(Any, connection)._sslobj.get_verified_chain()
+    if not chain:
+        # A client of TLS 1.2 resumed a session, whose certificate was verified when it began.
+        return _verified.get(fingerprint)
+    found = _verified[fingerprint] = _certificate(decoded, fingerprint, chain)
+    if len(_verified) > _MAX_VERIFIED:
+        del _verified[next(iter(_verified))]
+    return found
+
+
+#: The latest certificates with chains, for sessions that are resumed: OpenSSL keeps no chains.
+_verified: Final[dict[bytes, PeerCertificate]] = {}
+_MAX_VERIFIED: Final = 1024
+
+
+def _certificate(
+    decoded: Mapping[str, Any], fingerprint: bytes, chain: Sequence[Any]
+) -> PeerCertificate:
     subject: dict[str, list[str]] = {}
     for pairs in decoded.get("subject", ()):
         for name, value in pairs:
             subject.setdefault(name, []).append(value)
-    # The public method, since Python 3.13, returns bytes without the times.
-    chain = cast(Any, connection)._sslobj.get_verified_chain()
     encoded = [each.public_bytes(ssl_module.ENCODING_DER) for each in chain]
     facts = [each.get_info() for each in chain]
     return PeerCertificate(
         common_name=subject.get("commonName", [""])[-1],
         organizations=tuple(subject.get("organizationName", ())),
-        sha256=sha256(raw).digest(),
+        sha256=fingerprint,
         chain=frozenset(sha256(each).digest() for each in encoded),
         expires=ssl.cert_time_to_seconds(decoded["notAfter"]),
         valid_from=max(ssl.cert_time_to_seconds(each["notBefore"]) for each in facts),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from typing import Final
 
 from stowplan.http.server import HttpServer
+from stowplan.http.server_tls import ServerTls
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
@@ -28,11 +28,9 @@ _PLAIN_HTTP: Final = (
 class TlsListener:
     """Accepts connections from its creation until `close`."""
 
-    def __init__(
-        self, server: HttpServer, context: ssl.SSLContext, listening: socket.socket
-    ) -> None:
+    def __init__(self, server: HttpServer, tls: ServerTls, listening: socket.socket) -> None:
         self._server = server
-        self._context = context
+        self._tls = tls
         self._listening = listening
         listening.setblocking(False)
         #: In the order of their arrival.
@@ -79,7 +77,7 @@ class TlsListener:
                     accepted.send(_PLAIN_HTTP)
                 elif first:
                     is_ours = False
-                    await self._server.serve_accepted(accepted, ssl=self._context)
+                    await self._server.serve_accepted(accepted, ssl=self._tls.context)
         except OSError as error:  # gone, or too slow
             log.debug("A connection was not made", extra=kv(err=error))
         finally:

@@ -93,7 +93,7 @@ async def https_port(
             flag="--secure-port, --bind-address",
             reuse_port=options.permit_port_sharing,
         )
-        listener = TlsListener(server, tls.context, listening)
+        listener = TlsListener(server, tls, listening)
         tasks = [asyncio.create_task(keep_loaded([tls.files]), name="certificates")]
         if cas.is_looked_up:
             following = cas.follow(authentication, queues, tls.reload)

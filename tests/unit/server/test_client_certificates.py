@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +79,29 @@ async def test_certificates_are_valid_for_their_time(
     late = showing(tmp_path, USERS.client("root", "system:masters", hours=(begins, ends)))
     async with served(replace(ANY, client_ca_file=tmp_path / "ca.crt")) as port:
         assert (await get(port, "/metrics", tls=late))[0] == 401
+
+
+@pytest.mark.parametrize(("ca", "status"), [(USERS, 200), (Authority("strangers"), 401)])
+async def test_sessions_of_tls_1_2_are_resumed(tmp_path: Path, ca: Authority, status: int) -> None:
+    """OpenSSL knows no chain then; the client is the same one all the same."""
+    (tmp_path / "ca.crt").write_bytes(USERS.cert)
+    tls = showing(tmp_path, ca.client("root", "system:masters"))
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def resuming(port: int) -> Iterator[tuple[bool | None, int]]:
+        session = None
+        for _ in range(3):
+            plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+            with tls.wrap_socket(plain, session=session, server_hostname="x") as connection:
+                connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                # A session can be resumed if its connection was closed in good order.
+                answer = b"".join(iter(lambda: connection.recv(65536), b""))
+                yield connection.session_reused, int(answer.split()[1])
+                session = connection.session
+
+    async with served(replace(ANY, client_ca_file=tmp_path / "ca.crt")) as port:
+        answers = await asyncio.to_thread(lambda: list(resuming(port)))
+    assert answers == [(False, status), (True, status), (True, status)]
 
 
 async def test_a_forged_signature_ends_the_handshake(tmp_path: Path) -> None:
