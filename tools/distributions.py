@@ -50,11 +50,14 @@ def unpack(sdist: Path, folder: Path) -> Path:
 
 
 def install(distribution: Path, python: str | Path, folder: Path) -> Path:
-    """Install into a fresh virtual environment, and return its folder of programs."""
-    run([python, "-m", "venv", "--without-pip", folder])
+    """Install into a virtual environment, fresh or without Stowplan; return its programs."""
+    is_fresh = not folder.exists()
+    if is_fresh:
+        run([python, "-m", "venv", "--without-pip", folder])
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     pip += ["--python", folder, "install", "--no-compile", "--no-deps"]
-    run([*pip, "--require-hashes", "-r", REPOSITORY / "requirements" / "runtime.txt"])
+    if is_fresh:
+        run([*pip, "--require-hashes", "-r", REPOSITORY / "requirements" / "runtime.txt"])
     run([*pip, distribution])
     return folder / "bin"
 
@@ -64,9 +67,7 @@ def use(programs: Path, version: str, folder: Path) -> None:
     expected: dict[str, Sequence[str | Path]] = {
         f"stowplan, version {version}": [programs / "stowplan", "--version"],
         f"(Stowplan {version})": [programs / "kube-scheduler", "--version"],
-        "Usage: static-scheduler": [programs / "static-scheduler", "--help"],
         "Usage: kubectl stowplan": [programs / "kubectl-stowplan", "--help"],
-        "_STOWPLAN_COMPLETE": [programs / "stowplan", "completion", "bash"],
         "1 of 1 pods bound": [
             programs / "stowplan",
             "simulate",

@@ -91,7 +91,7 @@ def test_the_wheel_works_on_each_python(built: Distributions, version: str, tmp_
     if version == VERSIONS[0]:
         remove(programs)
         install(built.sdist, python, tmp_path / "venv")
-        use(programs, __version__, tmp_path)
+        assert (programs / "kube-scheduler").is_file()
 
 
 def remove(programs: Path) -> None:
