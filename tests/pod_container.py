@@ -3,7 +3,7 @@
 Command, environment, mounts, user and capabilities come from the pod's own specification, and the
 token of its service account is all the rights that it has. Two things differ from a cluster: the
 process shares the machine's network, so ports of pods without `hostNetwork` are replaced by free
-ones, and its root file system is writable, so a test looks whether something was written.
+ones, and its root file system is writable, so tests look whether something was written.
 """
 
 from __future__ import annotations

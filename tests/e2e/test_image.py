@@ -53,8 +53,10 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def container(images: Images) -> str:
-    return images.container("stowplan:test")
+def container(images: Images) -> Iterator[str]:
+    name = images.container("stowplan:test")
+    yield name
+    images.do("buildah", "rm", name)
 
 
 def test_labels_say_what_it_is_and_what_it_was_made_of(images: Images) -> None:
@@ -165,3 +167,14 @@ def test_a_pod_of_the_manifests(
         started.stop()
     assert "orbidden" not in started.log
     assert "A right is missing" not in started.log
+    assert pod.container["securityContext"]["readOnlyRootFilesystem"]
+    assert files_of_user(images, container, "65532") == "", "it could have been read-only"
+
+
+def files_of_user(images: Images, container: str, user: str) -> str:
+    """What a user has written to the container's own file system."""
+    root = images.do("buildah", "mount", container)
+    try:
+        return images.do("find", root, "-xdev", "-user", user)
+    finally:
+        images.do("buildah", "umount", container)

@@ -237,6 +237,7 @@ def test_kubeadms_manifest_with_our_image(
         create_pod(plane, "with-ours")
         wait_bound(plane, "with-ours")
         ours.stop()
+    images.do("buildah", "rm", container)
     assert holder(plane) == "", "given up"
     create_pod(plane, "second-gap")
     assert pods_of(plane).pop("second-gap")[1] == ""
