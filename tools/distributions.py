@@ -85,13 +85,17 @@ def use(programs: Path, version: str, folder: Path) -> None:
             words = " ".join(map(str, command))
             raise ReleaseError(f"{words}: expected {text!r} in what it prints: {shown[:200]!r}")
     share = programs.parent / "share"
-    for name in (
-        "man/man1/stowplan.1",
-        "man/man1/kube-scheduler.1",
-        "zsh/site-functions/_stowplan",
+    for path in (
+        programs / "static-scheduler",
+        programs / "kubectl_complete-stowplan",
+        share / "man/man1/stowplan.1",
+        share / "man/man1/kube-scheduler.1",
+        share / "bash-completion/completions/stowplan",
+        share / "zsh/site-functions/_stowplan",
+        share / "fish/vendor_completions.d/stowplan.fish",
     ):
-        if not (share / name).is_file():
-            raise ReleaseError(f"{share / name} was not installed")
+        if not path.is_file():
+            raise ReleaseError(f"{path} was not installed")
 
 
 def find_python(version: str) -> Path | None:
