@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -182,7 +181,7 @@ def main(
     `command` replaces the whole command group, for programs that are one command.
     """
     if prog_name is None:
-        is_kubectl_plugin = Path(sys.argv[0]).name == "kubectl-stowplan"
+        is_kubectl_plugin = sys.argv[0].endswith("kubectl-stowplan")
         prog_name = "kubectl stowplan" if is_kubectl_plugin else "stowplan"
     watch_stdout()
     if command is not None:
