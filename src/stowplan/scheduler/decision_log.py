@@ -9,6 +9,7 @@ cluster. Here it has those of the best nodes, and for every filter how many node
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 
@@ -37,8 +38,10 @@ def log_failure(failure: Failure) -> None:
         log.log(V2, text, extra=kv(pod=pod, err=failure.message))
 
 
-def log_verdicts(decision: Decision) -> None:
+def log_verdicts(decision: Decision, extenders: Collection[str] = ()) -> None:
     """Write each filter's count of rejected nodes, and the scores of the best nodes.
+
+    `extenders` are the names of those that may have scored nodes, too.
 
     Must be called before the table changes.
     """
@@ -50,9 +53,14 @@ def log_verdicts(decision: Decision) -> None:
         return
     best = sheet.top(MOST_NODES)
     for scored in best:
-        for plugin, score in scored.by_plugin.items():
-            fields = kv(pod=pod, plugin=plugin, node=Plain(scored.node), score=score)
-            log.log(V10, "Plugin scored node for pod", extra=fields)
+        for name, score in scored.by_plugin.items():
+            node = Plain(scored.node)
+            if name in extenders:
+                fields = kv(pod=pod, extender=name, node=node, score=score)
+                log.log(V10, "Extender scored node for pod", extra=fields)
+            else:
+                fields = kv(pod=pod, plugin=name, node=node, score=score)
+                log.log(V10, "Plugin scored node for pod", extra=fields)
     for scored in best:
         fields = kv(pod=pod, node=Plain(scored.node), score=scored.total)
         log.log(V10, "Calculated node's final score for pod", extra=fields)

@@ -293,7 +293,7 @@ class Engine:
             self.metrics.scheduling_algorithm_duration.at().observe(monotonic() - before)
             self._log_failures(decision.cycle)
             if is_explained:
-                log_verdicts(decision)
+                log_verdicts(decision, [extender.name for extender in self.extenders])
                 if decision.node is not None:
                     decision.diagnosis = None  # its columns change with the table
             observed.report_slow_plugins(decision.cycle, profile)

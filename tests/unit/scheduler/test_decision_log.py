@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stowplan.api.objects import Node
 from stowplan.config.load import default_config
 from stowplan.logs import configure
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.decision_log import log_verdicts
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.outcome import Failure, Placement
@@ -90,6 +92,23 @@ def test_every_filter_says_how_many_nodes_it_rejected(has_room: bool) -> None:
     assert cordon["reasons"] == {"node(s) were unschedulable": 1}
     assert (fit["rejected"], fit["reasons"]) == (1, {"Insufficient cpu": 1})
     assert all(line["rejected"] == 0 for name, line in found.items() if line not in (fit, cordon))
+
+
+def test_scores_of_an_extender_are_told_apart() -> None:
+    outcome, _ = attempt([node("a"), node("b")], 0, cpu="1")
+    assert isinstance(outcome, Placement)
+    sheet = outcome.decision.scores
+    assert sheet is not None
+    sheet.by_plugin.append(("http://scorer", np.array([3, 5], np.int64)))
+    outcome.decision.sheet = sheet
+    with logged(10) as lines:
+        log_verdicts(outcome.decision, ["http://scorer"])
+    told = [line for line in lines if line["msg"] == "Extender scored node for pod"]
+    assert sorted((line["extender"], line["score"]) for line in told) == [
+        ("http://scorer", 3),
+        ("http://scorer", 5),
+    ]
+    assert not any(line.get("plugin") == "http://scorer" for line in lines)
 
 
 def test_a_decision_is_the_same_at_every_verbosity() -> None:
