@@ -191,7 +191,7 @@ def manifest(installation: Installation, grants: Iterable[Grant]) -> str:
     else:
         parts.append(_pair(at, "ClusterRole", at.account, "", rules.cluster))
         if rules.own:
-            comment = "# The one lease of leader election. RBAC cannot limit `create` to a name.\n"
+            comment = "# For leader election. RBAC cannot limit `create` to one lease.\n"
             name = f"{at.account}-leader-election"
             parts.append(comment + _pair(at, "Role", name, at.namespace, rules.own))
     if _DELEGATOR in rules.built_in:

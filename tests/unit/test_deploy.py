@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,6 +115,24 @@ def test_the_namespaced_roles_are_the_table_with_little_cluster_wide() -> None:
     for grant in roles:
         if not grant.namespace:
             assert right_by_name[grant.resource].cluster_wide
+
+
+def test_the_readme_explains_every_right_and_no_other() -> None:
+    table = (ROOT / "README.md").read_text().partition("## What it may do")[2].partition("\n## ")[0]
+    explained = set()
+    for resources, verbs in re.findall(r"^\| ([a-z][^|`]*): ([^|]*) \|", table, re.MULTILINE):
+        for listed in resources.split("; "):
+            first, _, rest = listed.partition(" ")
+            group, names = ("", listed) if not rest or first.endswith(",") else (first, rest)
+            explained |= {
+                (group, name, verb)
+                for name in names.split(", ")
+                for verb in re.findall(r"\b(?:get|list|watch|create|update|patch|delete)\b", verbs)
+            }
+    assert explained == {
+        (right.group, right.resource, right.verb)
+        for right in granted(ROOT / "cluster" / "rbac.yaml")
+    }
 
 
 @pytest.mark.parametrize(("directory", "namespace"), INSTALLATIONS)
