@@ -77,7 +77,7 @@ class Scheduler:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(30) == 0, self.log
         assert "orbidden" not in self.log
-        assert "A right is missing" not in self.log
+        assert "A permission is missing" not in self.log
 
 
 @contextmanager
@@ -387,7 +387,7 @@ def test_missing_rights_that_it_can_do_without_are_warned_of(
         scheduler.wait_until_scheduling()
         create_pod(plane, "silent", "small")
         wait_bound(plane, "silent", "small")
-        warned = re.findall(r'"A right is missing" right="(.*?)"', scheduler.log)
+        warned = re.findall(r'"A permission is missing" right="(.*?)"', scheduler.log)
         assert warned == [
             "patch pods/status in namespace silent",
             "create events.events.k8s.io in namespace silent",

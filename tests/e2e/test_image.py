@@ -166,7 +166,7 @@ def test_a_pod_of_the_manifests(
             check_filtering(started.port)
         started.stop()
     assert "orbidden" not in started.log
-    assert "A right is missing" not in started.log
+    assert "A permission is missing" not in started.log
     assert pod.container["securityContext"]["readOnlyRootFilesystem"]
     assert files_of_user(images, container, "65532") == "", "it could have been read-only"
 

@@ -120,7 +120,7 @@ def test_a_pod_that_is_there_needs_only_its_pin(stage: PinStage) -> None:
     uid = stage.pod("web-0")["metadata"]["uid"]
     code, out, err = stage.run("move", "web-0", "worker-1", "--yes")
     assert (code, err) == (0, "")
-    assert "note    it is on that node already: only its pins change\n" in out
+    assert "note    it is already on that node: only its pins change\n" in out
     assert stage.pins("worker-2") == {}
     assert stage.pod("web-0")["metadata"]["uid"] == uid
 

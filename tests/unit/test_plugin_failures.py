@@ -251,7 +251,7 @@ def test_a_scenario_names_the_plugin_that_keeps_it_from_resting() -> None:
     with pytest.raises(AssertionError) as told:
         play(scenario, [breaking("filter")])
     assert f'running "Racks" filter plugin: {PLACE}' in str(told.value)
-    assert "did not come to rest" not in str(told.value)
+    assert "did not become quiet" not in str(told.value)
 
 
 def test_an_expectation_that_fails_with_a_plugin_names_it() -> None:
@@ -290,7 +290,7 @@ def test_simulate_names_plugin_file_and_line_and_logs_one_traceback(tmp_path: Pa
     assert ended.returncode == 1
     [failed] = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
     assert "running \"racks\" filter plugin: KeyError: 'rack' (racks.py:6)" in failed
-    assert "did not come to rest" not in failed
+    assert "did not become quiet" not in failed
     assert ended.stderr.count("Traceback (most recent call last)") == 1
 
 

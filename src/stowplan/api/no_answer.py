@@ -60,7 +60,7 @@ def _problem(error: BaseException, *, not_sent: bool) -> str:
     if isinstance(error, TooLong):
         return str(error)
     if isinstance(error, ProtocolError):
-        return "the answer broke off or is garbled"
+        return "the response is incomplete or malformed"
     return redact_text(" ".join(str(error).split())) or type(error).__name__
 
 

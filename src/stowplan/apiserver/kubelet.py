@@ -73,7 +73,7 @@ class Kubelet:
                     self._see(change)
                 self._do_what_is_due()
         except Exception:
-            log.exception("The pretend kubelet failed: pods stay as they are")
+            log.exception("The simulated kubelet failed: pods stay as they are")
             raise
         finally:
             subscription.close()

@@ -111,7 +111,7 @@ class VolumeController:
                 for change in inbox.take():
                     self._see(change)
         except Exception:
-            log.exception("The pretend volume controller failed: claims stay as they are")
+            log.exception("The simulated volume controller failed: claims stay as they are")
             raise
         finally:
             inbox.close()

@@ -167,7 +167,7 @@ def _resolve(
 
 def _why_unknown(name: str, known: Collection[str]) -> str:
     if name in _DEFAULT_NAMES:
-        return "this plugin of kube-scheduler does not exist here yet"
+        return "Stowplan does not have this plugin of kube-scheduler yet"
     hint = why_unknown(name, known) or f" (there are {', '.join(sorted(known))})"
     return f"no such plugin{hint}"
 

@@ -146,7 +146,7 @@ class Crew:
                 return
             with connection:
                 if not self._hand_over(message, connection):
-                    self._turned_away.add("no worker takes any more")
+                    self._turned_away.add("no worker accepts connections any more")
 
     def _hand_over(self, message: bytes, connection: socket.socket) -> bool:
         for _ in self._workers:

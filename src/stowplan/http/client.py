@@ -40,7 +40,7 @@ class BrokenOff(ProtocolError):
     """The connection ended in the middle of a response."""
 
     def __init__(self) -> None:
-        super().__init__("the answer broke off")
+        super().__init__("the response was cut off")
 
 
 class TooLong(ProtocolError):

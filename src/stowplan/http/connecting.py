@@ -125,7 +125,7 @@ class _Tunnel(asyncio.Protocol):
         try:
             found = parse_response(self._received)
         except ProtocolError as problem:
-            self._settle(ConnectionError(f"the proxy's answer is garbled: {problem}"))
+            self._settle(ConnectionError(f"the proxy's response is malformed: {problem}"))
             return
         if found is None:
             return

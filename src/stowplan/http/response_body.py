@@ -71,5 +71,5 @@ class ResponseBody:
         # All input may have been consumed before all output was returned.
         self.has_more = len(unpacked) == MAX_UNREAD or bool(gunzip.unconsumed_tail)
         if self.is_complete and not self.has_more and not gunzip.eof:
-            raise ProtocolError("the gzip data broke off")
+            raise ProtocolError("the gzip data is truncated")
         return unpacked

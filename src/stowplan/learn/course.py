@@ -97,7 +97,7 @@ class Course:
                 return lesson
         numbers = [lesson.number for lesson in self.lessons]
         raise ConfigError(
-            f"there is no lesson {asked!r}: say a number from {min(numbers)} to {max(numbers)}, "
+            f"there is no lesson {asked!r}: give a number from {min(numbers)} to {max(numbers)}, "
             f"a name such as {self.lessons[0].name}, or a step of a track such as "
             f"{self.lessons[0].track}/1"
         )

@@ -420,7 +420,7 @@ def _seen(placement: Placement, current: Pod | None, failure: Status) -> Status:
         return failure
     if current.spec.node_name == node:
         log.info(
-            "Pod is bound to the node although the request was not answered so",
+            "Pod is bound to the node although the binding request failed",
             extra=kv(pod=pod.key, node=node, answer=failure.message),
         )
         return SUCCESS

@@ -135,7 +135,7 @@ class Evictor:
         pod = failure.pod
         current = self._current(pod)
         if current is None or current.is_terminating:
-            log.info("Sparing a victim: the pod it should leave for is gone", extra=kv(pod=pod.key))
+            log.info("Not evicting a victim: its preemptor is gone", extra=kv(pod=pod.key))
             return False
         note = f"Preempted by pod {pod.uid} on node {eviction.node}"
         if self._turn_back(failure.profile, victim):

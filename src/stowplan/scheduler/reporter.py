@@ -98,7 +98,8 @@ class Reporter:
             await self._send(pod, _patch(pod, {"nominatedNodeName": placement.node}))
         except StowplanError as problem:
             log.warning(
-                "Could not write where the pod is going", extra=kv(pod=pod.key, err=str(problem))
+                "Could not write the pod's nominatedNodeName",
+                extra=kv(pod=pod.key, err=str(problem)),
             )
 
     def unanswered(self, placement: Placement, message: str) -> None:

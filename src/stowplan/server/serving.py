@@ -265,7 +265,7 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
     )
     for right in missing:
         if right.is_optional:
-            log.warning("A right is missing", extra=kv(right=str(right)))
+            log.warning("A permission is missing", extra=kv(right=str(right)))
     needed = [str(right) for right in missing if not right.is_optional]
     if needed:
         raise Forbidden(

@@ -70,7 +70,7 @@ class MoveTimedOut(StowplanError):
 class MoveEffect(Enum):
     """The effect of a move on the pod itself."""
 
-    STAYS = "it is on that node already"
+    STAYS = "it is already on that node"
     WAITS = "it has no node yet"
     LEAVES = "it is being deleted already"
     IS_SENT_AWAY = "it must be deleted, to be created again"
@@ -154,7 +154,7 @@ def _check_that_it_comes_back(pod: Pod, owner: OwnerReference | None, target: st
     whose = f"pod {pod.key} belongs to {owner.kind} {owner.name}"
     if owner.kind == "Node":
         raise MoveRefused(
-            f"{whose}: the kubelet there runs it from a file, and no scheduler places it"
+            f"{whose}: it is a static pod of the kubelet there, and no scheduler places it"
         )
     if (owner.api_version.rpartition("/")[0], owner.kind) in _NEW_NAMES:
         raise MoveRefused(

@@ -46,7 +46,7 @@ class Summary:
         total = sum(len(pods) for pods in parts.values())
         if not total:
             is_default = self.scheduler == DEFAULT_SCHEDULER
-            hint = "; --name says whose pods to place" if is_default else ""
+            hint = "; --name sets the scheduler" if is_default else ""
             return [f"No pod of scheduler {self.scheduler} waits for a node{hint}"]
         counts = ", ".join(f"{len(pods)} {what}" for what, pods in parts.items())
         found = "1 pod" if total == 1 else f"{total} pods"

@@ -193,7 +193,7 @@ async def test_plain_requests_tell_the_proxy_where_they_go() -> None:
     ("answer", "problem"),
     [
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "the proxy answered with .* 403"),
-        (b"SSH-2.0\r\n\r\n", "the proxy's answer is garbled"),
+        (b"SSH-2.0\r\n\r\n", "the proxy's response is malformed"),
         (b"HTTP/1.1 200 OK\r\n\r\nhello", "the proxy sent more than its answer"),
         (b"HTTP/1.1 200 OK\r\n", "the proxy closed the connection"),
         (b"", "the proxy closed the connection"),

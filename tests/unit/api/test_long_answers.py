@@ -59,6 +59,6 @@ async def test_an_answer_beyond_the_limit_is_an_error(
 async def test_what_was_not_asked_to_be_packed_is_not_unpacked() -> None:
     """Binds, patches, events and the lease."""
     async with raw_server(talk_packed) as url, ApiClient(ClusterConfig(server=url)) as client:
-        with pytest.raises(ApiUnavailable, match="garbled") as raised:
+        with pytest.raises(ApiUnavailable, match="malformed") as raised:
             await client.get(PODS, "p", namespace="default", lane=Lane.LEASE)
         assert raised.value.maybe_done

@@ -238,7 +238,7 @@ def test_pages_are_plain_in_a_pipe(learn: Learner) -> None:
 def test_a_lesson_that_there_is_not(learn: Learner, command: str) -> None:
     ran = learn(command, "17")
     assert ran.code == 2
-    assert ran.err.startswith("Error: there is no lesson '17': say a number from 1 to 16")
+    assert ran.err.startswith("Error: there is no lesson '17': give a number from 1 to 16")
     assert not learn.files.exists()
 
 

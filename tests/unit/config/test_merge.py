@@ -172,7 +172,7 @@ def test_a_multi_point_plugin_named_twice_is_told_once() -> None:
 def test_a_default_plugin_that_the_user_names_must_exist() -> None:
     assert errors_of({"score": {"enabled": [{"name": "ImageLocality"}]}}) == [
         'plugins.score.enabled[0].name: Invalid value: "ImageLocality": '
-        "this plugin of kube-scheduler does not exist here yet"
+        "Stowplan does not have this plugin of kube-scheduler yet"
     ]
 
 

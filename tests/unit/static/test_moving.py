@@ -84,7 +84,7 @@ def owned_by(kind: str, api_version: str) -> OwnerReference:
         (owned_by("DaemonSet", "apps/v1"), "a new name each time"),
         (owned_by("Job", "batch/v1"), "a new name each time"),
         (owned_by("ReplicationController", "v1"), "a new name each time"),
-        (owned_by("Node", "v1"), "the kubelet there runs it from a file"),
+        (owned_by("Node", "v1"), "it is a static pod of the kubelet there"),
     ],
 )
 def test_pods_that_would_not_come_back_are_refused(

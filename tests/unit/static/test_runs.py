@@ -133,7 +133,7 @@ async def test_a_pod_that_is_on_its_way_out_is_nobodys_business(world: World) ->
 async def test_the_default_name_is_hinted_at_when_nothing_waits(world: World) -> None:
     world.pods("web-0")
     assert (await run_one_shot(replace(world.settings, name="rfcustom"))).lines() == [
-        "No pod of scheduler rfcustom waits for a node; --name says whose pods to place"
+        "No pod of scheduler rfcustom waits for a node; --name sets the scheduler"
     ]
 
 

@@ -160,7 +160,7 @@ class Population:
         if self._engine.cache.table.row_of[node.name] >= self._max_nodes:
             raise ConfigError(
                 f"node {node.name} is one too many: the environment was made for"
-                f" {self._max_nodes} nodes; say max_nodes=",
+                f" {self._max_nodes} nodes; set max_nodes=",
                 where="max_nodes",
             )
 

@@ -71,7 +71,7 @@ class Quiet:
         failure = self._process.engine.failures.latest if self._process is not None else ""
         if failure:
             return f"{failure}; {what} after {waited_s:.0f} s"
-        return f"the cluster did not come to rest within {self._patience_s:g} s: {what}"
+        return f"the cluster did not become quiet within {self._patience_s:g} s: {what}"
 
     def activity(self) -> str:
         """What is going on, in words; "" if nothing is."""

@@ -200,7 +200,7 @@ async def existing_target(
     if not allow_remote and not is_loopback(config.server):
         raise ConfigError(
             f"{redact_url(config.server)} is not on this machine. A scenario creates and deletes "
-            "nodes and pods there; say --allow-remote if that is what you want",
+            "nodes and pods there; use --allow-remote to allow that",
             where=kubeconfig,
         )
     prefix = f"stowplan-scenario-{secrets.token_hex(4)}"

@@ -73,10 +73,10 @@ def _check_reasons(subject: Subject, case: Case, pod: Pod, answers: PluginAnswer
     for node, told in answers.filter.items():
         if told and ": " not in told:
             raise CheckFailed(
-                f"{subject.name} turns {in_words(pod)} away from node {node} without a reason"
+                f"{subject.name} rejects node {node} for {in_words(pod)} without a reason"
                 f" (cluster {case.seed}).",
-                'say why: stowplan.unschedulable("node(s) ...") or a text. It is all that people'
-                " see in events and in kubectl describe.",
+                'return a reason: stowplan.unschedulable("node(s) ...") or a text. It is all that'
+                " users see in events and in kubectl describe.",
             )
 
 
@@ -120,5 +120,5 @@ def _check_late_points(
         raise CheckFailed(
             f"{subject.name}.unreserve raises if reserve was not called before:"
             f" {describe(problem)}.",
-            "bear it: when another plugin's reserve fails, all are asked to undo theirs.",
+            "allow that: when another plugin's reserve fails, unreserve of all plugins is called.",
         ) from problem

@@ -38,7 +38,7 @@ def check_arguments(subject: Subject) -> None:
     if made.args is None:
         raise CheckFailed(
             f"{subject.name} forgets its arguments: self.args is None.",
-            "hand them on: super().__init__(args, handle).",
+            "pass them on: super().__init__(args, handle).",
         )
     for field, value in _odd_values(plugin.Args):
         _try(subject, field, value)
@@ -48,7 +48,7 @@ def _refused(subject: Subject, problem: ConfigError) -> CheckFailed:
     given = f"the arguments {subject.args}" if subject.args else "no arguments"
     return CheckFailed(
         f"{subject.name} cannot be made with {given}: {problem}.",
-        "give every field of Args a default, or tell valid ones by --stowplan-plugin-args FILE."
+        "give every field of Args a default, or give valid ones with --stowplan-plugin-args FILE."
         if not subject.args
         else "correct the file of --stowplan-plugin-args, or what the plugin refuses.",
     )

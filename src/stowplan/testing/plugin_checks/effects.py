@@ -65,7 +65,7 @@ _MENDS = {
 _IO_MEND = (
     "do no I/O here: all other pods wait meanwhile. Read files when the plugin is made; objects of"
     " the cluster are in self.handle.catalog (name their kinds in looks_up); whatever writes to the"
-    " API server belongs into pre_bind, bind or post_bind."
+    " API server belongs in pre_bind, bind or post_bind."
 )
 
 #: Whose doings are not the plugin's.

@@ -34,7 +34,7 @@ def check_same_question(subject: Subject) -> None:
                     f"{subject.name} answers the same question differently: {in_words(pod)}, {told}"
                     f" (cluster {case.seed}).",
                     "answer from the pod and the node alone. What is computed for one attempt"
-                    " belongs into the cycle (cycle.write), not onto the plugin; randomness comes"
+                    " belongs in the cycle (cycle.write), not onto the plugin; randomness comes"
                     " from handle.rng and time from handle.clock, or not at all.",
                 )
 
@@ -57,7 +57,7 @@ def check_changes_nothing(subject: Subject) -> None:
             if cluster.used:
                 raise CheckFailed(
                     f"{subject.name} used {cluster.used[0]} while it judged {in_words(pod)}.",
-                    "filters and scores only answer. Effects belong into reserve, permit and the"
+                    "filters and scores only answer. Effects belong in reserve, permit and the"
                     " binding points, which run once a node is chosen.",
                 )
 
@@ -93,5 +93,5 @@ def _compare(subject: Subject, before: dict[str, Any], after: dict[str, Any], po
             raise CheckFailed(
                 f"{subject.name} changed {what} while it judged {in_words(pod)}.",
                 "treat pods, nodes and the table as read only: they are shared by all plugins and"
-                " by the attempts to come. Notes for later points belong into cycle.write(...).",
+                " by the attempts to come. Notes for later points belong in cycle.write(...).",
             )

@@ -96,7 +96,7 @@ def test_a_node_too_many() -> None:
     events = [some_pod(0, "one"), Arrival(10, some_node("b")), some_pod(20, "two")]
     env = ClusterEnv(trace_of([some_node("a")], events))
     env.reset()
-    with pytest.raises(ConfigError, match=r"node b is one too many.* 1 nodes; say max_nodes="):
+    with pytest.raises(ConfigError, match=r"node b is one too many.* 1 nodes; set max_nodes="):
         env.step(0)
 
 

@@ -107,7 +107,7 @@ def test_a_cluster_that_never_rests_says_why() -> None:
         await cluster.settle()
 
     outcome = run_scenario(scenario, options=Options(patience_s=30))
-    assert "did not come to rest within 30 s: pod default/web has not left yet" in outcome.problem
+    assert "did not become quiet within 30 s: pod default/web has not left yet" in outcome.problem
 
 
 def test_an_unknown_target_says_which_there_are() -> None:

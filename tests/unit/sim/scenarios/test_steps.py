@@ -146,7 +146,7 @@ def test_a_cluster_that_never_rests_is_told_with_the_step(play: Play) -> None:
         "steps:\n- create: {pods: [{name: a}]}\n",
         patience_s=3.0,
     )
-    assert "scenario.yaml:4: step 1 (create): the cluster did not come to rest" in outcome.problem
+    assert "scenario.yaml:4: step 1 (create): the cluster did not become quiet" in outcome.problem
     assert not outcome.is_ok
 
 
