@@ -24,9 +24,9 @@ _STOWPLAN_COMPLETE=kubectl_complete exec kubectl-stowplan "$@"
 """
 _SHORT: Final = "Show why pods are placed where they are, pin them"
 _DESCRIPTION: Final = """\
-Shows which nodes fit a pod and why the others do not (decide), pins pods to nodes and moves them
-(pin, pins, move), checks scheduler configurations (config), simulates schedulers (simulate), and
-runs one (run). Makes the decisions of kube-scheduler.
+Shows which nodes fit a pod (decide), why a pod is pending and what would help (explain), pins pods
+to nodes and moves them (pin, pins, move), checks scheduler configurations (config), simulates
+schedulers (simulate) and runs one (run). Makes the decisions of kube-scheduler.
 """
 _CAVEATS: Final = """\
 Needs CPython 3.11, 3.12, 3.13 or 3.14 as python3 or pythonX.Y on the PATH, and glibc 2.28 or newer.
