@@ -1,6 +1,6 @@
 """A real API server with a scheduler on it, for pods that wait for one thing to happen.
 
-Objects are made with plain requests. How often a pod was tried in vain is read from the
+Objects are made with plain requests. The number of failed attempts of a pod is read from the
 scheduler's log: neither conditions nor event series are written for every attempt.
 """
 
@@ -36,7 +36,7 @@ _QUIET_S = 0.5
 
 
 class Cluster:
-    """`failed` is what the scheduler's log says of every attempt in vain, before the pod's name."""
+    """`failed` is the text of the scheduler's log for every failed attempt, before the pod's name."""
 
     def __init__(self, api: ApiAccess, log: Path, failed: str) -> None:
         self.api = api
@@ -97,11 +97,11 @@ class Cluster:
             time.sleep(_QUIET_S)
 
     def failures(self, name: str) -> int:
-        """How often the pod was tried in vain, rows before this one included."""
+        """Failed attempts of the pod, including those in earlier rows."""
         return self._log.read_text().count(f'"{self._failed}" pod="default/{name}" ')
 
     def stays(self, name: str) -> int:
-        """How often it was tried in vain, after time enough to be tried again."""
+        """Failed attempts of the pod, after time enough for another one."""
         time.sleep(_QUIET_S)
         assert not self.api.get(f"{PODS}/{name}")["spec"].get("nodeName"), f"{name} was bound"
         return self.failures(name)

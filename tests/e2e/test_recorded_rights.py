@@ -193,7 +193,7 @@ def play(stage: Stage, namespace: str) -> None:
     stage.create_pod(namespace, "victim", cpu="3", nodeName="n2")
     stage.create_pod(namespace, "important", cpu="3", priorityClassName="high", **on_n2)
     wait_bound(stage.plane, namespace, "important")
-    # A pod is tried in vain again and again: its event becomes a series.
+    # A pod fails again and again: its event becomes a series.
     stage.create_pod(namespace, "large", cpu="3", nodeName="n1")
     stage.create_pod(namespace, "waiting", cpu="2", **on_n1)
     wait_event(stage.plane, namespace, "waiting", "FailedScheduling")

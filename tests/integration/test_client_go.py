@@ -59,7 +59,7 @@ class Informer:
                 if matches(event):
                     return event
             self._read(deadline - time.monotonic())
-        raise AssertionError(f"waited in vain; seen so far: {self.seen}")
+        raise AssertionError(f"timed out; seen so far: {self.seen}")
 
     def _read(self, timeout_s: float) -> None:
         assert self._process.stdout is not None

@@ -121,7 +121,7 @@ class Scene:
         easy = dice.often(0.7)
         wanted = self.pod(easy=easy, dressed=0.2)
         if easy:
-            # Few demands, so that the search ends early rather than in vain.
+            # Few demands, so that the search ends early.
             for container in wanted["spec"]["containers"]:
                 container["resources"] = {}
         return {

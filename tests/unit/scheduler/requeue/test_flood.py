@@ -25,7 +25,7 @@ _SLACK = 2
 
 @pytest.fixture(scope="module")
 def flooded() -> World:
-    """10,000 pods that are too big for the cluster, of two shapes, all tried in vain."""
+    """10,000 pods that are too big for the cluster, of two shapes, all tried without success."""
     world = World([node("n1", cpu="4")])
     for number in range(FLOOD):
         world.add(pod(f"huge-{number}", cpu=str(64 + number % 2)))
