@@ -14,10 +14,8 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
 
-import msgspec
-
 from stowplan.errors import StowplanError
-from stowplan.http.messages import JSON, TEXT, PeerCertificate, Request, Response
+from stowplan.http.messages import TEXT, PeerCertificate, Request, Response
 from stowplan.http.parser import RequestHead
 from stowplan.logs import V3, Folding, get_logger, kv
 from stowplan.server.access_metrics import AccessMetrics
@@ -25,6 +23,7 @@ from stowplan.server.authentication import ANONYMOUS, Authenticator, Unauthentic
 from stowplan.server.authorization import Authorizer, OpenPaths
 from stowplan.server.health import Site, index
 from stowplan.server.review_cache import Busy
+from stowplan.server.status_response import secure_headers, status_response
 
 log = get_logger(__name__)
 
@@ -112,7 +111,7 @@ class HttpsSite:
             return _too_many()
         except (Unauthenticated, StowplanError) as error:
             self._report("Unable to authenticate the request", error)
-            return _status(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+            return status_response(HTTPStatus.UNAUTHORIZED, "Unauthorized")
         finally:
             name = None if user is None else user.name
             self._metrics.authenticated(name, time.perf_counter() - started)
@@ -125,15 +124,18 @@ class HttpsSite:
         except StowplanError as error:
             self._report("Unable to authorize the request", error)
             problem = f"Internal Server Error: {_quoted(path)}: {error}\n"
-            return Response(_harmless(problem).encode(), 500, TEXT, _headers())
+            return Response(_harmless(problem).encode(), 500, TEXT, secure_headers())
         finally:
             self._metrics.authorized(result, time.perf_counter() - started)
         if decision.is_allowed:
             return None
-        return _status(HTTPStatus.FORBIDDEN, _forbidden(user, verb, path, decision.reason))
+        return status_response(HTTPStatus.FORBIDDEN, _forbidden(user, verb, path, decision.reason))
 
     def _served(self, request: Request) -> Response | Awaitable[Response]:
-        restricted = self._site.restricted.get(unquote(request.head.path))
+        path = unquote(request.head.path)
+        # As in Go: a route that ends with a slash serves what is below it.
+        below = self._site.restricted.get(path[: path.find("/", 1) + 1])
+        restricted = self._site.restricted.get(path, below)
         if restricted is not None:
             response = restricted(request)
         else:
@@ -164,27 +166,6 @@ def _harmless(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _status(status: HTTPStatus, message: str) -> Response:
-    """An error as the API server's `Status` object."""
-    found = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message.encode("utf-8", "replace").decode(),
-        "reason": status.phrase.replace(" ", ""),
-    }
-    if status is HTTPStatus.FORBIDDEN:
-        found["details"] = {}
-    body = msgspec.json.encode({**found, "code": status.value}) + b"\n"
-    return Response(body, status.value, JSON, _headers())
-
-
 def _too_many() -> Response:
-    response = _status(HTTPStatus.TOO_MANY_REQUESTS, "too many requests wait for the API server")
-    response.headers["Retry-After"] = "1"
-    return response
-
-
-def _headers() -> dict[str, str]:
-    return {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
+    problem = "too many requests wait for the API server"
+    return status_response(HTTPStatus.TOO_MANY_REQUESTS, problem, Retry_After="1")

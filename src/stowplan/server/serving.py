@@ -39,7 +39,7 @@ from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
-from stowplan.server.health import HealthServer
+from stowplan.server.health import HealthServer, Site
 from stowplan.server.health_slis import Check
 from stowplan.server.memory import (
     grow_without_collecting,
@@ -49,6 +49,7 @@ from stowplan.server.memory import (
 from stowplan.server.pod_resources import pod_resources
 from stowplan.server.serving_options import ServingOptions
 from stowplan.server.tracing import start_tracing
+from stowplan.server.v1 import V1
 from stowplan.server.zpages import add_zpages
 
 log = get_logger(__name__)
@@ -189,6 +190,8 @@ async def serve(options: ServeOptions) -> None:
         server.site.routes["/metrics/resources"] = pod_resources(
             process.informers["pods"].store.values, process.scheduling.is_set
         )
+        if options.serving is not None and options.serving.secure_port:
+            _add_v1(server.site)
         await _open_ports(ports, server, options.serving, client, engine.metrics)
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
@@ -234,6 +237,11 @@ async def _open_ports(
         from stowplan.server.https import https_port  # few milliseconds, that others need not spend
 
         await ports.enter_async_context(https_port(server.site, options, client, metrics))
+
+
+def _add_v1(site: Site) -> None:
+    """Add the JSON API, which only the HTTPS port serves."""
+    V1(site)
 
 
 class _NodeWatcher(EventHandlers):

@@ -20,6 +20,7 @@ from stowplan.http.messages import JSON, TEXT, Request, Response
 from stowplan.logs import set_verbosity
 from stowplan.server.health import Site
 from stowplan.server.profile import Profiler
+from stowplan.server.status_response import status_response
 
 COMPONENT: Final = "kube-scheduler"
 #: The Kubernetes version whose scheduler this one is like.
@@ -113,17 +114,8 @@ def _asked_format(request: Request, kind: str) -> tuple[str, str] | tuple[()] | 
 
 
 def _not_acceptable() -> Response:
-    found = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": "only the following media types are accepted: "
-        "application/json, application/yaml, text/plain",
-        "reason": "NotAcceptable",
-        "code": HTTPStatus.NOT_ACCEPTABLE.value,
-    }
-    return Response(msgspec.json.encode(found) + b"\n", HTTPStatus.NOT_ACCEPTABLE.value, JSON)
+    problem = "only the following media types are accepted: " + ", ".join((*_OBJECTS, _PLAIN))
+    return status_response(HTTPStatus.NOT_ACCEPTABLE, problem)
 
 
 def _object(kind: str, media: str, version: str, facts: Mapping[str, Any]) -> Response:
