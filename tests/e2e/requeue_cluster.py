@@ -36,7 +36,7 @@ _QUIET_S = 0.5
 
 
 class Cluster:
-    """`failed` is the text of the scheduler's log for every failed attempt, before the pod's name."""
+    """`failed` is the text before the pod's name in the log line of a failed attempt."""
 
     def __init__(self, api: ApiAccess, log: Path, failed: str) -> None:
         self.api = api
