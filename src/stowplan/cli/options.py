@@ -62,6 +62,42 @@ def duration(value: object) -> Duration:
         raise click.BadParameter(str(error)) from None
 
 
+def byte_size(value: object) -> int:
+    """Parse an amount of memory such as 16Mi; for click's `type=`."""
+    from stowplan.api.quantity import value as amount
+
+    try:
+        size = amount(str(value))
+    except ValueError:
+        raise click.BadParameter(f"{str(value)!r} is not a size such as 16Mi") from None
+    if size < 0:
+        raise click.BadParameter(f"{str(value)!r} is less than nothing")
+    return size
+
+
+def ledger_options(command: F) -> F:
+    """Add `--ledger`, `--ledger-size` and `--ledger-memory`."""
+    for name, default, help_text in (
+        ("--ledger-memory", "16Mi", "Memory for the latest attempts; 0 keeps none."),
+        ("--ledger-size", "256Mi", "Size of the --ledger file, at least 4Mi."),
+    ):
+        command = click.option(
+            name,
+            type=byte_size,
+            default=default,
+            metavar="SIZE",
+            show_default=True,
+            help=help_text,
+        )(command)
+    return click.option(
+        "--ledger",
+        default="",
+        metavar="FILE",
+        help="Also write every attempt to this SQLite file; the oldest are deleted in time. See "
+        "docs/explain.md.",
+    )(command)
+
+
 def kubeconfig_options(command: F) -> F:
     """Add kubectl's `--kubeconfig` and `--context`."""
     command = click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")(

@@ -27,6 +27,7 @@ from stowplan.cli.flag_values import (
 from stowplan.cli.options import (
     PORT,
     kubeconfig_options,
+    ledger_options,
     logging_options,
     plugin_option,
     verify_option,
@@ -71,6 +72,7 @@ MAX_IN_UNSCHEDULABLE_S = 300.0
     help="Plain HTTP port of the endpoints, without authentication; 0 turns it off. [default: 0]",
 )
 @verify_option(0)
+@ledger_options
 @logging_options
 # DIVERGES: kube-scheduler listens on all interfaces by default; every command of ours listens on
 # loopback unless a flag opens it.
@@ -91,6 +93,9 @@ def run(
     namespace: str,
     port: int | None,
     verify_decisions: int,
+    ledger: str,
+    ledger_size: int,
+    ledger_memory: int,
     flags: dict[str, Any],
 ) -> None:
     """Schedule the pods of a cluster.
@@ -126,6 +131,7 @@ def run(
             namespace=namespace,
             port=port or 0,
             verify_decisions=verify_decisions,
+            ledger=(ledger_memory, ledger, ledger_size),
         ),
     )
 
@@ -139,6 +145,8 @@ class OwnOptions(NamedTuple):
     namespace: str = ""
     port: int = 0
     verify_decisions: int = 0
+    #: Bytes in memory, the file, bytes of the file; None: the defaults.
+    ledger: tuple[int, str, int] | None = None
 
 
 def start(
@@ -211,6 +219,7 @@ def start(
         _write(config, flags["write-config-to"], registry.names)
         return
     _log_settings(flags, config, registry.names)
+    from stowplan.scheduler.ledger import LedgerOptions
     from stowplan.server.serving import ServeOptions, run_until_signal
 
     qps, burst = request_limits(flags, config.client_connection, has_file=bool(config_file))
@@ -230,6 +239,7 @@ def start(
             where=config_file,
             registry=registry,
             verify_decisions=own.verify_decisions,
+            ledger=LedgerOptions(*own.ledger) if own.ledger else LedgerOptions(),
             max_in_unschedulable_s=flags.get(
                 "pod-max-in-unschedulable-pods-duration", MAX_IN_UNSCHEDULABLE_S
             ),

@@ -8,6 +8,7 @@ the queue changes it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from stowplan.api.objects import Pod
@@ -37,6 +38,7 @@ class QueuedPod:
     deferred_work: int = 0  # what it has spent until then
     attempt_started: float = 0.0
     trace: Any = None  # the record of the attempt that is under way, if attempts are traced
+    record: Any = None  # the ledger's entry of the attempt that is under way
     is_flushed: bool = False  # moved last because no event had helped for too long
     backoff_expiration: float | None = None  # None: not computed since the last attempt
     key: str = field(init=False)
@@ -82,6 +84,27 @@ class QueuedPod:
     def replace_pod(self, pod: Pod) -> None:
         """The same pod as the API server knows it now."""
         self.pod = pod
+
+
+class Place(StrEnum):
+    """The places of the queue."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "inFlight"
+
+
+class Whereabouts(NamedTuple):
+    """Where a pod waits; times are seconds of the queue's monotonic clock."""
+
+    place: Place
+    queued: QueuedPod
+    #: It is not tried before, unless the queue is empty; None: it has no backoff.
+    backoff_until: float | None
+    #: It is tried then although no event has helped; None: it is next, or only an event helps.
+    retry_by: float | None
 
 
 class PendingCounts(NamedTuple):

@@ -24,7 +24,7 @@ from stowplan.clock import Clock
 from stowplan.logs import V3, V5, get_logger, kv
 from stowplan.plugin_failures import PluginFailures
 from stowplan.queue import events as ev
-from stowplan.queue.backoff import BackoffQueue
+from stowplan.queue.backoff import WINDOW_S, BackoffQueue
 from stowplan.queue.changes import PodRequests, pod_changes
 from stowplan.queue.deferred import DeferredPods
 from stowplan.queue.events import ClusterEvent
@@ -34,7 +34,14 @@ from stowplan.queue.hints import Hints, HintTable, OnHint, Strategy
 from stowplan.queue.inflight import Attempt, InFlight
 from stowplan.queue.moves import log_failed, log_gated, log_move
 from stowplan.queue.nominator import Nominator
-from stowplan.queue.pod import PendingCounts, PendingPods, QueuedPod, pod_uid
+from stowplan.queue.pod import (
+    PendingCounts,
+    PendingPods,
+    Place,
+    QueuedPod,
+    Whereabouts,
+    pod_uid,
+)
 from stowplan.queue.unschedulable import UnschedulablePods
 
 log = get_logger(__name__)
@@ -256,6 +263,30 @@ class SchedulingQueue:
             return queued
         attempt = self._in_flight.get(pod_uid(pod))
         return None if attempt is None else attempt.queued
+
+    def whereabouts(self, pod: Pod) -> Whereabouts | None:
+        """Where a pod waits, and until when; None if it is neither queued nor in flight."""
+        queued = self.get(pod)
+        if queued is None:
+            return None
+        backoff_until, retry_by = self.retry_times(queued)
+        key = queued.key
+        if key in self._unschedulable.gated:
+            return Whereabouts(Place.GATED, queued, None, None)
+        if self._backoff.get(key) is queued:
+            return Whereabouts(Place.BACKOFF, queued, backoff_until, backoff_until)
+        if key in self._unschedulable.waiting:
+            return Whereabouts(Place.UNSCHEDULABLE, queued, backoff_until, retry_by)
+        place = Place.ACTIVE if self._find(key) is queued else Place.IN_FLIGHT
+        return Whereabouts(place, queued, None, None)
+
+    def retry_times(self, queued: QueuedPod) -> tuple[float | None, float]:
+        """Monotonic times of a pod that failed: when its backoff is over, if it has one, and when
+        it is tried although no event has helped.
+        """
+        end = self._backoff.expiration(queued) + WINDOW_S
+        is_over = end <= self._clock.monotonic()
+        return None if is_over else end, queued.timestamp + self._max_in_unschedulable_s
 
     @property
     def counts(self) -> PendingCounts:

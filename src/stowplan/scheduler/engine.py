@@ -48,6 +48,7 @@ from stowplan.scheduler.expensive import (
     work_limit,
 )
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, PreemptRequest, Request
+from stowplan.scheduler.ledger import Ledger
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.outcome import Deferral, Failure, Placement
 from stowplan.scheduler.permit import run_permit, run_reserve, run_unreserve
@@ -102,6 +103,10 @@ class Engine:
         self.tracer: Tracer | None = None
         #: The record of the attempt that is decided.
         self.current_trace: AttemptTrace | None = None
+        #: Keeps what attempts decided; None: nothing is kept.
+        self.ledger: Ledger | None = None
+        #: Seconds by extension point of the latest decision, for the ledger.
+        self._durations: dict[str, float] = {}
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
@@ -203,6 +208,8 @@ class Engine:
             if queued.deferrals:
                 queued.deferred_work += work.spent - spent
                 self._expensive.finished(queued)
+            if self.ledger is not None:
+                self.ledger.decided(queued, decision, self._durations)
             if decision.node is None:
                 return self._decided_nowhere(queued, decision, started)
             return self._reserve(queued, profile, decision, info, started)
@@ -250,6 +257,9 @@ class Engine:
         observed, monotonic = self._attempt_metrics, self.clock.monotonic
         before = last = monotonic()
         durations = self.metrics.framework_extension_point_duration
+        kept: dict[str, float] | None = None if self.ledger is None else {}
+        if kept is not None:
+            self._durations = kept
 
         def on_point(point: str, status: str) -> None:
             nonlocal last
@@ -257,6 +267,9 @@ class Engine:
             durations.at(point, status, profile.name).observe(now - last)
             if trace is not None:
                 trace.point(point, status, last, now)
+            if kept is not None:
+                # A nominated node is filtered before all others.
+                kept[point] = kept.get(point, 0.0) + now - last
             last = now
 
         nominator, table = self.queue.nominator, self.cache.table
@@ -395,6 +408,8 @@ class Engine:
         self.metrics.pod_scheduled(
             queued.attempts, now - (placement.started if first is None else first)
         )
+        if self.ledger is not None:
+            self.ledger.ended(queued, "scheduled", now - placement.started)
         if queued.is_flushed:
             self.metrics.pod_scheduled_after_flush.at().value += 1
 
@@ -445,12 +460,17 @@ class Engine:
         is_over: bool = False,
     ) -> Failure:
         result = "unschedulable" if status.is_rejected else "error"
-        self.metrics.attempt_ended(result, profile, self.clock.monotonic() - started)
+        took = self.clock.monotonic() - started
+        self.metrics.attempt_ended(result, profile, took)
         if queued.trace is not None:
             self._end_trace(queued, result, message or status.message)
         is_pending = not is_over and self._requeue(queued)
         if is_pending:
             self.queue.nominator.add(queued.pod, nominated_node)
+        if self.ledger is not None:
+            again = self.queue.retry_times(queued) if is_pending else (None, None)
+            text = message or status.message
+            self.ledger.ended(queued, result, took, text, backoff_until=again[0], retry_by=again[1])
         return Failure(
             queued.pod,
             profile,

@@ -261,6 +261,15 @@ class SchedulerMetrics:
             "collector did not take them ('export_failed').",
             ("reason",),
         )
+        self.ledger_bytes = self._source(
+            "stowplan_ledger_bytes", "gauge", "Memory of the ledger of attempts.", ()
+        )
+        self.ledger_dropped = self._source(
+            "stowplan_ledger_file_dropped_total",
+            "counter",
+            "Attempts that could not be written to the file of --ledger.",
+            (),
+        )
         self.lists = self._source(
             "stowplan_lists_total",
             "counter",

@@ -25,7 +25,7 @@ from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.kubernetes_version import ShownVersions
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.config.written import written_config
-from stowplan.errors import Forbidden
+from stowplan.errors import ConfigError, Forbidden
 from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
@@ -34,6 +34,7 @@ from stowplan.scheduler.access import missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.ledger import Ledger, LedgerOptions
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.outcome import Failure
@@ -87,6 +88,7 @@ class ServeOptions:
     where: str = ""
     #: None: the in-tree plugins and those of installed distributions.
     registry: Registry | None = None
+    ledger: LedgerOptions = field(default_factory=LedgerOptions)
     #: Make every N-th decision again on a rebuilt cluster and compare; 0: never.
     verify_decisions: int = 0
     #: Retry a pod that was unschedulable for this long.
@@ -161,6 +163,7 @@ async def serve(options: ServeOptions) -> None:
         AsyncExitStack() as ports,
     ):
         _start_tracing(ports, engine)
+        _start_ledger(ports, engine, options)
         on_node = options.on_node
         process = SchedulerProcess(
             engine,
@@ -217,6 +220,25 @@ def _start_tracing(until: AsyncExitStack, engine: Engine) -> None:
     engine.tracer = AttemptSpans(export)
     engine.metrics.spans_exported.read = lambda: {(): export.exported}
     engine.metrics.spans_dropped.read = lambda: {(k,): v for k, v in export.dropped.items()}
+
+
+def _start_ledger(until: AsyncExitStack, engine: Engine, options: ServeOptions) -> None:
+    """Keep attempts where a reader can get at them: behind the secure port, or in a file."""
+    chosen = options.ledger
+    has_reader = options.serving is not None and options.serving.secure_port
+    if chosen.file and not chosen.memory:
+        raise ConfigError("needs memory. Fix: leave out --ledger-memory=0", where="--ledger")
+    if not chosen.memory or not (has_reader or chosen.file):
+        return
+    ledger = engine.ledger = Ledger(engine.clock, chosen.memory)
+    engine.metrics.ledger_bytes.read = lambda: {(): ledger.size}
+    if chosen.file:
+        from stowplan.scheduler.ledger_file import LedgerFile  # SQLite is loaded only if it is used
+
+        file = LedgerFile(chosen.file, chosen.file_size)
+        ledger.on_ended = file.put
+        engine.metrics.ledger_dropped.read = lambda: {(): file.dropped}
+        until.push_async_callback(asyncio.to_thread, file.close)
 
 
 async def _open_ports(

@@ -1,0 +1,255 @@
+"""The ledger: what every scheduling attempt decided and why, in memory, within a byte budget.
+
+The engine calls `decided` after each decision and `ended` when the attempt is over; readers ask for
+the attempts of a pod. When the budget is spent the oldest attempts are dropped. A decision is
+encoded when it is made, because it is valid only until the next one.
+
+What costs more than a microsecond or two (scores of the best nodes, names of refused nodes) is kept
+only while it takes less than `DETAIL_SHARE` of the time: always in a quiet cluster, sometimes in a
+rush. A record says so if something was left out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from stowplan.clock import Clock
+from stowplan.logs import get_logger, kv
+from stowplan.queue.pod import QueuedPod
+from stowplan.scheduler.decision import Decision
+from stowplan.scheduler.ledger_details import Details, DetailsReader, Recorded
+
+log = get_logger(__name__)
+
+#: Bytes that the ledger takes at most, unless a flag says otherwise.
+DEFAULT_BUDGET: Final = 16 * 1024 * 1024
+DEFAULT_FILE_SIZE: Final = 256 * 1024 * 1024
+#: The share of the time that scores and node names may take.
+DETAIL_SHARE: Final = 0.01
+#: How much of it can be saved up, in seconds of quiet.
+_SAVED_S: Final = 1.0
+#: What an attempt takes beside the text in it: objects, its place in the queue and in the index.
+ENTRY_BYTES: Final = 800
+#: Characters of a message that are kept.
+_MOST_MESSAGE: Final = 4_000
+
+#: The result of an attempt that is not over: the pod has a node, and waits for permission or
+#: is being bound.
+BINDING: Final = "binding"
+
+_SHORTENED: Final = b'{"isShortened":true}'
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """How much of the attempts is kept, and where."""
+
+    #: Bytes in memory; 0: nothing is kept, not even in the file.
+    memory: int = DEFAULT_BUDGET
+    #: A SQLite file; "" for none.
+    file: str = ""
+    file_size: int = DEFAULT_FILE_SIZE
+
+
+class Attempt(Recorded):
+    """One attempt, as readers get it."""
+
+    #: Wall time of the decision.
+    time: float
+    pod: str
+    uid: str
+    attempt: int
+    profile: str
+    #: scheduled, unschedulable, error, or binding while it goes on.
+    result: str
+    #: The chosen node.
+    node: str = ""
+    message: str = ""
+    #: From the beginning of the attempt to its end.
+    seconds: float = 0.0
+    #: Plugins whose cluster events bring the pod back; empty after an error.
+    retried_by: tuple[str, ...] = ()
+    #: Wall times: the pod is not tried before the first unless the queue is empty, and is tried
+    #: by the second although nothing happens.
+    backoff_until: float | None = None
+    retry_by: float | None = None
+    details: Details | None = None
+
+
+class Entry:
+    """An attempt as it is kept. `details` is JSON; everything else is a field of `Attempt`."""
+
+    __slots__ = (
+        "attempt", "backoff_until", "details", "key", "message", "node", "profile", "reason",
+        "result", "retried_by", "retry_by", "seconds", "size", "started", "time", "uid",
+    )  # fmt: skip
+
+    def __init__(
+        self, queued: QueuedPod, time: float, node: str, details: bytes, reason: tuple[str, str]
+    ) -> None:
+        self.time = time
+        self.key = queued.key
+        self.uid = queued.uid
+        self.attempt = queued.attempts
+        self.profile = queued.scheduler_name
+        self.result = BINDING
+        self.node = node
+        self.message = ""
+        self.seconds = 0.0
+        self.retried_by: tuple[str, ...] = ()
+        self.backoff_until: float | None = None
+        self.retry_by: float | None = None
+        self.details = details
+        #: Plugin and reason of most nodes; two empty strings if there is none.
+        self.reason = reason
+        self.size = ENTRY_BYTES + len(details)
+
+    def read(self, *, is_whole: bool) -> Attempt:
+        """The attempt; without its details unless it is wanted whole."""
+        return Attempt(
+            self.time,
+            self.key,
+            self.uid,
+            self.attempt,
+            self.profile,
+            self.result,
+            self.node,
+            self.message,
+            self.seconds,
+            self.retried_by,
+            self.backoff_until,
+            self.retry_by,
+            msgspec.json.decode(self.details, type=Details) if is_whole else None,
+        )
+
+
+class Ledger:
+    """Attempts, oldest first. `on_ended` is called with every attempt that is over."""
+
+    def __init__(self, clock: Clock, budget: int = DEFAULT_BUDGET) -> None:
+        self._clock = clock
+        self._budget = budget
+        self._entries: deque[Entry] = deque()
+        self._by_pod: dict[str, list[Entry]] = {}
+        self._details = DetailsReader()
+        #: Monotonic time from which on costly details may be kept again.
+        self._details_from = -_SAVED_S
+        self.size = 0
+        self.dropped = 0
+        self.on_ended: Callable[[Entry], None] | None = None
+
+    # Writing
+
+    def decided(
+        self, queued: QueuedPod, decision: Decision, durations: Mapping[str, float]
+    ) -> None:
+        """A decision is made; neither the table nor the scores have changed since."""
+        now = self._clock.monotonic()
+        has_time = now >= self._details_from
+        details = Details(decision.evaluated_nodes, decision.feasible_nodes, durations)
+        encoded, reason = _SHORTENED, ("", "")
+        try:
+            if decision.node is None:
+                self._details.add_reasons(details, decision, has_names=has_time)
+                if details.reasons:
+                    reason = details.reasons[0].plugin, details.reasons[0].reason
+            elif decision.sheet is not None:
+                if has_time:
+                    details.scores = self._details.scores(decision)
+                else:
+                    details.is_shortened = True
+            encoded = _encode(details)
+        except Exception:
+            # A plugin's odd answer, such as half a surrogate pair. It must not fail the attempt.
+            log.exception("Cannot record a decision", extra=kv(pod=queued.key))
+        if has_time:
+            self._spent(now)
+        self._add(queued, decision.node or "", encoded, reason)
+
+    def ended(
+        self,
+        queued: QueuedPod,
+        result: str,
+        seconds: float,
+        message: str = "",
+        *,
+        backoff_until: float | None = None,
+        retry_by: float | None = None,
+    ) -> None:
+        """The attempt is over. Times are monotonic; None: the pod does not come back by itself."""
+        entry: Entry | None = queued.record
+        if entry is None:
+            if result == "scheduled":
+                return  # switched on in the middle of the attempt
+            entry = self._add(queued, "", b"{}", ("", ""))
+        queued.record = None
+        entry.result = result
+        entry.seconds = seconds
+        if message:
+            entry.message = message[:_MOST_MESSAGE]
+            entry.retried_by = tuple(sorted(queued.rejectors))
+            offset = self._clock.time() - self._clock.monotonic()
+            if backoff_until is not None:
+                entry.backoff_until = backoff_until + offset
+            if retry_by is not None:
+                entry.retry_by = retry_by + offset
+            grown = 4 * len(entry.message) + sum(map(len, entry.retried_by))
+            if entry.size:  # else it was dropped while it went on
+                entry.size += grown
+                self.size += grown
+                self._trim()
+        if self.on_ended is not None:
+            self.on_ended(entry)
+
+    def _add(self, queued: QueuedPod, node: str, details: bytes, reason: tuple[str, str]) -> Entry:
+        entry = queued.record = Entry(queued, self._clock.time(), node, details, reason)
+        self._entries.append(entry)
+        known = self._by_pod.get(entry.key)
+        if known is None:
+            self._by_pod[entry.key] = [entry]
+        else:
+            known.append(entry)
+        self.size += entry.size
+        if self.size > self._budget:
+            self._trim()
+        return entry
+
+    def _spent(self, began: float) -> None:
+        now = self._clock.monotonic()
+        start = max(self._details_from, now - _SAVED_S)
+        self._details_from = start + (now - began) / DETAIL_SHARE
+
+    def _trim(self) -> None:
+        while self.size > self._budget and self._entries:
+            oldest = self._entries.popleft()
+            self.size -= oldest.size
+            oldest.size = 0
+            self.dropped += 1
+            of_pod = self._by_pod[oldest.key]
+            del of_pod[0]
+            if not of_pod:
+                del self._by_pod[oldest.key]
+
+    # Reading
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    def of_pod(self, key: str) -> list[Entry]:
+        """The attempts of the pods of that namespace and name, oldest first."""
+        return list(self._by_pod.get(key, ()))
+
+    def latest(self, key: str) -> Entry | None:
+        """The latest attempt of a pod."""
+        known = self._by_pod.get(key)
+        return known[-1] if known else None

@@ -1,0 +1,65 @@
+"""The ledger adds few calls to a pod, and costly details stay within their share of the time."""
+
+from __future__ import annotations
+
+from math import inf
+
+from stowplan.clock import VirtualClock
+from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
+from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.ledger import DETAIL_SHARE, Ledger
+from stowplan.scheduler.outcome import Placement
+from tests.perf.counting import Work
+
+PODS = 40
+WARM_UP = 20
+#: 3 % of the calls that a pod of one shape takes.
+MOST_CALLS = 15
+
+
+def calls(ledger: Ledger | None) -> float:
+    stage = LoadedEngine(DecisionCase("counted", "one shape", nodes=50, existing=0))
+    engine, work = stage.engine, Work()
+    engine.ledger = ledger
+    handlers = EventHandlers(engine)
+    for each in stage.next_pods(PODS + WARM_UP):
+        handlers.add_pod(each)
+    for number in range(PODS + WARM_UP):
+        if number == WARM_UP:
+            work.calls = 0
+        with work.counted():
+            outcome = engine.attempt()
+            assert isinstance(outcome, Placement)
+            engine.permitted(outcome)
+            engine.bound(outcome)
+    return work.calls / PODS
+
+
+def test_a_placed_pod_costs_few_calls_more_in_a_rush() -> None:
+    calls(None)  # fills caches of the process
+    busy = Ledger(VirtualClock())
+    busy._details_from = inf
+    assert calls(busy) - calls(None) <= MOST_CALLS
+    assert len(busy) == PODS + WARM_UP
+
+
+class _Ticking(VirtualClock):
+    """A clock on which time passes by being read."""
+
+    def monotonic(self) -> float:
+        self.advance(0.001)
+        return super().monotonic()
+
+
+def test_costly_details_take_no_more_than_their_share() -> None:
+    clock = _Ticking()
+    ledger = Ledger(clock)
+    began = clock._now
+    for _ in range(20_000):
+        now = clock.monotonic()
+        if now >= ledger._details_from:
+            ledger._spent(now)
+    took = clock._now - began
+    # A detail takes one tick here, and a second of quiet is saved up.
+    details = took - 20_000 * 0.001
+    assert 0.5 * DETAIL_SHARE * took < details <= DETAIL_SHARE * (took + 1.0) + 0.002
