@@ -31,7 +31,7 @@ from stowplan.lab.bench.synthetic import as_informed
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.event_handlers import EventHandlers
-from stowplan.scheduler.outcome import Failure, Placement
+from stowplan.scheduler.outcome import Deferral, Failure, Placement
 
 #: Sizes of the cluster, besides those of pods and nodes.
 CLUSTER_SIZES = {
@@ -135,6 +135,17 @@ class Stage:
         handlers.delete_pod(placed)
         handlers.update_node(self._renewed, self._nodes[2])
         self._live(self._other_plain[2])
+
+    def decide_in_parts(self, work: float) -> tuple[int, int]:
+        """Decide on the pod with so much work a try: what it spends, and how often it waits."""
+        self._handlers.add_pod(self._pod_itself)
+        self.engine.decision_work = work
+        spent, deferrals = self.engine.cache.table.work.spent, 0
+        while isinstance(outcome := self.engine.advance(), Deferral):
+            deferrals += 1
+        assert isinstance(outcome, Placement | Failure)
+        assert isinstance(outcome, Placement) or outcome.status.is_rejected, outcome.message
+        return self.engine.cache.table.work.spent - spent, deferrals
 
     def forget(self) -> None:
         """Let go of the objects of a life, as informers do when they are deleted."""

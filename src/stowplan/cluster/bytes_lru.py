@@ -30,6 +30,9 @@ _SMALL_KEY = 1024
 #: A value with a key above this size, that of a pod of unusual size, is evicted much sooner.
 _LARGE_KEY = 64 << 10
 _IDLE_LOOKUPS_LARGE = 2_048
+#: Small structs in memory take so many times the length of their JSON, about.
+_BYTES_A_CHARACTER = 5
+_encode = msgspec.json.Encoder().encode
 
 
 class _Entry(Generic[V]):
@@ -163,10 +166,11 @@ def bytes_of(key: object) -> int:
     if isinstance(key, str | bytes):
         return 50 + len(key)
     parts: Iterable[object] = ()
+    if isinstance(key, msgspec.Struct):
+        # In one call: a struct may be the whole affinity of a pod, a megabyte of JSON.
+        return 50 + _BYTES_A_CHARACTER * len(_encode(key))
     if isinstance(key, tuple | frozenset):
         parts = key
-    elif isinstance(key, msgspec.Struct):
-        parts = msgspec.structs.astuple(key)
     elif isinstance(key, dict):
         parts = (*key.keys(), *key.values())
     return 50 + sum(map(bytes_of, parts))

@@ -8,14 +8,14 @@ last written, and its version changes whenever a value does or value ids are giv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.api.labels import Requirement, parse_int64
+from stowplan.api.labels import Operator, Requirement, parse_int64
 from stowplan.cluster import bytes_lru
 from stowplan.cluster.interning import Interner
 from stowplan.cluster.work import STEP, Work
@@ -25,6 +25,8 @@ ABSENT: Final = -1
 #: A column is built again when so many of its value ids are out of use.
 _SPARE_VALUES: Final = 1024
 _NO_CARRIERS: Final[frozenset[int]] = frozenset()
+#: More requirements than this are first combined by label.
+_FEW_REQUIREMENTS: Final = 16
 
 Labels: TypeAlias = Mapping[str, str]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -164,6 +166,10 @@ class LabelColumns:
         at: NDArray[np.intp] | slice = slice(None),
     ) -> BoolArray:
         """Clear those of `mask` whose labels miss a requirement; `at` says whose mask it is."""
+        if len(requirements) > _FEW_REQUIREMENTS:
+            combined = tuple(combined_by_label(requirements))
+            self._work.spend(STEP // 2 * len(requirements))
+            requirements = combined
         for requirement in requirements:
             if requirement.key not in self._carriers:
                 if requirement.operator in ("NotIn", "DoesNotExist"):
@@ -249,3 +255,24 @@ class LabelColumns:
         column = self._columns.pop(key, None)
         if column is not None:
             self.nbytes -= column.nbytes
+
+
+def combined_by_label(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
+    """At most one requirement of each operator on each label, which mean the same together.
+
+    A pod may have thousands on one label, and each would look at all nodes.
+    """
+    merged: dict[tuple[str, Operator], set[str]] = {}
+    for key, operator, values in requirements:
+        known = merged.get((key, operator))
+        if known is None:
+            merged[key, operator] = set(values)
+        elif operator == "In":
+            known &= set(values)
+        elif operator in ("Gt", "Lt"):
+            tightest = max if operator == "Gt" else min
+            merged[key, operator] = {tightest((*known, *values), key=int)}
+        else:
+            known |= set(values)
+    for (key, operator), found in merged.items():
+        yield Requirement(key, operator, tuple(sorted(found)))

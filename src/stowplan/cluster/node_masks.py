@@ -8,7 +8,7 @@ every row that holds a node, a mask says what `matches` says of that node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,9 +27,10 @@ from stowplan.api.selectors import (
 from stowplan.api.tolerations import HARD_EFFECTS, Tolerations
 from stowplan.cluster.compiled import compile_once
 from stowplan.cluster.journal import Rows
+from stowplan.cluster.term_sums import FEW_TERMS, WeightedNodeTerms, term_sums
 
 if TYPE_CHECKING:
-    from stowplan.cluster.table import BoolArray, NodeTable
+    from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 
 NODE_NAME_FIELD = "metadata.name"
 
@@ -76,10 +77,26 @@ def node_selector_mask(
     table: NodeTable, selector: CompiledNodeSelector, rows: Rows | slice
 ) -> BoolArray:
     """Which of `rows` one of the selector's terms allows."""
+    if len(selector.terms) > FEW_TERMS:
+        every: BoolArray = term_weights(table, selector, [(1, t) for t in selector.terms], rows) > 0
+        return every
     mask = np.zeros(_count(table, rows), np.bool_)
     for term in selector.terms:
         mask |= term_mask(table, term, rows)
     return mask
+
+
+def term_weights(
+    table: NodeTable, key: Hashable, terms: WeightedNodeTerms, rows: Rows | slice
+) -> Int64Array:
+    """The weights of the terms that match each of `rows`, in sum; `key` stands for the terms."""
+    if len(terms) > FEW_TERMS:
+        all_rows = slice(None)
+        return term_sums(table, key, terms, lambda term: term_mask(table, term, all_rows))[rows]
+    weights = np.zeros(_count(table, rows), np.int64)
+    for weight, term in terms:
+        weights += weight * term_mask(table, term, rows)
+    return weights
 
 
 def term_mask(table: NodeTable, term: CompiledNodeSelectorTerm, rows: Rows | slice) -> BoolArray:

@@ -36,6 +36,7 @@ from stowplan.cluster.work import Work
 
 if TYPE_CHECKING:
     from stowplan.cluster.class_weights import ClassWeights
+    from stowplan.cluster.term_sums import TermSums
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
@@ -96,6 +97,8 @@ class NodeTable:
         self.counters = PodCounters(self.pod_classes, self.work)
         #: Pods by the many terms of one pod, left here by `class_weights`.
         self.class_weights: BytesLru[Hashable, ClassWeights] = BytesLru(8 << 20)
+        #: Nodes by the many node selector terms of one pod, left here by `term_sums`.
+        self.term_sums: BytesLru[Hashable, TermSums] = BytesLru(8 << 20)
         #: The same, added up by topology domain, for spreading.
         self.domains = Domains(self)
         #: Terms of affinity that pods carry, by what they speak of.
@@ -336,6 +339,7 @@ class NodeTable:
                 self.pod_classes,
                 self.counters,
                 self.class_weights,
+                self.term_sums,
                 self.domains,
             ):
                 kept.advance(_EVICT_EVERY)

@@ -28,7 +28,7 @@ from stowplan.cluster.node_masks import (
     node_selector_mask,
     required_mask,
     required_nodes,
-    term_mask,
+    term_weights,
 )
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
@@ -49,7 +49,7 @@ _CONFLICT = unresolvable("pod affinity terms conflict")
 _POD_MISMATCH_ID, _ENFORCED_MISMATCH_ID = 1, 2
 
 
-class Preferences(msgspec.Struct, frozen=True, gc=False):
+class Preferences(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """Preferred terms that can match, with their weights; `errors` of those that are invalid."""
 
     terms: tuple[tuple[int, CompiledNodeSelectorTerm], ...] = ()
@@ -126,10 +126,10 @@ class NodeAffinity(Plugin):
     @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table = cycle.table
-        out[rows] = 0
-        for preferences in (self._added_preferences, self._preferences(cycle.pod)):
-            for weight, term in preferences.terms:
-                out[rows] += weight * term_mask(table, term, rows)
+        added, own = self._added_preferences, self._preferences(cycle.pod)
+        out[rows] = term_weights(table, own, own.terms, rows)
+        if added.terms:
+            out[rows] += term_weights(table, added, added.terms, rows)
 
     def score(self, pod: Pod, node: NodeView) -> int:
         return self._added_preferences.score(node) + self._preferences(pod).score(node)
