@@ -65,7 +65,7 @@ def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> S
         known = ", ".join(name for name in _VERSIONS if name)
         problem = f'unknown tls version "{options.tls_min_version}"; known are {known}'
         raise ConfigError(problem, where="--tls-min-version")
-    if version not in (version.TLSv1_2, version.TLSv1_3) and not _has(version):
+    if version not in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3) and not _has(version):
         reason = f"this build of OpenSSL has nothing before {ssl.TLSVersion.TLSv1_2.name}"
         log.warning("A flag has no effect", extra=kv(flag="--tls-min-version", reason=reason))
     ciphers = ":".join(filter(None, map(_openssl_name, options.tls_cipher_suites)))
