@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -131,8 +132,8 @@ def test_without_a_ledger_nothing_of_it_is_called() -> None:
     engine.ledger = None
     seen: list[str] = []
 
-    def on_event(frame: object, event: str, _: object) -> None:
-        name = frame.f_code.co_filename  # type: ignore[attr-defined]
+    def on_event(frame: FrameType, event: str, _: object) -> None:
+        name = frame.f_code.co_filename
         if event == "call" and "ledger" in Path(name).stem and not name.endswith("test_ledger.py"):
             seen.append(name)
 
