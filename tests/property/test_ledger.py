@@ -28,7 +28,7 @@ def test_the_budget_holds_and_the_oldest_go_first(
     under_way: list[QueuedPod] = []
     for number, (name, size, message, ends) in enumerate(attempts):
         queued = QueuedPod(pod(f"pod-{name}"), 0.0, attempts=number)
-        ledger._add(queued, "", b" " * size, ("", ""))
+        ledger._add(queued, "", b" " * size)
         under_way.append(queued)
         if ends:
             for each in under_way:

@@ -63,6 +63,25 @@ class Fix(Answer, frozen=True):
     command: str = ""
 
 
+class Waiting(Answer, frozen=True):
+    """Where a pod is in the queue of a running scheduler."""
+
+    #: active, backoff, unschedulable, gated, permit (a plugin holds it) or binding.
+    place: str
+    #: Attempts so far, the one under way included.
+    attempts: int = 0
+    #: Since the last attempt ended, or since the pod was queued.
+    seconds: float = 0.0
+    #: Until the next attempt, if nothing happens before; None: it needs an event, or is next.
+    next_try_seconds: float | None = None
+    #: Seconds of backoff that are left; events do not bring the pod back sooner.
+    backoff_seconds: float = 0.0
+    #: Plugins that hold the pod, or whose events bring it back.
+    plugins: tuple[str, ...] = ()
+    #: Why the pod is gated.
+    message: str = ""
+
+
 class Explanation(Answer, frozen=True):
     """Everything that is known about one pod."""
 
@@ -91,6 +110,8 @@ class Explanation(Answer, frozen=True):
     fixes: tuple[Fix, ...] | None = None
     #: The latest condition that the pod's scheduler has written.
     last_message: str = ""
+    #: From a running scheduler alone.
+    waiting: Waiting | None = None
 
 
 class Comparison(Answer, frozen=True):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.api.objects import Pod
 from stowplan.explain.explanation import Answer, Explanation, State
 from stowplan.explain.reasoning import Explainer
-from stowplan.judge.objects import Thing
 from stowplan.present.tables import format_table
+
+if TYPE_CHECKING:
+    from stowplan.judge.objects import Thing
 
 #: Pods that are named for each cause.
 _EXAMPLES = 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -30,10 +30,12 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.profile import Profile
 from stowplan.framework.score_sheet import NodeScore
 from stowplan.framework.status import Code, Status
-from stowplan.judge.configuration import Configuration
-from stowplan.judge.given_cluster import GivenCluster
-from stowplan.judge.objects import Thing
 from stowplan.scheduler.decision import Decision
+
+if TYPE_CHECKING:  # slow to import, and a running scheduler explains without them
+    from stowplan.judge.configuration import Configuration
+    from stowplan.judge.given_cluster import GivenCluster
+    from stowplan.judge.objects import Thing
 
 #: How many nodes are shown as nearest or best, and as examples of a reason.
 NEAREST: Final = 3
@@ -79,9 +81,9 @@ class Explainer:
         pod: Pod = thing.struct
         profile = self.profile_for(pod)
         if pod.is_finished or pod.is_terminating:
-            return _over(pod, profile)
+            return over(pod, profile)
         with self.judged(thing) as decision:
-            return _explained(pod, profile, decision)
+            return explained(pod, profile, decision)
 
     def compare(self, thing: Thing, name: str) -> Comparison:
         """A node beside the best one; NotFound if there is no such node."""
@@ -91,7 +93,7 @@ class Explainer:
         pod: Pod = thing.struct
         profile = self.profile_for(pod)
         with self.judged(thing) as decision:
-            return _compared(pod, profile, decision, row)
+            return compared(pod, profile, decision, row)
 
 
 def _pending(thing: Thing) -> Thing:
@@ -102,7 +104,8 @@ def _pending(thing: Thing) -> Thing:
     return replace(thing, struct=msgspec.structs.replace(pod, spec=spec))
 
 
-def _compared(pod: Pod, profile: Profile, decision: Decision, row: int) -> Comparison:
+def compared(pod: Pod, profile: Profile, decision: Decision, row: int) -> Comparison:
+    """A row beside the best one, from a judgement."""
     name, diagnosis = decision.cycle.table.names[row], decision.diagnosis
     answer = NodeAnswer(name)
     if diagnosis is not None and diagnosis.candidates is not None:
@@ -123,7 +126,8 @@ def _accepted(profile: Profile, answer: NodeAnswer) -> tuple[str, ...]:
     return tuple(step.name for step in profile.filters if step.name not in refusing)
 
 
-def _over(pod: Pod, profile: Profile) -> Explanation:
+def over(pod: Pod, profile: Profile) -> Explanation:
+    """Of a pod that needs no node any more."""
     if pod.is_finished:
         state, what = State.FINISHED, f"has ended ({pod.status.phase}) and needs no node"
     else:
@@ -132,7 +136,8 @@ def _over(pod: Pod, profile: Profile) -> Explanation:
     return Explanation(pod.key, profile.name, state, f"{pod.key} {what}.", node=node)
 
 
-def _explained(pod: Pod, profile: Profile, decision: Decision) -> Explanation:
+def explained(pod: Pod, profile: Profile, decision: Decision) -> Explanation:
+    """Everything that a judgement says about a pod."""
     diagnosis = decision.diagnosis
     total = len(decision.cycle.table)
     groups = _groups(diagnosis) if diagnosis is not None and total else []

@@ -87,13 +87,11 @@ class Entry:
     """An attempt as it is kept. `details` is JSON; everything else is a field of `Attempt`."""
 
     __slots__ = (
-        "attempt", "backoff_until", "details", "key", "message", "node", "profile", "reason",
+        "attempt", "backoff_until", "details", "key", "message", "node", "profile",
         "result", "retried_by", "retry_by", "seconds", "size", "started", "time", "uid",
     )  # fmt: skip
 
-    def __init__(
-        self, queued: QueuedPod, time: float, node: str, details: bytes, reason: tuple[str, str]
-    ) -> None:
+    def __init__(self, queued: QueuedPod, time: float, node: str, details: bytes) -> None:
         self.time = time
         self.key = queued.key
         self.uid = queued.uid
@@ -107,8 +105,6 @@ class Entry:
         self.backoff_until: float | None = None
         self.retry_by: float | None = None
         self.details = details
-        #: Plugin and reason of most nodes; two empty strings if there is none.
-        self.reason = reason
         self.size = ENTRY_BYTES + len(details)
 
     def read(self, *, is_whole: bool) -> Attempt:
@@ -154,12 +150,12 @@ class Ledger:
         now = self._clock.monotonic()
         has_time = now >= self._details_from
         details = Details(decision.evaluated_nodes, decision.feasible_nodes, durations)
-        encoded, reason = _SHORTENED, ("", "")
+        encoded, queued.reason = _SHORTENED, ("", "")
         try:
             if decision.node is None:
                 self._details.add_reasons(details, decision, has_names=has_time)
                 if details.reasons:
-                    reason = details.reasons[0].plugin, details.reasons[0].reason
+                    queued.reason = details.reasons[0].plugin, details.reasons[0].reason
             elif decision.sheet is not None:
                 if has_time:
                     details.scores = self._details.scores(decision)
@@ -171,7 +167,7 @@ class Ledger:
             log.exception("Cannot record a decision", extra=kv(pod=queued.key))
         if has_time:
             self._spent(now)
-        self._add(queued, decision.node or "", encoded, reason)
+        self._add(queued, decision.node or "", encoded)
 
     def ended(
         self,
@@ -188,7 +184,7 @@ class Ledger:
         if entry is None:
             if result == "scheduled":
                 return  # switched on in the middle of the attempt
-            entry = self._add(queued, "", b"{}", ("", ""))
+            entry = self._add(queued, "", b"{}")
         queued.record = None
         entry.result = result
         entry.seconds = seconds
@@ -208,8 +204,8 @@ class Ledger:
         if self.on_ended is not None:
             self.on_ended(entry)
 
-    def _add(self, queued: QueuedPod, node: str, details: bytes, reason: tuple[str, str]) -> Entry:
-        entry = queued.record = Entry(queued, self._clock.time(), node, details, reason)
+    def _add(self, queued: QueuedPod, node: str, details: bytes) -> Entry:
+        entry = queued.record = Entry(queued, self._clock.time(), node, details)
         self._entries.append(entry)
         known = self._by_pod.get(entry.key)
         if known is None:

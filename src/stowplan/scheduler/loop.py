@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import closing
+from typing import TypeVar
 
 from stowplan.cluster.work import DECISION_WORK
 from stowplan.logs import get_logger, kv
@@ -24,6 +25,8 @@ from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.wakeups import Wakeups
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 #: How long decisions may keep the event loop from doing I/O.
 _SLICE_S = 0.002
@@ -79,6 +82,21 @@ class SchedulingLoop:
     @property
     def evictions_in_flight(self) -> int:
         return self._evictor.in_flight
+
+    async def between_decisions(self, ask: Callable[[], T]) -> T:
+        """The result of a function that reads cache and queue, while no decision is under way."""
+        asked: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def answer() -> None:
+            if asked.done():
+                return  # the caller has gone
+            try:
+                asked.set_result(ask())
+            except Exception as problem:
+                asked.set_exception(problem)
+
+        self._stillness.do(answer)
+        return await asked
 
     async def run(self) -> None:
         """Schedule until cancelled."""

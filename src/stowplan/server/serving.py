@@ -40,6 +40,7 @@ from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
+from stowplan.server.explain_api import add_explain
 from stowplan.server.health import HealthServer, Site
 from stowplan.server.health_slis import Check
 from stowplan.server.memory import (
@@ -194,7 +195,7 @@ async def serve(options: ServeOptions) -> None:
             process.informers["pods"].store.values, process.scheduling.is_set
         )
         if options.serving is not None and options.serving.secure_port:
-            _add_v1(server.site)
+            _add_v1(server.site, process)
         await _open_ports(ports, server, options.serving, client, engine.metrics)
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
@@ -261,9 +262,10 @@ async def _open_ports(
         await ports.enter_async_context(https_port(server.site, options, client, metrics))
 
 
-def _add_v1(site: Site) -> None:
+def _add_v1(site: Site, process: SchedulerProcess) -> None:
     """Add the JSON API, which only the HTTPS port serves."""
-    V1(site)
+    v1 = V1(site)
+    add_explain(v1, process)
 
 
 class _NodeWatcher(EventHandlers):

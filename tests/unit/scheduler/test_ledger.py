@@ -158,7 +158,7 @@ def test_the_budget_is_of_real_memory() -> None:
         before = tracemalloc.get_traced_memory()[0]
         for number in range(8_000):
             queued = QueuedPod(pod(f"pod-{number}"), 0.0)
-            ledger._add(queued, "node", bytes(bytearray(details)), ("", ""))
+            ledger._add(queued, "node", bytes(bytearray(details)))
             ledger.ended(
                 queued, "unschedulable", 1.0, f"no node for {number}", retry_by=1.0 * number
             )

@@ -1,0 +1,185 @@
+"""A running scheduler explains its pods over HTTPS, to those whom the real API server allows."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.processes import free_port
+from stowplan.testing import as_manifest, node, pod
+from tests.controlplane_fixtures import require_binaries
+from tests.waiting import wait_for
+
+Json = dict[str, Any]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+PODS = "/api/v1/namespaces/default/pods"
+#: The role in docs/explain.md.
+ROLE = {"nonResourceURLs": ["/v1/*"], "verbs": ["get"]}
+
+
+class Stage(NamedTuple):
+    port: int
+    reader: str
+    stranger: str
+    kubeconfig: Path
+    ledger: Path
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def get(self, path: str, token: str | None = None) -> tuple[int, Json]:
+        token = self.reader if token is None else token
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        tls = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=tls)
+        try:
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Two nodes, one tainted; a pod that is placed, two that fit nowhere, one that is gated."""
+    require_binaries("etcd", "kube-apiserver")
+    folder = tmp_path_factory.mktemp("explain-server")
+    with ControlPlane() as plane:
+        tokens = {}
+        for name in ("reader", "stranger"):
+            account = {"metadata": {"name": name}}
+            plane.api.create("/api/v1/namespaces/default/serviceaccounts", account)
+            tokens[name] = plane.service_account_token("default", name)
+        plane.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "asks"}, "rules": [ROLE]})
+        plane.api.create(
+            f"{RBAC}/clusterrolebindings",
+            {
+                "metadata": {"name": "asks"},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": "asks",
+                },
+                "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+            },
+        )
+        for made in (
+            node("worker-1", cpu=4),
+            node("worker-2", cpu=4),
+            node("gpu", cpu=8, taints=["dedicated=gpu:NoSchedule"]),
+        ):
+            plane.api.create("/api/v1/nodes", as_manifest(made))
+        for each in (
+            pod("placed", cpu=1),
+            pod("big", cpu=6),
+            pod("big-2", cpu=6),
+            pod("gated", gates=["example.com/wait"]),
+        ):
+            manifest = as_manifest(each)
+            manifest["metadata"].pop("uid", None)
+            plane.api.create(PODS, manifest)
+        log, port, ledger = folder / "stowplan.log", free_port(), folder / "ledger.db"
+        command = [
+            *(sys.executable, "-m", "stowplan", "run", f"--kubeconfig={plane.kubeconfig}"),
+            *(f"--secure-port={port}", "--leader-elect=false", f"--ledger={ledger}"),
+        ]
+        with log.open("w") as stream:
+            process = subprocess.Popen(command, stdout=stream, stderr=stream)
+        found = Stage(
+            port, tokens["reader"], tokens["stranger"], Path(plane.kubeconfig), ledger, log
+        )
+
+        def is_settled() -> bool:
+            assert process.poll() is None, log.read_text()
+            tried = [found.get(f"/v1/attempts/default/{name}")[0] for name in ("big", "big-2")]
+            placed = found.get("/v1/explain/default/placed")[1]
+            return tried == [200, 200] and placed.get("state") == "Scheduled"
+
+        try:
+            wait_for("all pods to be tried", is_settled)
+            yield found
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0, log.read_text()
+
+
+def test_a_pending_pod_is_explained_with_its_place_in_the_queue(stage: Stage) -> None:
+    status, said = stage.get("/v1/explain/default/big")
+    assert status == 200
+    assert said["summary"].startswith("default/big is pending. None of 3 nodes can take it: 2 are")
+    assert {each["plugin"] for each in said["reasons"]} == {"NodeResourcesFit", "TaintToleration"}
+    waiting = said["waiting"]
+    assert waiting["place"] == "unschedulable"
+    assert waiting["attempts"] >= 1
+    assert 0 < waiting["nextTrySeconds"] <= 300
+    assert waiting["plugins"] == ["NodeResourcesFit", "TaintToleration"]
+
+
+def test_a_gated_and_a_placed_pod(stage: Stage) -> None:
+    _, gated = stage.get("/v1/explain/default/gated")
+    assert (gated["state"], gated["waiting"]["place"]) == ("SchedulingGated", "gated")
+    assert gated["waiting"]["plugins"] == ["SchedulingGates"]
+    _, placed = stage.get("/v1/explain/default/placed")
+    assert placed["node"] in ("worker-1", "worker-2")
+    assert "Attempt 1 chose it from 2 that fit" in placed["summary"]
+    assert placed["best"][0]["node"] == placed["node"]
+
+
+def test_one_node_beside_the_best(stage: Stage) -> None:
+    status, said = stage.get("/v1/explain/default/big?node=gpu")
+    assert status == 200
+    assert [each["plugin"] for each in said["node"]["obstacles"]] == ["TaintToleration"]
+    assert stage.get("/v1/explain/default/big?node=none")[0] == 404
+    assert stage.get("/v1/explain/default/placed?node=gpu")[0] == 409
+
+
+def test_all_pending_pods_by_cause(stage: Stage) -> None:
+    _, said = stage.get("/v1/pending")
+    assert (said["counts"]["unschedulable"], said["counts"]["gated"]) == (2, 1)
+    first, second = said["groups"]
+    assert (first["pods"], first["reason"]) == (2, "Insufficient cpu")
+    assert first["examples"] == ["default/big", "default/big-2"]
+    assert first["summary"].startswith("0/3 nodes are available: ")
+    assert second["state"] == "SchedulingGated"
+    assert stage.get("/v1/pending?namespace=other")[1].get("groups", []) == []
+
+
+def test_attempts_of_the_ledger(stage: Stage) -> None:
+    _, said = stage.get("/v1/attempts/default/placed")
+    (attempt,) = said["attempts"]
+    assert (attempt["attempt"], attempt["result"]) == (1, "scheduled")
+    assert "details" not in attempt
+    _, one = stage.get("/v1/attempts/default/big/1")
+    assert one["of"] >= 1
+    details = one["attempt"]["details"]
+    assert [(each["nodes"], each["names"]) for each in details["reasons"]] == [
+        (2, "worker-[1-2]"),
+        (1, "gpu"),
+    ]
+    for path in ("default/big/999", "default/none", "default/gated"):
+        status, problem = stage.get(f"/v1/attempts/{path}")
+        assert (status, problem["kind"]) == (404, "Status")
+    assert stage.get("/v1/attempts/default/big/x")[0] == 400
+
+
+def test_only_those_with_the_right_are_answered(stage: Stage) -> None:
+    paths = ("/v1/explain/default/big", "/v1/pending", "/v1/attempts/default/big")
+    for path in paths:
+        status, problem = stage.get(path, token=stage.stranger)
+        assert status == 403
+        assert f'cannot get path "{path}"' in problem["message"]
+        assert stage.get(path, token="")[0] == 403
+        assert stage.get(path, token="wrong")[0] == 401
+    assert stage.get("/configz")[0] == 403, "the role is for /v1/ alone"
