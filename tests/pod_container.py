@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.processes import free_port
 from tests.image_fixtures import Images
+from tests.private_network import PrivateNetwork
 from tests.waiting import wait_for
 
 Json = dict[str, Any]
@@ -159,15 +160,23 @@ def running(
     folder: Path,
     plane: ControlPlane,
     host_files: Mapping[str, Path] | None = None,
+    network: PrivateNetwork | None = None,
 ) -> Iterator[PodContainer]:
-    """Run a pod in a container of its image; `host_files` stand for the node's, by their paths."""
+    """Run a pod in a container of its image; `host_files` stand for the node's, by their paths.
+
+    `network` stands for the node's, where a pod with `hostNetwork` has the ports of its manifest.
+    """
     folder.mkdir(exist_ok=True)
     if not pod.spec.get("hostNetwork"):
         pod = with_free_ports(pod)
     log = folder / "log"
     command = run_command(pod, container, folder, plane, host_files or {})
     with log.open("wb") as stream:
-        process = subprocess.Popen(command, env=images.environment, stdout=stream, stderr=stream)
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(command, env=images.environment, stdout=stream, stderr=stream)
+
+        process = start() if network is None else network.call(start)
     try:
         yield PodContainer(process, log, pod)
     finally:

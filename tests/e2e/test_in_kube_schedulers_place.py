@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
-import socket
 import ssl
 import subprocess
 import sys
@@ -12,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -21,6 +20,7 @@ from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.processes import free_port
 from tests.image_fixtures import REPOSITORY, Images
 from tests.pod_container import Pod, running
+from tests.private_network import private_network
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -178,22 +178,6 @@ def test_the_manifest_is_kubeadms_but_for_the_image() -> None:
     ]
 
 
-@contextmanager
-def the_port(number: int) -> Iterator[None]:
-    """A port that manifests name, once no other process has it; ours queue up for it."""
-
-    def is_free() -> bool:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", number))
-        return True
-
-    with Path(f"/tmp/stowplan-test-port-{number}").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        wait_for(f"port {number}", is_free, timeout_s=120)
-        yield
-
-
 def pods_of(plane: ControlPlane) -> dict[str, tuple[str, str]]:
     """Name, UID and node of every pod."""
     return {
@@ -224,16 +208,17 @@ def test_kubeadms_manifest_with_our_image(
 
     conf = plane.directory / "kube-scheduler.kubeconfig"
     assert conf.stat().st_mode & 0o777 == 0o600
+    node = {SCHEDULER_CONF: conf}
+    port = urlsplit(plane.url).port
+    assert port is not None
     with (
-        the_port(10259),
-        running(
-            images, container, pod, tmp_path / "pod", plane, host_files={SCHEDULER_CONF: conf}
-        ) as ours,
+        private_network(port) as network,
+        running(images, container, pod, tmp_path / "pod", plane, node, network) as ours,
     ):
         wait_bound(plane, "first-gap")
         second = plane.api.get(LEASE)["spec"]
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            assert ours.probe(probe) == (200, "ok")
+            assert network.call(ours.probe, probe) == (200, "ok")
         create_pod(plane, "with-ours")
         wait_bound(plane, "with-ours")
         ours.stop()
