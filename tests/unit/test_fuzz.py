@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tests.mkdir()
     profiles = (fuzz.TESTS / "conftest.py").read_text().split("def pytest_configure")[0]
     (tests / "conftest.py").write_text(
-        "\n".join(line for line in profiles.splitlines() if "pytest_plugins" not in line)
+        re.sub(r"^pytest_plugins = \[.*?\]$", "", profiles, flags=re.DOTALL | re.MULTILINE)
     )
     for needed in ("__init__.py", "examples.py"):
         (tests / needed).write_text((fuzz.TESTS / needed).read_text())
