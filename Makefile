@@ -86,6 +86,10 @@ docs: $(READY) ## Write docs/parity.md, docs/flags.md, the Grafana dashboard and
 	@$(BIN)/python -m tools.dashboard
 	@$(BIN)/python -m tools.chart
 
+.PHONY: console-pictures
+console-pictures: $(READY) ## Take the pictures of docs/console.md again, in Chromium
+	@CONSOLE_PICTURES=1 $(BIN)/python -m pytest -q --no-cov tests/integration/test_console_pages.py -k test_every_page
+
 .PHONY: rbac
 rbac: controlplane ## Record what the schedulers ask of an API server, and write the roles of deploy/ from it
 	@RECORD_RBAC=1 $(BIN)/python -m pytest -q --no-cov tests/e2e/test_recorded_rights.py

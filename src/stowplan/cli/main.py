@@ -53,6 +53,9 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "explain": LazyCommand(
         "stowplan.cli.explain:explain", "Say why a pod is pending, and what would help."
     ),
+    "console": LazyCommand(
+        "stowplan.cli.console:console", "Look at a cluster and its decisions in a browser."
+    ),
     "simulate": LazyCommand(
         "stowplan.cli.simulate:simulate",
         "Run a scenario and check its expectations.",

@@ -71,6 +71,16 @@ MAX_IN_UNSCHEDULABLE_S = 300.0
     default=None,
     help="Plain HTTP port of the endpoints, without authentication; 0 turns it off. [default: 0]",
 )
+@click.option(
+    "--console",
+    "console_port",
+    type=PORT,
+    metavar="[PORT]",
+    is_flag=False,
+    flag_value=10270,
+    default=None,
+    help="Serve the web console on 127.0.0.1, at this port or 10270; 0 picks a free one.",
+)
 @verify_option(0)
 @ledger_options
 @logging_options
@@ -92,6 +102,7 @@ def run(
     scheduler_name: str | None,
     namespace: str,
     port: int | None,
+    console_port: int | None,
     verify_decisions: int,
     ledger: str,
     ledger_size: int,
@@ -130,6 +141,7 @@ def run(
             scheduler_name=scheduler_name,
             namespace=namespace,
             port=port or 0,
+            console_port=console_port,
             verify_decisions=verify_decisions,
             ledger=(ledger_memory, ledger, ledger_size),
         ),
@@ -144,6 +156,7 @@ class OwnOptions(NamedTuple):
     scheduler_name: str | None = None
     namespace: str = ""
     port: int = 0
+    console_port: int | None = None
     verify_decisions: int = 0
     #: Bytes in memory, the file, bytes of the file; None: the defaults.
     ledger: tuple[int, str, int] | None = None
@@ -233,6 +246,7 @@ def start(
             burst=burst,
             namespace=own.namespace,
             serving=serving,
+            console_port=own.console_port,
             gates=gates,
             metrics_filter=shown_metrics,
             versions=versions,

@@ -168,7 +168,7 @@ def explained(pod: Pod, profile: Profile, decision: Decision) -> Explanation:
         best=best,
         retried_on=retried,
         advice=advice_for(pod, () if feasible else reasons),
-        last_message=_last_message(pod),
+        last_message=last_message(pod),
     )
 
 
@@ -248,7 +248,8 @@ def _scored(score: NodeScore) -> NodeAnswer:
     return NodeAnswer(score.node, total=score.total, scores=score.by_plugin)
 
 
-def _last_message(pod: Pod) -> str:
+def last_message(pod: Pod) -> str:
+    """Why its scheduler could not place a pod, as the pod's condition says."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import perf_counter
@@ -74,6 +74,26 @@ class Response:
     status: int = 200
     content_type: str = JSON
     headers: dict[str, str] = field(default_factory=dict)
+
+
+class Outlet(Protocol):
+    """Where the body of a `Stream` goes."""
+
+    def send(self, data: bytes) -> bool:
+        """Send a piece; False if the client is gone, or was cut off because it reads too slowly."""
+
+    def end(self) -> None:
+        """End the body, and with it the connection."""
+
+
+@dataclass(slots=True)
+class Stream(Response):
+    """A response whose body is sent in pieces until the connection ends."""
+
+    #: Called once with the outlet, when the head was sent.
+    opened: Callable[[Outlet], None] = lambda outlet: None
+    #: Called once, when the connection is gone.
+    closed: Callable[[], None] = lambda: None
 
 
 def error_response(status: HTTPStatus, problem: str, **headers: str) -> Response:

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from stowplan.http.messages import PeerCertificate, Request, Response
+from stowplan.http.messages import PeerCertificate, Request, Response, Stream
 from stowplan.http.parser import (
     CHUNKED,
     END_OF_HEAD,
@@ -38,6 +38,8 @@ _BODIES_AT_A_TIME: Final = 2
 _SMALL_BODY: Final = 1024 * 1024
 LINGER_S: Final = 5.0
 _MAX_UNREAD: Final = 64 * 1024
+#: A client of a stream that leaves more than this unread is cut off.
+_MAX_STREAM_UNREAD: Final = 1024 * 1024
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 #: How every TLS connection begins.
 _HANDSHAKE: Final = b"\x16"
@@ -98,6 +100,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_tls = False
         self._is_ended = False
         self._task: asyncio.Task[None] | None = None
+        self._stream: Stream | None = None
         self.deadline = math.inf
 
     # Called by the event loop
@@ -126,6 +129,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._large = None
         if self._task is not None:
             self._task.cancel()
+        if self._stream is not None:
+            self._stream.closed()
 
     def get_buffer(self, hint: int) -> memoryview:
         if self._large is not None:
@@ -158,7 +163,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._refuse(HTTPStatus.BAD_REQUEST, "the request ended early")
         # A client that has closed only its own direction still gets its response. TLS has no such
         # thing.
-        return self._state is _State.ANSWERING and not self._is_tls
+        is_awaited = self._state is _State.ANSWERING and self._stream is None
+        return is_awaited and not self._is_tls
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -353,6 +359,9 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _send(self, response: Response, *, is_last: bool) -> None:
         if self._transport.is_closing():
             return
+        if isinstance(response, Stream):
+            self._open(response)
+            return
         is_last = is_last or self._is_ended or self._server.is_stopping
         self._count(0)
         self._state = _State.HEAD
@@ -362,15 +371,42 @@ class ServerConnection(asyncio.BufferedProtocol):
         if is_last:
             self._transport.close()
 
+    def _open(self, stream: Stream) -> None:
+        """Begin a stream; the connection is busy with it until it ends."""
+        self._count(0)
+        self._state = _State.ANSWERING
+        self._write(stream, is_last=True)
+        assert self._head is not None
+        if self._head.method == "HEAD":
+            self._transport.close()
+            return
+        self._stream = stream
+        stream.opened(self)
+
+    def send(self, data: bytes) -> bool:
+        """Send a piece of a stream."""
+        if self._transport.is_closing():
+            return False
+        self._transport.write(data)
+        if self._transport.get_write_buffer_size() > _MAX_STREAM_UNREAD:
+            self._transport.abort()
+            return False
+        return True
+
+    def end(self) -> None:
+        """End a stream."""
+        self._transport.close()
+
     def _write(self, response: Response, *, is_last: bool) -> None:
         body = response.body
         self._answered = len(body)
         more = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
+        if not isinstance(response, Stream):
+            more = f"Content-Length: {len(body)}\r\n{more}"
         end = "Connection: close\r\n\r\n" if is_last else "\r\n"
         head = (
             f"HTTP/1.1 {response.status} {_PHRASES[response.status]}\r\n"
             f"Content-Type: {response.content_type}\r\n"
-            f"Content-Length: {len(body)}\r\n"
             f"Date: {self._server.date}\r\n{more}{end}"
         ).encode("latin-1")
         if self._head is not None and self._head.method == "HEAD":

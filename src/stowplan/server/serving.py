@@ -43,6 +43,7 @@ from stowplan.server.debugger import CacheDebugger
 from stowplan.server.explain_api import add_explain
 from stowplan.server.health import HealthServer, Site
 from stowplan.server.health_slis import Check
+from stowplan.server.listen import open_port
 from stowplan.server.memory import (
     grow_without_collecting,
     keep_freed_memory,
@@ -80,6 +81,8 @@ class ServeOptions:
     namespace: str = ""
     #: The endpoints; None: no ports.
     serving: ServingOptions | None = None
+    #: The port of the web console on loopback; None: no console.
+    console_port: int | None = None
     #: kube-scheduler's feature gates, for metrics.
     gates: FeatureGates = field(default_factory=FeatureGates)
     versions: ShownVersions = field(default_factory=ShownVersions)
@@ -165,13 +168,22 @@ async def serve(options: ServeOptions) -> None:
     ):
         _start_tracing(ports, engine)
         _start_ledger(ports, engine, options)
-        on_node = options.on_node
+        handlers: Callable[[Engine], EventHandlers] = EventHandlers
+        if options.on_node is not None:
+            handlers = partial(_NodeWatcher, on_node=options.on_node)
+        mirror = None
+        if options.console_port is not None:
+            # Loaded only if it is used: it needs the packages of `stowplan explain`.
+            from stowplan.console.mirror import MirroringHandlers, mirror_of
+
+            mirror = mirror_of(config, options.registry)
+            handlers = partial(MirroringHandlers, mirror=mirror)
         process = SchedulerProcess(
             engine,
             client,
             namespace=options.namespace,
             election=election,
-            handlers=partial(_NodeWatcher, on_node=on_node) if on_node else EventHandlers,
+            handlers=handlers,
         )
         names = (options.registry or in_tree_registry()).names
         watchdog: dict[str, Check] = {}
@@ -197,6 +209,13 @@ async def serve(options: ServeOptions) -> None:
         if options.serving is not None and options.serving.secure_port:
             _add_v1(server.site, process)
         await _open_ports(ports, server, options.serving, client, engine.metrics)
+        if mirror is not None:
+            from stowplan.console.serving import HOST, Console
+
+            mirror.is_synced = process.is_synced
+            console = Console(mirror, engine)
+            ports.push_async_callback(console.stop)
+            await console.start(open_port(HOST, options.console_port or 0, flag="--console"))
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")

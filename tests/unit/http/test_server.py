@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.http.messages import Limits, Request, Response
+from stowplan.http.messages import Limits, Outlet, Request, Response, Stream
 from stowplan.http.parser import MAX_HEAD, ProtocolError, parse_request
 from stowplan.http.server import HttpServer
 from stowplan.server.health import LIMITS, Site, query_of
@@ -314,3 +314,81 @@ async def test_stopping_ends_open_connections() -> None:
         assert await server.stop(5.0) == 0
         assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
+
+
+# Streams
+
+
+class Streamed:
+    """A site with one stream; `outlet` is that of the last client."""
+
+    def __init__(self) -> None:
+        self.site = Site()
+        self.site.routes["/"] = lambda _: Stream(
+            b"", 200, "text/plain", {}, self._opened, self._gone.set
+        )
+        self.outlet: Outlet | None = None
+        self._gone = asyncio.Event()
+
+    def _opened(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+        outlet.send(b"hello ")
+
+    async def gone(self) -> None:
+        async with asyncio.timeout(10):
+            await self._gone.wait()
+
+
+async def opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert b"Connection: close" in head
+    assert b"Content-Length" not in head
+    return reader, writer
+
+
+async def test_a_stream_is_sent_in_pieces_until_it_ends() -> None:
+    stage = Streamed()
+    async with serving(stage.site) as (_, port):
+        reader, writer = await opened(port)
+        assert await reader.readexactly(6) == b"hello "
+        assert stage.outlet is not None
+        assert stage.outlet.send(b"world")
+        assert await reader.readexactly(5) == b"world"
+        stage.outlet.end()
+        assert await reader.read() == b""
+        writer.close()
+        await stage.gone()
+        assert not stage.outlet.send(b"more")
+
+
+async def test_a_client_that_leaves_a_stream_is_noticed() -> None:
+    stage = Streamed()
+    async with serving(stage.site) as (server, port):
+        _, writer = await opened(port)
+        writer.close()
+        await stage.gone()
+        assert not server.connections
+
+
+async def test_a_client_that_does_not_read_a_stream_is_cut_off() -> None:
+    stage = Streamed()
+    async with serving(stage.site) as (_, port):
+        _, writer = await opened(port)
+        assert stage.outlet is not None
+        pieces = 0
+        while stage.outlet.send(bytes(256 * 1024)):
+            pieces += 1
+            assert pieces < 1000, "nothing limits what is buffered"
+            await asyncio.sleep(0)
+        await stage.gone()
+        writer.close()
+
+
+async def test_head_of_a_stream_has_no_body() -> None:
+    stage = Streamed()
+    async with serving(stage.site) as (_, port):
+        answer = await answers(port, b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.endswith(b"\r\n\r\n")
+        assert stage.outlet is None

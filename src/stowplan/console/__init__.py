@@ -1,0 +1,15 @@
+"""The web console: `stowplan console`, and `stowplan run --console`.
+
+    mirror    the cluster as informers report it, apart from the scheduler's own state
+    columns   all nodes in compact columns, and what changed in them
+    pending   waiting pods by state and cause
+    decision  one pod: its explanation, and nodes by plugins
+    flow      throughput, latency and attempts over time
+    events    server-sent events, with resume
+    site      paths, files and the checks of every request
+    serving   puts them together on one port of loopback
+    follow    informers for a cluster that another scheduler serves
+
+The console reads; no request changes anything. The pages are in `static`, plain modules without a
+build step; `static/vendor` holds the libraries of others.
+"""

@@ -1,0 +1,65 @@
+"""One pod: its explanation, and a matrix of nodes and plugins.
+
+The rows are the best nodes, or the nearest ones where none fits; the pod's own node is always
+among them. Nothing is decided here: `explain` judges all nodes, and this reads its judgement.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from stowplan.console.mirror import ClusterMirror
+from stowplan.explain.explanation import NodeAnswer
+from stowplan.explain.obstacles import nearest_rows, obstacles_of
+from stowplan.framework.profile import Profile
+from stowplan.judge.objects import Thing
+from stowplan.scheduler.decision import Decision
+from stowplan.scheduler.engine import Engine
+
+_MOST_NODES: Final = 16
+#: Of a pod that fits somewhere: so many of the nodes that do not take it.
+_REFUSING: Final = 6
+
+
+def explain_pod(mirror: ClusterMirror, engine: Engine | None, thing: Thing) -> dict[str, Any]:
+    """What the page of one pod shows."""
+    explainer = mirror.explainer
+    said: dict[str, Any] = msgspec.to_builtins(explainer.explain(thing))
+    pod = thing.struct
+    if pod.is_finished or pod.is_terminating:
+        return {"explanation": said, "matrix": None, "attempts": None}
+    profile = explainer.profile_for(pod)
+    with explainer.judged(thing) as decision:
+        matrix = _matrix(profile, decision, pod.spec.node_name)
+    queued = engine.queue.get(pod) if engine is not None else None
+    attempts = queued.attempts if queued is not None else None
+    return {"explanation": said, "matrix": matrix, "attempts": attempts}
+
+
+def _matrix(profile: Profile, decision: Decision, own: str) -> dict[str, Any] | None:
+    diagnosis, table = decision.diagnosis, decision.cycle.table
+    scores = decision.scores
+    best = scores.top(_MOST_NODES - _REFUSING) if scores is not None else []
+    answers = [NodeAnswer(each.node, (), each.total, each.by_plugin) for each in best]
+    winner = best[0].node if best else ""
+    if diagnosis is not None and diagnosis.candidates is not None:
+        fitting = set(scores.rows.tolist()) if scores is not None else set()
+        own_row = table.live_row(own)
+        rows = nearest_rows(profile, diagnosis, _MOST_NODES + len(fitting))
+        if own_row is not None:
+            rows = list(dict.fromkeys([own_row, *rows]))
+            if scores is not None and own_row in fitting and own not in {a.node for a in answers}:
+                score = scores.of(own_row)
+                answers.append(NodeAnswer(own, (), score.total, score.by_plugin))
+        refusing = [row for row in rows if row not in fitting]
+        answers += (
+            obstacles_of(profile, diagnosis, row) for row in refusing[: _MOST_NODES - len(answers)]
+        )
+    return {
+        "winner": winner,
+        "filters": [step.name for step in profile.filters],
+        "scores": [step.name for step in profile.scores],
+        "nodes": [msgspec.to_builtins(each) for each in answers],
+    }

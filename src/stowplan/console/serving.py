@@ -1,0 +1,153 @@
+"""The console as a server: a mirror, the pages, and a clock that tells clients what changed.
+
+`cli.console` runs it beside informers of its own, `server.serving` beside a scheduler. It listens
+on loopback only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import Any, Final
+from uuid import uuid4
+
+from stowplan.clock import Clock, SystemClock
+from stowplan.console.columns import NodeColumns, node_details
+from stowplan.console.decision import explain_pod
+from stowplan.console.events import EventHub
+from stowplan.console.flow import FlowRecorder
+from stowplan.console.mirror import ClusterMirror
+from stowplan.console.pending import waiting_pods
+from stowplan.console.site import PREFIX, ConsoleSite, Query
+from stowplan.errors import ConfigError
+from stowplan.http.messages import Limits
+from stowplan.http.server import HttpServer
+from stowplan.logs import get_logger, kv
+from stowplan.scheduler.engine import Engine
+
+log = get_logger(__name__)
+
+PORT: Final = 10270
+HOST: Final = "127.0.0.1"
+_LIMITS: Final = Limits(
+    max_body=1024, request_timeout_s=30.0, idle_timeout_s=75.0, max_connections=128
+)
+_TICK_S: Final = 1.0
+_HEARTBEAT_TICKS: Final = 10
+_LINGER_S: Final = 0.5
+_MOST_FOUND: Final = 30
+
+
+def check_loopback(address: str, *, flag: str) -> None:
+    """Raise ConfigError for an address that others could connect to."""
+    try:
+        is_loopback = ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        is_loopback = address == "localhost"
+    if not is_loopback:
+        raise ConfigError(
+            f"{address} is not loopback, and the console has neither TLS nor logins yet: use"
+            f" {HOST}, and reach it from elsewhere through `ssh -L` or `kubectl port-forward`",
+            where=flag,
+        )
+
+
+class Console:
+    """Serves until `stop`."""
+
+    def __init__(
+        self, mirror: ClusterMirror, engine: Engine | None = None, clock: Clock | None = None
+    ) -> None:
+        """With an `engine`, its queue and metrics are shown too."""
+        boot = uuid4().hex[:12]
+        self._mirror = mirror
+        self._engine = engine
+        self._columns = NodeColumns(mirror.table, boot)
+        self._hub = EventHub(boot)
+        self.flow = FlowRecorder(mirror, engine, clock or SystemClock())
+        self._queue_seen: object = None
+        site = ConsoleSite()
+        site.events = self._hub.stream
+        site.resources = {
+            "cluster": self._cluster,
+            "nodes": self._node,
+            "queue": self._queue,
+            "pods": self._pods,
+            "flow": lambda rest, query: None if rest else self.flow.view(),
+        }
+        self._server = HttpServer(site, _LIMITS)
+        self._ticking: asyncio.Task[None] | None = None
+        self.url = ""
+
+    async def start(self, listening: socket.socket) -> None:
+        """Serve on a socket that listens on loopback."""
+        loop = asyncio.get_running_loop()
+        host, port, *_ = listening.getsockname()
+        await self._server.listen(lambda make: loop.create_server(make, sock=listening))
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{PREFIX}"
+        self._ticking = asyncio.create_task(self._tick(), name="console")
+        log.info("Serving the console", extra=kv(url=self.url))
+
+    async def stop(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._hub.close()
+        await self._server.stop(_LINGER_S)
+
+    # Resources
+
+    def _cluster(self, rest: list[str], query: Query) -> Any:
+        if rest:
+            return None
+        shown = self._columns.snapshot(query.get("group", [""])[0])
+        return {**shown, "synced": self._mirror.is_synced()}
+
+    def _node(self, rest: list[str], query: Query) -> Any:
+        return node_details(self._mirror.table, rest[0]) if len(rest) == 1 else None
+
+    def _queue(self, rest: list[str], query: Query) -> Any:
+        return None if rest else waiting_pods(self._mirror, self._engine)
+
+    def _pods(self, rest: list[str], query: Query) -> Any:
+        match rest:
+            case []:
+                found = self._mirror.search_pods(query.get("q", [""])[0], _MOST_FOUND)
+                return [
+                    {"pod": pod.key, "node": pod.spec.node_name, "phase": pod.status.phase}
+                    for pod in found
+                ]
+            case [namespace, name]:
+                thing = self._mirror.find_pod(namespace, name)
+                return thing and explain_pod(self._mirror, self._engine, thing)
+        return None
+
+    # Time
+
+    async def _tick(self) -> None:
+        ticks = 0
+        while True:
+            await asyncio.sleep(_TICK_S)
+            ticks += 1
+            try:
+                self._publish(self.flow.sample(), ticks)
+            except Exception as error:  # a defect of the console must not end a scheduler
+                log.error("The console could not be updated", exc_info=error)
+
+    def _publish(self, sample: dict[str, Any], ticks: int) -> None:
+        if not len(self._hub):
+            return
+        if self._columns.refresh():
+            self._hub.publish("layout", {"layout": self._columns.layout})
+        elif (changes := self._columns.changes()) is not None:
+            self._hub.publish("nodes", changes)
+        if (seen := self._queue_version()) != self._queue_seen:
+            self._queue_seen = seen
+            self._hub.publish("queue", {})
+        self._hub.publish("flow", {**sample, "plugins": self.flow.plugins()})
+        if not ticks % _HEARTBEAT_TICKS:
+            self._hub.heartbeat()
+
+    def _queue_version(self) -> object:
+        counts = self._engine.queue.counts if self._engine is not None else None
+        return self._mirror.pending_version, counts

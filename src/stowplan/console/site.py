@@ -1,0 +1,147 @@
+"""Paths of the console, its files, and the checks of every request.
+
+A page of another site must not read a cluster through the user's browser. Hence: only GET, no CORS,
+a Host header that names loopback (a name of the attacker's that resolves to 127.0.0.1 is refused),
+no API request that another site caused, and a Content-Security-Policy without inline scripts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import mimetypes
+from collections.abc import Callable
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+from stowplan.http.messages import JSON, PeerCertificate, Request, Response, error_response
+from stowplan.http.parser import RequestHead
+
+PREFIX: Final = "/console/"
+_API: Final = "/console/api/"
+_CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _CSP,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+_OWN_SITE: Final = ("", "same-origin", "none")
+_SUFFIXES: Final = (".html", ".css", ".js", ".mjs", ".svg")
+
+#: The values of a query by name.
+Query: TypeAlias = dict[str, list[str]]
+#: Given the parts of the path behind the resource's name, and the query; None: not found.
+Resource: TypeAlias = Callable[[list[str], Query], Any]
+
+
+class ConsoleSite:
+    """Answers requests: files from memory, resources as JSON."""
+
+    def __init__(self) -> None:
+        #: By the first part of the path below /console/api/.
+        self.resources: dict[str, Resource] = {}
+        self.events: Callable[[str], Response] = lambda last_id: _not_found("no events")
+        self._files = _static_files()
+
+    def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
+        if head.method not in ("GET", "HEAD"):
+            problem = "the console only reads: GET and HEAD"
+            return _safe(error_response(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow="GET, HEAD"))
+        host = head.headers.get("host")
+        if not _names_loopback(host):
+            problem = (
+                f"the Host header must name loopback, not {host[:100]!r}: use http://127.0.0.1"
+            )
+            return _safe(error_response(HTTPStatus.MISDIRECTED_REQUEST, problem))
+        is_foreign = head.headers.get("sec-fetch-site") not in _OWN_SITE
+        if is_foreign and head.path.startswith(_API):
+            problem = "the request comes from a page of another site"
+            return _safe(error_response(HTTPStatus.FORBIDDEN, problem))
+        return None
+
+    def answer(self, request: Request) -> Response:
+        return _safe(self._answer(request))
+
+    def error(self, status: HTTPStatus, problem: str) -> Response:
+        return _safe(error_response(status, problem))
+
+    def refused(self, status: int) -> None:
+        """Do not count refused requests."""
+
+    def _answer(self, request: Request) -> Response:
+        path = request.head.path
+        if path in ("/", "/console"):
+            return Response(b"", HTTPStatus.FOUND.value, "text/plain", {"Location": PREFIX})
+        if path.startswith(_API):
+            return self._read(request)
+        found = self._files.get(path.removeprefix(PREFIX) or "index.html")
+        if found is None or not path.startswith(PREFIX):
+            return _not_found(f"{path} is no page of the console; it begins at {PREFIX}")
+        return Response(found[0], 200, found[1])
+
+    def _read(self, request: Request) -> Response:
+        head = request.head
+        name, *rest = [unquote(part) for part in head.path.removeprefix(_API).split("/")]
+        query = parse_qs(head.query)
+        if name == "events" and not rest:
+            return self.events(head.headers.get("last-event-id") or query.get("after", [""])[0])
+        resource = self.resources.get(name)
+        found = resource(rest, query) if resource is not None else None
+        if found is None:
+            return _not_found(f"{head.path}: not found")
+        return Response(msgspec.json.encode(found), 200, JSON)
+
+
+def _names_loopback(host: str) -> bool:
+    """Whether a Host header, with a port or without, is localhost or an address of loopback."""
+    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    if not name:
+        name, port = port, ""
+    if port and not port.isdecimal():
+        return False
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _not_found(problem: str) -> Response:
+    return error_response(HTTPStatus.NOT_FOUND, problem)
+
+
+def _safe(response: Response) -> Response:
+    response.headers |= _HEADERS
+    return response
+
+
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    """Content and type by path below `static`."""
+    found: dict[str, tuple[bytes, str]] = {}
+    folders = [("", files("stowplan.console") / "static")]
+    while folders:
+        prefix, folder = folders.pop()
+        for each in folder.iterdir():
+            if each.is_dir():
+                folders.append((f"{prefix}{each.name}/", each))
+            elif each.name.endswith(_SUFFIXES):
+                found[prefix + each.name] = each.read_bytes(), _content_type(each.name)
+    return found
+
+
+def _content_type(name: str) -> str:
+    if name.endswith((".js", ".mjs")):
+        return "text/javascript; charset=utf-8"
+    guessed = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return f"{guessed}; charset=utf-8" if guessed.startswith("text/") else guessed

@@ -1,0 +1,68 @@
+// The frame of all pages: navigation, the state of the connection, and the page of the address.
+import { html, render, useEffect, useState } from "./ui.js";
+import { start, useLive } from "./live.js";
+import { ClusterPage } from "./cluster.js";
+import { QueuePage } from "./queue.js";
+import { DecisionPage } from "./decision.js";
+import { FlowPage } from "./flow.js";
+
+const PAGES = {
+  cluster: ["Cluster", ClusterPage],
+  queue: ["Queue", QueuePage],
+  decision: ["Decision", DecisionPage],
+  flow: ["Flow", FlowPage],
+};
+
+function route() {
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  const parts = rest.map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+  return { page: PAGES[name] ? name : "cluster", parts };
+}
+
+function Connection() {
+  const { connection, lostAt } = useLive();
+  const text = { live: "live", lost: "reconnecting…", connecting: "connecting…" }[connection];
+  return html`<p class="connection ${connection}" role="status">
+    <span aria-hidden="true"></span>${text}
+    ${lostAt && html`<small>figures of ${lostAt.toLocaleTimeString("en-GB")}</small>`}
+  </p>`;
+}
+
+function App() {
+  const [{ page, parts }, go] = useState(route());
+  useEffect(() => {
+    const follow = () => go(route());
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  const [title, Page] = PAGES[page];
+  useEffect(() => { document.title = `${title} · Stowplan console`; }, [title]);
+  const { connection } = useLive();
+  return html`
+    <header>
+      <a class="skip" href="#main" onClick=${(event) => {
+        event.preventDefault();
+        document.getElementById("main").focus();
+      }}>Skip to content</a>
+      <strong class="brand">Stowplan</strong>
+      <nav aria-label="Pages">${Object.entries(PAGES).map(([name, [label]]) => html`
+        <a href="#/${name}" aria-current=${name === page ? "page" : undefined}>${label}</a>`)}
+      </nav>
+      <${Connection} />
+    </header>
+    <main id="main" tabindex="-1" class=${connection === "lost" ? "stale" : ""}>
+      <h1 class="hidden">${title}</h1>
+      <${Page} parts=${parts} />
+    </main>`;
+}
+
+start();
+const root = document.getElementById("app");
+root.textContent = "";
+render(html`<${App} />`, root);
