@@ -43,7 +43,7 @@ def test_commands_listen_on_loopback(option: click.Option) -> None:
 
 def test_the_commands_with_an_address_are_found() -> None:
     names = {str(each.id) for each in address_options()}
-    assert names == {"apiserver", "extender", "run", "static"}
+    assert names == {"apiserver", "console", "extender", "run", "static"}
 
 
 def test_schedulers_made_in_python_listen_on_loopback() -> None:
