@@ -20,10 +20,10 @@ from stowplan.config.defaults import default_config
 from stowplan.explain.changes import Change
 from stowplan.explain.fixes import proven_changes
 from stowplan.explain.reasoning import Explainer
-from stowplan.explain.sources import thing_of
 from stowplan.explain.text import explanation_text
 from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.judge.given_cluster import GivenCluster
+from stowplan.judge.objects import thing_of
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.outcome import Placement

@@ -22,10 +22,9 @@ from stowplan.explain.changes import Change
 from stowplan.explain.explanation import Fix
 from stowplan.explain.obstacles import nearest_rows, obstacles_of
 from stowplan.explain.reasoning import Explainer
-from stowplan.explain.sources import thing_of
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
-from stowplan.judge.objects import Key, Thing
+from stowplan.judge.objects import Key, Thing, thing_of
 from stowplan.scheduler.decision import Decision
 
 #: Bounds of the search.

@@ -15,7 +15,7 @@ from stowplan.api.objects import Pod
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.errors import ConfigError, Forbidden, NotFound
 from stowplan.judge.given_cluster import GivenCluster
-from stowplan.judge.objects import Key, ReadOptions, Thing, read_objects
+from stowplan.judge.objects import Key, ReadOptions, Thing, read_objects, thing_of
 from stowplan.judge.refusal import QuestionRefused
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -46,13 +46,6 @@ async def _listed(
         warn(f"{kind.plural} are left out: {problem}")
         return []
     return [thing_of(kind, item) for item in found.items]
-
-
-def thing_of(kind: Resource[Any], item: Any) -> Thing:
-    """An object of the API with its key."""
-    metadata = item.metadata
-    namespace = metadata.namespace if kind.namespaced else ""
-    return Thing(kind.api_version, kind.kind, namespace, metadata.name, kind, item)
 
 
 def read_file(path: str, text: bytes) -> GivenCluster:

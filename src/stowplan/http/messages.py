@@ -32,6 +32,8 @@ class Limits:
     idle_timeout_s: float = 180.0
     #: One more closes the connection that has been without a request for longest.
     max_connections: int = 1000
+    #: Bodies above this size count towards what all clients together may send at a time.
+    small_body: int = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

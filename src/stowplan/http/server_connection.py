@@ -35,7 +35,6 @@ log = get_logger(__name__)
 
 #: Bodies under way and unread responses of all clients together, in multiples of the largest body.
 _BODIES_AT_A_TIME: Final = 2
-_SMALL_BODY: Final = 1024 * 1024
 LINGER_S: Final = 5.0
 _MAX_UNREAD: Final = 64 * 1024
 #: A client of a stream that leaves more than this unread is cut off.
@@ -262,7 +261,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._content = bytearray()
         self._chunks = ChunkedDecoder() if head.length == CHUNKED else None
         self._count(max(head.length, 0))
-        if head.length > _SMALL_BODY:
+        if head.length > self._limits.small_body:
             # Only after it was counted. Its bytes are received in place.
             self._large = bytearray(head.length)
             self._filled = min(len(self._received), head.length)
@@ -298,7 +297,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 f"the body is longer than {self._limits.max_body} bytes",
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             )
-        counted = length if length > _SMALL_BODY else 0
+        counted = length if length > self._limits.small_body else 0
         server = self._server
         most = _BODIES_AT_A_TIME * self._limits.max_body
         if counted > self._counted and server.body_bytes + counted - self._counted > most:

@@ -5,7 +5,7 @@ Every line gets an answer, whatever it holds, and so does the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -44,8 +44,8 @@ def answer(line: Mapping[str, Any]) -> Json:
     return Judge().answer(line)
 
 
-class _Answering:
-    """What both kinds of lines share. Subclasses say what a line's members mean."""
+class Answering:
+    """What all kinds of lines share. Subclasses say what a line's members mean."""
 
     def __init__(
         self,
@@ -103,7 +103,10 @@ class _Answering:
         text = parts.get("config")
         if text is None or is_absent(text):
             return None
-        return read_config(bytes(text), self._registry)
+        return self._read_config(bytes(text))
+
+    def _read_config(self, text: bytes) -> Configuration:
+        return read_config(text, self._registry)
 
     def _pod(self, parts: Parts) -> Thing | None:
         text = parts.get("pod")
@@ -115,7 +118,10 @@ class _Answering:
 
     def _objects(self, parts: Parts, name: str, serial: int = 0) -> dict[Key, Thing]:
         """The objects of a member by key, each key once; `serial` begins made-up names."""
-        found: dict[Key, Thing] = {}
+        return {thing.key: thing for thing in self._each_object(parts, name, serial)}
+
+    def _each_object(self, parts: Parts, name: str, serial: int = 0) -> Iterator[Thing]:
+        """The same, one by one."""
         places: dict[Key, str] = {}
         texts = list_of(parts, name)
         for place, thing in read_objects(texts, name, self._how):
@@ -129,16 +135,40 @@ class _Answering:
                     f"{place}: {thing}: metadata.name: Duplicate value:"
                     f' "{thing.name}": {first} has the same name'
                 )
-            found[thing.key] = thing
-        return found
+            yield thing
 
     def _tell_complaints(self, place: str, thing: Thing) -> None:
         if self._warn is not None:
             for complaint in thing.complaints:
                 self._warn(f"line {self._count}: {place}: {thing}: {complaint}")
 
+    def _deletions(
+        self, parts: Parts, applied: Container[Key], things: Container[Key]
+    ) -> list[Key]:
+        """The keys of the objects to delete, which `things` must have."""
+        keys: dict[Key, None] = {}
+        for index, text in enumerate(list_of(parts, "delete")):
+            key, shown = self._deletion(f"delete[{index}]", bytes(text))
+            if key in applied:
+                raise QuestionRefused(f"delete[{index}]: {shown} is applied in the same line")
+            if key in keys:
+                raise QuestionRefused(f"delete[{index}]: {shown} is there twice")
+            if key not in things:
+                raise QuestionRefused(f"delete[{index}]: {shown} not found")
+            keys[key] = None
+        return list(keys)
 
-class Judge(_Answering):
+    def _deletion(self, place: str, text: bytes) -> tuple[Key, str]:
+        raw = decode(text)
+        if not isinstance(raw, dict):
+            raise QuestionRefused(f"{place}: expected an object, got {json_type(text)}")
+        try:
+            return find_key(raw)
+        except QuestionRefused as problem:
+            raise problem.at(place) from None
+
+
+class Judge(Answering):
     """Answers questions that bring their cluster with them."""
 
     _MEMBERS = ("id", "config", "objects", "pod")
@@ -161,7 +191,7 @@ class Judge(_Answering):
         )
 
 
-class Stream(_Answering):
+class Stream(Answering):
     """One cluster that changes from line to line. A line that fails changes nothing."""
 
     _MEMBERS = ("id", "config", "apply", "delete", "pod")
@@ -190,7 +220,7 @@ class Stream(_Answering):
         config = self._config(parts) or self._config_now
         pod = self._pod(parts)
         applied = self._objects(parts, "apply", self._count * 1_000_000)
-        deleted = self._deletions(parts, applied)
+        deleted = self._deletions(parts, applied, self._cluster.things)
         profile = self._settled(config.profile_for(pod.struct)) if pod is not None else None
         before = {key: self._cluster.things.get(key) for key in (*applied, *deleted)}
         try:
@@ -231,25 +261,3 @@ class Stream(_Answering):
             if thing is not None:
                 cluster.put(thing)
         self._begin(cluster)
-
-    def _deletions(self, parts: Parts, applied: dict[Key, Thing]) -> list[Key]:
-        keys: dict[Key, None] = {}
-        for index, text in enumerate(list_of(parts, "delete")):
-            key, shown = self._deletion(f"delete[{index}]", bytes(text))
-            if key in applied:
-                raise QuestionRefused(f"delete[{index}]: {shown} is applied in the same line")
-            if key in keys:
-                raise QuestionRefused(f"delete[{index}]: {shown} is there twice")
-            if key not in self._cluster.things:
-                raise QuestionRefused(f"delete[{index}]: {shown} not found")
-            keys[key] = None
-        return list(keys)
-
-    def _deletion(self, place: str, text: bytes) -> tuple[Key, str]:
-        raw = decode(text)
-        if not isinstance(raw, dict):
-            raise QuestionRefused(f"{place}: expected an object, got {json_type(text)}")
-        try:
-            return find_key(raw)
-        except QuestionRefused as problem:
-            raise problem.at(place) from None

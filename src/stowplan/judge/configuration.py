@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from random import Random
 from typing import Any
@@ -47,23 +48,31 @@ class Configuration:
         return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.looks_up))
 
     def profile_for(self, pod: Pod) -> Profile:
-        """The profile that a pod asks for; where there is no choice, or it says nothing, the
-        first. A pattern: a cluster makes its own of it (`World.settle`).
-        """
-        name = pod.spec.scheduler_name
-        if len(self._patterns) == 1 or not name:
-            return next(iter(self._patterns.values()))
-        profile = self._patterns.get(name)
-        if profile is None:
-            raise QuestionRefused(
-                f'pod: spec.schedulerName: Invalid value: "{name}": no profile has that name'
-                f" (there are {', '.join(self._patterns)})"
-            )
-        return profile
+        """A pattern: a cluster makes its own of it (`GivenCluster.settle`)."""
+        return profile_for(self._patterns, pod)
+
+
+def profile_for(profiles: Mapping[str, Profile], pod: Pod) -> Profile:
+    """The profile that a pod asks for; where there is no choice, or it says nothing, the first."""
+    name = pod.spec.scheduler_name
+    if len(profiles) == 1 or not name:
+        return next(iter(profiles.values()))
+    profile = profiles.get(name)
+    if profile is None:
+        raise QuestionRefused(
+            f'pod: spec.schedulerName: Invalid value: "{name}": no profile has that name'
+            f" (there are {', '.join(profiles)})"
+        )
+    return profile
 
 
 @lru_cache(maxsize=256)
 def read_config(text: bytes, registry: Registry) -> Configuration:
+    """`parse_config`, cached."""
+    return parse_config(text, registry)
+
+
+def parse_config(text: bytes, registry: Registry) -> Configuration:
     """Read a line's `config`; apiVersion and kind are optional."""
     raw = decode(text)
     if not isinstance(raw, dict):

@@ -89,12 +89,8 @@ class GivenCluster:
 
     def asked(self, thing: Thing) -> PodInfo:
         """The pending pod, compiled under the UID that it has in this cluster."""
-        pod: Pod = thing.struct
         known = self.things.get(thing.key)
-        if known is not None and not thing.has_uid and not _stands(known.struct):
-            # The same pod: its own nomination must not take room from it.
-            pod = with_uid(pod, known.struct.uid)
-        return compile_pod(pod)
+        return compile_asked(thing, None if known is None else known.struct)
 
     def nominees(self, is_served: Callable[[Pod], bool]) -> Nominator | None:
         """The nominated pods that wait in a scheduler's queue; None if there are none."""
@@ -126,6 +122,15 @@ class GivenCluster:
         del self._by_uid[pod.uid]
         self._nominated.delete(pod)
         self.cache.remove_pod(pod.uid)
+
+
+def compile_asked(thing: Thing, known: Pod | None) -> PodInfo:
+    """The pod that a question is about; `known` is the one of its name in the cluster."""
+    pod: Pod = thing.struct
+    if known is not None and not thing.has_uid and not _stands(known):
+        # The same pod: its own nomination must not take room from it.
+        pod = with_uid(pod, known.uid)
+    return compile_pod(pod)
 
 
 def _stands(pod: Pod) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -49,6 +50,10 @@ class ReadOptions(NamedTuple):
     check: bool = True
     #: Refuse everything that the API server would refuse.
     strict: bool = False
+    #: Keep what was read, in case that the same text comes again.
+    keep: bool = True
+    #: Refuse objects whose text has more bytes.
+    largest: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,13 @@ def key_of(api_version: str, kind: str, namespace: str, name: str) -> Key:
     """The key of an object, without the version: a group's versions are one object."""
     group, _, _ = api_version.rpartition("/")
     return (f"{group}/{kind}" if group else kind, namespace, name)
+
+
+def thing_of(kind: Resource[Any], item: Any) -> Thing:
+    """An object of the API with its key."""
+    metadata = item.metadata
+    namespace = metadata.namespace if kind.namespaced else ""
+    return Thing(kind.api_version, kind.kind, namespace, metadata.name, kind, item)
 
 
 def find_key(raw: Json) -> tuple[Key, str]:
@@ -171,7 +183,8 @@ def _read_at(place: str, text: bytes, api_version: str, kind: str, how: ReadOpti
         thing = _cache.get(key)
         if thing is None:
             thing = _read(text, api_version, kind, how)
-            _cache.put(key, thing, len(text))
+            if how.keep:
+                _cache.put(key, thing, len(text))
     except QuestionRefused as problem:
         raise problem.at(place) from None
     return thing
@@ -185,9 +198,12 @@ def _read(text: bytes, api_version: str, kind: str, how: ReadOptions) -> Thing:
     api_version = _type_member(obj, "apiVersion", api_version)
     kind = _type_member(obj, "kind", kind)
     resource, served = _READ.get((api_version, kind)), _SERVED.get((api_version, kind))
-    if resource is None and served is None:
-        if kind.endswith("List") and isinstance(obj.get("items"), list):
-            raise _IsList(obj, api_version, kind)
+    is_other = resource is None and served is None
+    if is_other and kind.endswith("List") and isinstance(obj.get("items"), list):
+        raise _IsList(obj, api_version, kind)
+    if len(text) > how.largest:
+        raise QuestionRefused(f"Too long: must have at most {how.largest} bytes")
+    if is_other:
         check_kind(api_version, kind)
         return _unread(obj, api_version, kind, namespaced=False)
     assert served is not None, "the embedded server has every kind that plugins read"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,9 @@ from stowplan.scheduler.decision import Decision
 Json: TypeAlias = dict[str, Any]
 
 EXCLUDED = "ExcludedByPreFilter"
+#: What a summary lists at most.
+_MOST_BEST = 10
+_MOST_VERDICTS = 50
 _SUCCESS: Json = {"code": Code.SUCCESS.label}
 
 
@@ -31,6 +35,45 @@ def verdicts(decision: Decision) -> Json:
     if decision.scores is not None:
         said |= scores(decision.scores)
     return said
+
+
+def summary(decision: Decision) -> Json:
+    """The answer in a size that does not grow with the cluster: counts instead of nodes."""
+    diagnosis = decision.diagnosis
+    if diagnosis is None:
+        raise QuestionRefused(decision.message)
+    said: Json = {"total": diagnosis.total_nodes, "feasible": decision.feasible_nodes}
+    sheet = decision.scores
+    if sheet is not None:
+        highest = sheet.totals.max()
+        names = [sheet.table.names[row] for row in sheet.rows[sheet.totals == highest].tolist()]
+        return said | {
+            "best": sorted(names)[:_MOST_BEST],
+            "bestCount": len(names),
+            "score": int(highest),
+            "rejected": _rejected(diagnosis),
+        }
+    is_empty = not diagnosis.total_nodes
+    said["message"] = decision.message if is_empty else diagnosis.message()
+    if diagnosis.candidates is None and not is_empty:
+        said["prefilter"] = _rejection(diagnosis.absent)
+    return said | {"rejected": _rejected(diagnosis)}
+
+
+def _rejected(diagnosis: Diagnosis) -> list[Json]:
+    """How many nodes each verdict has, the commonest first."""
+    counts: Counter[tuple[str, str, tuple[str, ...]]] = Counter()
+    for status, rows in diagnosis.groups():
+        counts[status.code.label, status.plugin, tuple(status.reasons)] += len(rows)
+    if diagnosis.candidates is not None:
+        left_out = int(np.count_nonzero(diagnosis.cycle.table.valid & ~diagnosis.candidates))
+        if left_out:
+            counts[EXCLUDED, "", ()] += left_out
+    shown = counts.most_common(_MOST_VERDICTS)
+    return [
+        {"nodes": count, "code": code, "plugin": plugin, "reasons": list(reasons)}
+        for (code, plugin, reasons), count in shown
+    ]
 
 
 def _nodes(diagnosis: Diagnosis) -> Json:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
@@ -30,6 +32,9 @@ from stowplan.server.serving_options import ServingOptions
 from stowplan.server.work_queues import WorkQueues
 
 log = get_logger(__name__)
+
+#: Questions to /v1/decide may bring a cluster.
+_LIMITS: Final = replace(LIMITS, max_body=4 * 1024 * 1024, small_body=LIMITS.max_body)
 
 
 @asynccontextmanager
@@ -85,7 +90,7 @@ async def https_port(
             open_paths,
             access,
         )
-        server = HttpServer(guarded, LIMITS)
+        server = HttpServer(guarded, _LIMITS)
         host = options.bind_address
         listening = open_port(
             host,

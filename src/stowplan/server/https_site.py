@@ -85,6 +85,8 @@ class HttpsSite:
         return self._checked(request)
 
     def error(self, status: HTTPStatus, problem: str) -> Response:
+        if status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return status_response(status, problem)
         return self._site.error(status, problem)
 
     def refused(self, status: int) -> None:

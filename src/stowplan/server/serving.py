@@ -40,6 +40,7 @@ from stowplan.scheduler.metrics_filter import MetricsFilter
 from stowplan.scheduler.outcome import Failure
 from stowplan.scheduler.process import Election, SchedulerProcess
 from stowplan.server.debugger import CacheDebugger
+from stowplan.server.decide_api import add_decide
 from stowplan.server.explain_api import add_explain
 from stowplan.server.health import HealthServer, Site
 from stowplan.server.health_slis import Check
@@ -207,7 +208,7 @@ async def serve(options: ServeOptions) -> None:
             process.informers["pods"].store.values, process.scheduling.is_set
         )
         if options.serving is not None and options.serving.secure_port:
-            _add_v1(server.site, process)
+            _add_v1(server.site, process, options.registry)
         await _open_ports(ports, server, options.serving, client, engine.metrics)
         if mirror is not None:
             from stowplan.console.serving import HOST, Console
@@ -281,9 +282,10 @@ async def _open_ports(
         await ports.enter_async_context(https_port(server.site, options, client, metrics))
 
 
-def _add_v1(site: Site, process: SchedulerProcess) -> None:
+def _add_v1(site: Site, process: SchedulerProcess, registry: Registry | None) -> None:
     """Add the JSON API, which only the HTTPS port serves."""
     v1 = V1(site)
+    add_decide(v1, process, registry)
     add_explain(v1, process)
 
 
