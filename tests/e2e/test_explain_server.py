@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
+import os
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,7 +136,7 @@ def test_a_gated_and_a_placed_pod(stage: Stage) -> None:
     assert gated["waiting"]["plugins"] == ["SchedulingGates"]
     _, placed = stage.get("/v1/explain/default/placed")
     assert placed["node"] in ("worker-1", "worker-2")
-    assert "Attempt 1 chose it from 2 that fit" in placed["summary"]
+    assert "Attempt 1 chose it when it fitted on 2 of 3 nodes" in placed["summary"]
     assert placed["best"][0]["node"] == placed["node"]
 
 
@@ -183,3 +186,114 @@ def test_only_those_with_the_right_are_answered(stage: Stage) -> None:
         assert stage.get(path, token="")[0] == 403
         assert stage.get(path, token="wrong")[0] == 401
     assert stage.get("/configz")[0] == 403, "the role is for /v1/ alone"
+
+
+# The command
+
+
+def explain(
+    stage: Stage, *arguments: str, url: str = "", token: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stowplan", "explain", *arguments, "--kubeconfig"]
+    command += [str(stage.kubeconfig), "--insecure-skip-tls-verify"]
+    server = {"STOWPLAN_SERVER": url or stage.url, "STOWPLAN_TOKEN": token}
+    env = {**os.environ, **server, **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_the_command_asks_the_scheduler_with_the_users_own_credentials(stage: Stage) -> None:
+    for token in (stage.reader, ""):  # a token, and those of the kubeconfig
+        done = explain(stage, "big", token=token)
+        assert (done.returncode, done.stderr) == (0, "")
+        first, *_ = done.stdout.split("\n\n")
+        assert first.startswith("default/big is pending. None of 3 nodes can take it")
+        assert "failed" in done.stdout
+        assert "; next try in " in done.stdout
+        assert ", or when a node is added" in " ".join(done.stdout.split())
+    placed = explain(stage, "placed", "-o", "json")
+    assert json.loads(placed.stdout)["state"] == "Scheduled"
+    node_text = explain(stage, "big", "--node", "gpu").stdout
+    assert "default/big does not fit on gpu: a plugin refuses it." in node_text
+    pending = explain(stage, "--pending").stdout.splitlines()
+    assert pending[1].split()[:3] == ["2", "Insufficient", "cpu"]
+    gated = explain(stage, "gated").stdout
+    assert "SchedulingGates keeps it out of the queue" in gated
+
+
+def test_an_attempt_from_the_server_and_from_the_file(stage: Stage) -> None:
+    remote = explain(stage, "big", "--at", "1")
+    assert (remote.returncode, remote.stderr) == (0, "")
+    assert remote.stdout.startswith("default/big, attempt 1 of ")
+    assert ": unschedulable after " in remote.stdout
+    assert "0/3 nodes are available: " in remote.stdout
+    assert "worker-[1-2]" in remote.stdout
+    read = wait_for("the file", lambda: _recorded(stage, "placed"))
+    assert read.startswith("default/placed, attempt 1 of 1, ")
+    assert ": bound to worker-" in read
+    assert "Best nodes, the chosen one first:" in read
+    assert "Durations: PreFilter " in read
+
+
+def _recorded(stage: Stage, name: str) -> str:
+    done = explain(stage, name, "--at", "1", "--ledger", str(stage.ledger))
+    return done.stdout if done.returncode == 0 else ""
+
+
+@pytest.fixture(scope="module")
+def other_server() -> Iterator[str]:
+    """Something else that listens, without TLS."""
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_every_mistake_is_one_line_that_says_what_to_do(stage: Stage, other_server: str) -> None:
+    api_server = next(
+        line.split()[1]
+        for line in stage.kubeconfig.read_text().splitlines()
+        if line.split()[:1] == ["server:"]
+    )
+    mistakes = [
+        (explain(stage, "big", token=stage.stranger), 'cannot get path "/v1/explain/default/big"'),
+        (explain(stage, "big", token=stage.stranger), "Fix: a role for /v1/*"),
+        (explain(stage, "big", token="wrong"), "does not accept the credentials"),
+        (explain(stage, "none"), 'pod "default/none" not found'),
+        (explain(stage, "big", "--node", "none"), 'node "none" not found'),
+        (explain(stage, "big", "--at", "9999"), "has no attempt 9999"),
+        (explain(stage, "big", url=f"https://127.0.0.1:{free_port()}"), "Connection refused"),
+        (explain(stage, "big", url=f"https://{other_server}"), "TLS failed"),
+        (explain(stage, "big", url=f"http://{other_server}"), "is not an address such as https"),
+        (explain(stage, "big", url=api_server), "is not a scheduler of this Stowplan version"),
+    ]
+    for done, problem in mistakes:
+        assert problem in done.stderr, done
+        assert done.stderr.startswith("Error: ")
+        assert done.stderr.count("\n") == 1
+        assert (done.returncode != 0, done.stdout) == (True, "")
+
+
+def test_a_certificate_that_nothing_vouches_for_is_refused_with_the_remedy(stage: Stage) -> None:
+    command = [sys.executable, "-m", "stowplan", "explain", "big", "--server", stage.url]
+    command += ["--kubeconfig", str(stage.kubeconfig)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "certificate" in done.stderr
+    assert "Fix: --certificate-authority FILE" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_options_that_do_not_go_together(stage: Stage) -> None:
+    url = ("--server", stage.url)
+    for arguments, problem in (
+        (("big", "--fix", *url), "--server goes without --fix"),
+        (("big", "--at", "1", "--fix"), "--at goes with a POD"),
+        (("big", "--ledger", "x"), "--ledger goes with --at"),
+        (("big", "--at", "0", *url), "0 is not in the range"),
+    ):
+        done = explain(stage, *arguments)
+        assert done.returncode == 2
+        assert problem in done.stderr
+    without = explain(stage, "big", "--at", "1", STOWPLAN_SERVER="")
+    assert "--at needs --server URL or --ledger FILE" in without.stderr
+    fixed = explain(stage, "big", "--fix")  # STOWPLAN_SERVER is only a default
+    assert "Any one of these would place it" in fixed.stdout

@@ -15,11 +15,12 @@ import yaml
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.pod_names import PodName
 from stowplan.apiserver.faults import Fault
 from stowplan.errors import Conflict
 from stowplan.plugins.static_placement.labels import PinLabels
 from stowplan.static.pinning import apply_wish, read_nodes
-from stowplan.static.pins import NodeEdit, PodName, Wish
+from stowplan.static.pins import NodeEdit, Wish
 from tests.integration.pin_stage import STATEFUL_SET, PinStage, pin_stage
 
 LABEL, OLDER = "rf.scheduler.test.default/web-0", "rf.scheduler.test/web-0"

@@ -17,6 +17,7 @@ from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.api.objects import Node, Pod
+from stowplan.api.pod_names import PodName, check_namespace, parse_pod_name
 from stowplan.api.resources import PODS
 from stowplan.cli.options import kubeconfig_options
 from stowplan.cli.tables import print_object, print_table
@@ -33,14 +34,11 @@ from stowplan.static.pinning import apply_wish, find_pod, read_nodes
 from stowplan.static.pins import (
     CLUSTERS_OWN_SCHEDULER,
     NodeEdit,
-    PodName,
     Wish,
-    check_namespace,
     chosen_scheduler,
     joined,
     named_node,
     nodes_with_pins,
-    parse_pod_name,
     scheduler_of,
     schedulers_with_keys,
     wishes_for_only,

@@ -6,6 +6,9 @@
     summary       the cause in one sentence
     retries       the cluster events that would bring the pod back
     text          the answer for people
+    live          the answer from inside a running scheduler
+    remote        asks a running scheduler over HTTPS
+    recorded      attempts of the ledger, and their text
 
 Nothing is decided here: `scheduler.cycle.judge` runs the plugins, and its `Decision` is read.
 """

@@ -8,7 +8,6 @@ decision is.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -19,49 +18,25 @@ from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.work import DECISION_WORK, DecisionDeferred
 from stowplan.errors import Conflict, NotFound, ServerError
 from stowplan.explain.explanation import (
-    Answer,
     Comparison,
     Explanation,
     NodeAnswer,
     State,
     Waiting,
 )
-from stowplan.explain.pending import PendingGroup
+from stowplan.explain.pending import Pending, PendingGroup
 from stowplan.explain.reasoning import compared, explained, over
+from stowplan.explain.recorded import AttemptAnswer, Attempts, chosen_attempt
 from stowplan.explain.summary import nodes_text
 from stowplan.framework.profile import Profile
 from stowplan.queue.pod import Place, QueuedPod
 from stowplan.scheduler.cycle import judge
 from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.engine import Engine
-from stowplan.scheduler.ledger import Attempt, Entry
+from stowplan.scheduler.ledger import Entry
 
 #: Pods that are named for each cause.
 _EXAMPLES = 3
-
-
-class Pending(Answer, frozen=True):
-    """The queue of a running scheduler."""
-
-    #: How many pods are in each place.
-    counts: dict[str, int]
-    #: Largest first.
-    groups: tuple[PendingGroup, ...] = ()
-
-
-class Attempts(Answer, frozen=True):
-    """The recorded attempts of a pod, oldest first, without their details."""
-
-    pod: str
-    attempts: tuple[Attempt, ...]
-
-
-class AttemptAnswer(Answer, frozen=True):
-    """One recorded attempt with its details."""
-
-    attempt: Attempt
-    #: The number of the pod's latest attempt.
-    of: int
 
 
 class LiveExplainer:
@@ -184,12 +159,10 @@ class LiveExplainer:
         assert record.details is not None
         total, feasible = record.details.evaluated_nodes, record.details.feasible_nodes
         best = tuple(NodeAnswer(e.node, (), e.total, e.by_plugin) for e in record.details.scores)
-        chose = f"Attempt {record.attempt} chose it from {feasible} that fit, of"
-        if feasible == 1:
-            chose = f"Attempt {record.attempt} chose it, the only one that fits of"
+        fitted = nodes_text(feasible, total)
         return msgspec.structs.replace(
             said,
-            summary=f"{where} {chose} {nodes_text(total, total)}.",
+            summary=f"{where} Attempt {record.attempt} chose it when it fitted on {fitted}.",
             nodes=total,
             feasible_nodes=feasible,
             best=best,
@@ -232,14 +205,3 @@ class LiveExplainer:
         last = self._engine.ledger.latest(first.key) if self._engine.ledger is not None else None
         summary = first.gating_message or (last.message if last is not None else "")
         return PendingGroup(len(pods), state, plugin, reason, examples, summary)
-
-
-def chosen_attempt(key: str, found: list[Attempt], number: int) -> AttemptAnswer:
-    """The latest attempt with that number; NotFound says which there are."""
-    for attempt in reversed(found):
-        if attempt.attempt == number:
-            same = [each.attempt for each in found if each.uid == attempt.uid]
-            return AttemptAnswer(attempt, max(same))
-    numbers = Counter(each.attempt for each in found)
-    there = f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else f"{min(numbers)}"
-    raise NotFound(f'the ledger has no attempt {number} of pod "{key}", but {there}')

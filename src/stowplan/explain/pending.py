@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.api.objects import Pod
 from stowplan.explain.explanation import Answer, Explanation, State
-from stowplan.explain.reasoning import Explainer
 from stowplan.present.tables import format_table
 
 if TYPE_CHECKING:
+    from stowplan.explain.reasoning import Explainer
     from stowplan.judge.objects import Thing
 
 #: Pods that are named for each cause.
@@ -30,6 +30,15 @@ class PendingGroup(Answer, frozen=True):
     examples: tuple[str, ...]
     #: The explanation of the first.
     summary: str
+
+
+class Pending(Answer, frozen=True):
+    """The queue of a running scheduler."""
+
+    #: How many pods are in each place.
+    counts: dict[str, int]
+    #: Largest first.
+    groups: tuple[PendingGroup, ...] = ()
 
 
 def group_pending(
@@ -70,7 +79,7 @@ def _group(cause: tuple[State, str, str], members: list[tuple[str, Explanation]]
     return PendingGroup(len(members), state, plugin, reason, examples, members[0][1].summary)
 
 
-def pending_text(groups: list[PendingGroup]) -> str:
+def pending_text(groups: Sequence[PendingGroup]) -> str:
     """A table, largest group first."""
     if not groups:
         return "No pod is pending.\n"

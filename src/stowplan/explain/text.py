@@ -11,6 +11,7 @@ from stowplan.explain.explanation import (
     Fix,
     NodeAnswer,
     State,
+    Waiting,
 )
 from stowplan.present.tables import format_figures, format_table, printable
 
@@ -23,19 +24,23 @@ def explanation_text(said: Explanation) -> str:
 
 
 def _blocks(said: Explanation) -> Iterator[str]:
-    yield _wrapped(said.summary)
+    yield wrapped(said.summary)
     if said.state in (State.FINISHED, State.TERMINATING):
         return
     if said.advice:
-        yield _wrapped(said.advice)
+        yield wrapped(said.advice)
     if said.reasons and not said.feasible_nodes:
         yield _table(said)
     if said.nearest:
         yield "Nearest nodes:\n" + "".join(map(_nearest, said.nearest))
     if said.best:
-        yield _scores("Best nodes:", said.best)
-    if said.retried_on:
-        yield _wrapped(f"It is tried again when {_any_of(said.retried_on)}.")
+        yield scores_text("Best nodes:", said.best)
+    if said.waiting is not None:
+        waiting = _waiting(said.waiting, said.retried_on)
+        if waiting:
+            yield wrapped(waiting)
+    elif said.retried_on:
+        yield wrapped(f"It is tried again when {_any_of(said.retried_on)}.")
     if said.feasible_nodes:
         return
     if said.fixes is not None:
@@ -78,7 +83,7 @@ def _nearest(answer: NodeAnswer) -> str:
     return "".join([*lines, *(f"    {printable(each)}\n" for each in said)])
 
 
-def _scores(title: str, answers: Sequence[NodeAnswer]) -> str:
+def scores_text(title: str, answers: Sequence[NodeAnswer]) -> str:
     """A column for each node, a row for each plugin: names of plugins are long."""
     lines = [["", *(printable(each.node) for each in answers)]]
     lines += [
@@ -111,7 +116,47 @@ def _comparison(said: Comparison) -> Iterator[str]:
     if len(scored) == 2 and scored[0].node == scored[1].node:
         scored = scored[:1]
     if scored:
-        yield _scores("Scores:" if len(scored) == 1 else "Scores beside the best node's:", scored)
+        yield scores_text(
+            "Scores:" if len(scored) == 1 else "Scores beside the best node's:", scored
+        )
+
+
+def _waiting(said: Waiting, events: Sequence[str]) -> str:
+    """The pod's place in the queue, and what brings the next attempt."""
+    ago = seconds_text(said.seconds)
+    tried = f"Attempt {said.attempts} failed {ago} ago" if said.attempts else f"Queued {ago} ago"
+    match said.place:
+        case "active":
+            return f"{tried}; it is in the queue, and its turn comes next."
+        case "backoff":
+            return f"{tried}; next try in {seconds_text(said.next_try_seconds or 0.0)} (backoff)."
+        case "unschedulable":
+            when = f", or when {_any_of(events)}" if events else ""
+            left = said.backoff_seconds
+            least = f" Events count after its backoff, in {seconds_text(left)}." if left else ""
+            return (
+                f"{tried}; next try in {seconds_text(said.next_try_seconds or 0.0)}{when}.{least}"
+            )
+        case "gated":
+            told = f": {said.message}" if said.message else ""
+            return f"{', '.join(said.plugins)} keeps it out of the queue{told}."
+        case "permit":
+            return f"Attempt {said.attempts} found it a node {ago} ago."
+        case _:
+            return f"Attempt {said.attempts} is under way."
+
+
+def seconds_text(seconds: float) -> str:
+    """`3.2 ms`, `12 s`, `4 min 48 s`, `2 h 5 min`."""
+    if seconds < 1:
+        return f"{seconds * 1e3:.2g} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    first, second, names = divmod(whole, 60), divmod(whole // 60, 60), ("min", "s")
+    if whole >= 3600:
+        first, names = second, ("h", "min")
+    return f"{first[0]} {names[0]} {first[1]} {names[1]}"
 
 
 def _any_of(events: Sequence[str]) -> str:
@@ -119,5 +164,6 @@ def _any_of(events: Sequence[str]) -> str:
     return f"{', when '.join(first)}, or when {last}" if first else last
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
+    """Lines of text that a terminal can show, ending in a newline."""
     return fill(printable(text), _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"

@@ -14,15 +14,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from stowplan.clock import Clock
 from stowplan.logs import get_logger, kv
-from stowplan.queue.pod import QueuedPod
-from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.ledger_details import Details, DetailsReader, Recorded
+
+if TYPE_CHECKING:  # readers of attempts need none of the scheduler's
+    from stowplan.queue.pod import QueuedPod
+    from stowplan.scheduler.decision import Decision
 
 log = get_logger(__name__)
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from stowplan.cluster.journal import Rows
-from stowplan.cluster.table import NodeTable
-from stowplan.framework.diagnosis import Diagnosis
-from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.node_names import fold_names
+
+if TYPE_CHECKING:
+    from stowplan.cluster.journal import Rows
+    from stowplan.cluster.table import NodeTable
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.decision import Decision
 
 #: Best nodes whose scores are kept: the winner and its runners-up.
 _BEST: Final = 4

@@ -15,7 +15,9 @@ import msgspec
 
 from stowplan.errors import ApiError
 from stowplan.explain.explanation import Comparison, Explanation
-from stowplan.explain.live import AttemptAnswer, Attempts, LiveExplainer, Pending
+from stowplan.explain.live import LiveExplainer
+from stowplan.explain.pending import Pending
+from stowplan.explain.recorded import AttemptAnswer, Attempts
 from stowplan.http.messages import JSON, Request, Response
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.server.health import query_of

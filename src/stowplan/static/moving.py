@@ -18,6 +18,7 @@ import msgspec
 
 from stowplan.api.client import ApiClient
 from stowplan.api.objects import Node, OwnerReference, Pod
+from stowplan.api.pod_names import PodName
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS, PODS
 from stowplan.api.selectors import compile_label_selector
 from stowplan.api.status_errors import parse_status
@@ -37,7 +38,6 @@ from stowplan.static.pinning import apply_wish, find_pod
 from stowplan.static.pins import (
     CLUSTERS_OWN_SCHEDULER,
     NodeEdit,
-    PodName,
     Wish,
     edit_for,
     scheduler_of,

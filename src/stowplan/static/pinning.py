@@ -11,10 +11,11 @@ from typing import Final
 
 from stowplan.api.client import ApiClient, PatchKind
 from stowplan.api.objects import Node, Pod
+from stowplan.api.pod_names import PodName
 from stowplan.api.resources import NODES, PODS
 from stowplan.errors import Conflict, NotFound
 from stowplan.plugins.static_placement.labels import PinLabels
-from stowplan.static.pins import NodeEdit, PodName, Wish, edit_for
+from stowplan.static.pins import NodeEdit, Wish, edit_for
 
 #: A kubelet writes its node several times a minute; so many writes in our way are no accident.
 _ATTEMPTS: Final = 20

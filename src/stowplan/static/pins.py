@@ -8,64 +8,20 @@ so an edit that changes one is only good for the version of the node it was made
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 from stowplan.api.objects import Node, Pod
-from stowplan.errors import ConfigError, NotFound
+from stowplan.api.pod_names import PodName, check_name
+from stowplan.errors import NotFound
 from stowplan.plugins.static_placement.labels import Form, Pin, PinLabels, listed_pods
 
 #: What pods use that name no scheduler; it is kube-scheduler, which knows nothing of pins.
 CLUSTERS_OWN_SCHEDULER: Final = "default-scheduler"
 #: Where neither the user nor the pod names a scheduler: the static scheduler's own default.
 DEFAULT_SCHEDULER: Final = "rfcustom"
-
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME_RULE: Final = "lower case letters, digits, '-' and '.', with a letter or digit at both ends"
-_MAX_NAME: Final = 253
-_MAX_NAMESPACE: Final = 63
-
-
-@dataclass(frozen=True, slots=True)
-class PodName:
-    """A pod that need not exist."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-def parse_pod_name(text: str, namespace: str | None, default: str) -> PodName:
-    """`name` or `namespace/name` as typed; `namespace` is the flag's, `default` the context's."""
-    before, slash, name = text.rpartition("/")
-    if slash and namespace is not None and before != namespace:
-        raise ConfigError(f"{text!r} is in another namespace than --namespace {namespace!r}")
-    found = PodName(before if slash else namespace or default, name)
-    check_name("pod", found.name)
-    check_namespace(found.namespace)
-    return found
-
-
-def check_name(kind: str, name: str) -> None:
-    """Names go into paths and keys: one that no object can have is refused where it was typed."""
-    if not _SUBDOMAIN.fullmatch(name) or len(name) > _MAX_NAME:
-        raise ConfigError(
-            f"{name!r} cannot be the name of a {kind}: it must be {_NAME_RULE} (at most "
-            f"{_MAX_NAME} characters)"
-        )
-
-
-def check_namespace(name: str) -> None:
-    if not _SUBDOMAIN.fullmatch(name) or "." in name or len(name) > _MAX_NAMESPACE:
-        raise ConfigError(
-            f"{name!r} cannot be the name of a namespace: it must be lower case letters, digits "
-            f"and '-', with a letter or digit at both ends (at most {_MAX_NAMESPACE} characters)"
-        )
 
 
 def named_node(nodes: Iterable[Node], name: str) -> Node:

@@ -10,17 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Node
+from stowplan.api.pod_names import PodName, parse_pod_name
 from stowplan.errors import ConfigError, NotFound
 from stowplan.plugins.static_placement.labels import Form, PinLabels
 from stowplan.static.pins import (
-    PodName,
     Wish,
     chosen_scheduler,
     edit_for,
     joined,
     named_node,
     nodes_with_pins,
-    parse_pod_name,
     pins_for,
     schedulers_with_keys,
     wishes_for_only,

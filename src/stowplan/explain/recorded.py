@@ -1,0 +1,111 @@
+"""Attempts of the ledger: as data, and as a text for people (`stowplan explain POD --at 3`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from stowplan.errors import NotFound
+from stowplan.explain.explanation import Answer, NodeAnswer
+from stowplan.explain.text import scores_text, seconds_text, wrapped
+from stowplan.present.tables import format_table, printable
+from stowplan.scheduler.ledger import Attempt
+from stowplan.scheduler.ledger_details import Details
+
+
+class Attempts(Answer, frozen=True):
+    """The recorded attempts of a pod, oldest first, without their details."""
+
+    pod: str
+    attempts: tuple[Attempt, ...]
+
+
+class AttemptAnswer(Answer, frozen=True):
+    """One recorded attempt with its details."""
+
+    attempt: Attempt
+    #: The number of the pod's latest attempt.
+    of: int
+
+
+def chosen_attempt(key: str, found: Sequence[Attempt], number: int) -> AttemptAnswer:
+    """The latest attempt with that number; NotFound says which there are."""
+    if not found:
+        raise NotFound(f'the ledger has no attempt of pod "{key}"')
+    for attempt in reversed(found):
+        if attempt.attempt == number:
+            same = [each.attempt for each in found if each.uid == attempt.uid]
+            return AttemptAnswer(attempt, max(same))
+    numbers = [each.attempt for each in found]
+    first, last = min(numbers), max(numbers)
+    there = f"attempts {first} to {last}" if first < last else f"attempt {first}"
+    raise NotFound(f'the ledger has no attempt {number} of pod "{key}": it has {there}')
+
+
+def attempt_text(said: AttemptAnswer, now: float) -> str:
+    """The whole attempt, ending in a newline; `now` is the wall time."""
+    return "\n".join(_blocks(said, now))
+
+
+def _blocks(said: AttemptAnswer, now: float) -> Iterator[str]:
+    attempt, details = said.attempt, said.attempt.details or Details()
+    when = datetime.fromtimestamp(attempt.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    yield wrapped(
+        f"{attempt.pod}, attempt {attempt.attempt} of {said.of}, {when}: {_result(attempt)}."
+    )
+    if attempt.message:
+        yield wrapped(attempt.message)
+    if details.reasons:
+        rows = [
+            (each.nodes, each.plugin, each.reason, _names(each.names, each.names_left_out))
+            for each in details.reasons
+        ]
+        yield format_table(("NODES", "PLUGIN", "REASON", "NAMES"), rows)
+    if details.eviction is not None:
+        victims = ", ".join(details.eviction.victims)
+        more = details.eviction.victims_left_out
+        rest = f" and {more} more" if more else ""
+        yield wrapped(f"To make room on {details.eviction.node}, evict {victims}{rest}.")
+    if details.scores:
+        best = [NodeAnswer(e.node, (), e.total, e.by_plugin) for e in details.scores]
+        yield scores_text("Best nodes, the chosen one first:", best)
+    if details.is_shortened:
+        yield "Scores or names of nodes were left out, because there were too many attempts.\n"
+    if details.durations:
+        parts = (f"{name} {seconds_text(took)}" for name, took in details.durations.items())
+        yield wrapped(f"Durations: {', '.join(parts)}.")
+    retry = _retry(attempt, now, is_latest=attempt.attempt == said.of)
+    if retry:
+        yield wrapped(retry)
+
+
+def _result(attempt: Attempt) -> str:
+    took = f"after {seconds_text(attempt.seconds)}"
+    if attempt.result == "scheduled":
+        return f"bound to {printable(attempt.node)} {took}"
+    if attempt.result == "binding":
+        return f"{printable(attempt.node)} is chosen, and the pod is not bound yet"
+    return f"{attempt.result} {took}"
+
+
+def _names(names: str, left_out: int) -> str:
+    shown = names if len(names) <= 60 else f"{names[:57]}..."
+    if names == "*":
+        shown = "all nodes"
+    return f"{shown} and {left_out} more" if left_out else shown
+
+
+def _retry(attempt: Attempt, now: float, *, is_latest: bool) -> str:
+    if attempt.retry_by is None:
+        return ""
+    plugins = " or ".join(attempt.retried_by)
+    event = f", or when something changes that {plugins} waits for" if plugins else ""
+    if is_latest and attempt.retry_by > now:
+        least = ""
+        if attempt.backoff_until is not None and attempt.backoff_until > now:
+            least = f", not before {seconds_text(attempt.backoff_until - now)}"
+        if not plugins and attempt.backoff_until is not None:
+            return f"Next try in {seconds_text(max(attempt.backoff_until - now, 0.0))}."
+        return f"Next try in {seconds_text(attempt.retry_by - now)}{event}{least}."
+    waited = seconds_text(attempt.retry_by - attempt.time)
+    return f"The next try was due within {waited}{event}."
