@@ -9,7 +9,9 @@ import ssl
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
+from tests.docs_blocks import REPOSITORY
 from tests.e2e.serving_pair import Answer, Schedulers, bearer, serving_pair
 from tests.unit.api.tls_kit import Authority
 from tests.waiting import wait_for
@@ -76,6 +78,52 @@ def test_rights_are_for_paths(schedulers: Schedulers) -> None:
     headers = bearer(schedulers.tokens["scraper"])
     assert schedulers.both("/configz", headers).status == 403
     assert schedulers.ours("/metrics/no-such", headers).status == 404
+
+
+def test_questions_need_the_verb_post(schedulers: Schedulers) -> None:
+    """The role of docs/dry-run-api.md, and clients without it."""
+    page = (REPOSITORY / "docs/dry-run-api.md").read_text()
+    role = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    api = schedulers.plane.api
+    api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "autoscaler"}})
+    subject = {"kind": "ServiceAccount", "name": "autoscaler", "namespace": "default"}
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+    api.create(f"{rbac}/clusterroles", role)
+    api.create(
+        f"{rbac}/clusterrolebindings",
+        {
+            "metadata": {"name": "autoscaler"},
+            "roleRef": {**ref, "name": role["metadata"]["name"]},
+            "subjects": [subject],
+        },
+    )
+    token = schedulers.plane.service_account_token("default", "autoscaler")
+    body = json.dumps({"questions": [{"pod": {"metadata": {"name": "p"}}}]})
+
+    def post(headers: dict[str, str]) -> Answer:
+        typed = {"Content-Type": "application/json", **headers}
+        return schedulers.ask(schedulers.our_port, "/v1/decide", typed, method="POST", body=body)
+
+    answer = wait_for("the role to be known", lambda: _allowed(post(bearer(token))))
+    assert list(json.loads(answer.body)) == ["answers"]
+    assert schedulers.ours("/v1/openapi.json", bearer(token)).status == 200
+    # The verb get was not granted, so nothing is said about methods.
+    assert schedulers.ours("/v1/decide", bearer(token)).status == 403
+    for headers, user in (
+        ({}, "system:anonymous"),
+        (bearer(schedulers.tokens["scraper"]), "system:serviceaccount:default:scraper"),
+    ):
+        refused = post(headers)
+        message = json.loads(refused.body)["message"]
+        assert refused.status == 403
+        assert message == f'forbidden: User "{user}" cannot post path "/v1/decide"'
+    assert post(bearer("wrong")).status == 401
+
+
+def _allowed(answer: Answer) -> Answer | None:
+    """Rights take a moment to be known, and refusals are kept for 10 s."""
+    return answer if answer.status == 200 else None
 
 
 def test_a_client_certificate_names_the_user(schedulers: Schedulers) -> None:
