@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-ARGS ?= demo
+ARGS ?= demo --console=0
 E2E ?= 1
 COMPUTING := tests/unit tests/property tests/parity tests/perf
 DIST ?= dist
@@ -34,7 +34,7 @@ controlplane: $(READY) ## Build etcd, kube-apiserver, kubectl, helm, ... for the
 	else $(BIN)/python -m stowplan.controlplane build; fi
 
 .PHONY: run
-run: $(READY) ## The demo; ARGS="run" serves the cluster of KUBECONFIG
+run: $(READY) ## The demo, with the web console; ARGS="run" serves the cluster of KUBECONFIG
 	@$(BIN)/stowplan $(ARGS)
 
 # The mini-kube-scheduler's name for it; its program is the scenario, and you may give your own.

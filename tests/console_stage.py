@@ -19,6 +19,7 @@ from stowplan.config.defaults import default_config
 from stowplan.console.mirror import MirroringHandlers, mirror_of
 from stowplan.console.serving import Console
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.ledger import Ledger
 from stowplan.scheduler.outcome import Placement
 from stowplan.testing import node, pod
 
@@ -49,6 +50,7 @@ class Stage:
     def __init__(self, *, with_engine: bool = True, began_s_ago: float = 0.0) -> None:
         self.clock = ShiftedClock(began_s_ago)
         self.engine = build_engine(default_config(), clock=SystemClock())
+        self.engine.ledger = Ledger(self.engine.clock)
         self.mirror = mirror_of(default_config())
         self.mirror.is_synced = lambda: True
         self._handlers = MirroringHandlers(self.engine, self.mirror)

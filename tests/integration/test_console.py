@@ -200,7 +200,8 @@ def test_a_scheduler_shows_its_queue_and_its_figures(
         assert group["listed"][0]["pod"] == "default/huge"
         wait_for("the bind", lambda: get(url, "flow")["attempts"][0][-1] >= 0)
         assert get(url, "flow")["live"] is True
-        assert get(url, "pods/default/huge")["attempts"] == 1
+        (attempt,) = get(url, "pods/default/huge")["attempts"]
+        assert (attempt["attempt"], attempt["result"]) == (1, "unschedulable")
         placed = wait_for("the pod", lambda: get(url, "pods?q=web")[0]["node"])
         assert sum(get(url, "cluster")["pods"]) == 1
         assert get(url, f"nodes/{placed}")["pods"][0]["pod"] == "default/web"

@@ -31,7 +31,10 @@ PATIENCE_S = 20.0
 PAGES = {
     "cluster": ("#/cluster/worker-0005", ["240 nodes", "worker-0005", "nvidia.com/gpu=present"]),
     "queue": ("#/queue", ["Unschedulable", "ml/trainer-0", "example.com/approval"]),
-    "decision": ("#/decision/ml/trainer-3", ["is pending. None of 240 nodes", "NodeResourcesFit"]),
+    "decision": (
+        "#/decision/ml/trainer-3",
+        ["is pending. None of 240 nodes", "Nodes and plugins", "Attempts"],
+    ),
     "flow": ("#/flow", ["Pods bound", "unschedulable", "p99", "Plugin time"]),
 }
 

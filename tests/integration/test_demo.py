@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -255,6 +256,28 @@ def test_once_in_a_pipe(tmp_path: Path) -> None:
     shown = subprocess.run(["sh", "-c", nobody], capture_output=True, text=True, check=True)
     # And so is the last line of what that prints.
     assert shown.stdout.splitlines()[-1] == f"Next: {learn} start 1"
+
+
+def test_the_console_shows_the_demo() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--console=0"], stdout=subprocess.PIPE, text=True, env=environment()
+    ) as demo:
+        assert demo.stdout is not None
+        try:
+            lines = (line for line in demo.stdout if line.startswith("console on "))
+            url = next(lines).removeprefix("console on ").strip()
+            placed = next(line for line in demo.stdout if line.startswith("placed default/"))
+            with urllib.request.urlopen(f"{url}api/cluster", timeout=30) as answer:
+                assert len(json.load(answer)["names"]) == 12
+            pod = placed.split()[1]
+            with urllib.request.urlopen(f"{url}api/pods/{pod}", timeout=30) as answer:
+                said = json.load(answer)
+            assert said["explanation"]["pod"] == pod
+            assert said["attempts"][0]["result"] in ("scheduled", "binding")
+        finally:
+            demo.send_signal(signal.SIGINT)
+            demo.stdout.read()
+        assert demo.wait(PATIENCE_S) == 0
 
 
 def test_once_as_json() -> None:

@@ -54,6 +54,18 @@ def test_the_sdist_gives_the_same_wheel_and_the_same_sdist(
     assert [sha256(path) for path in again] == [sha256(path) for path in built]
 
 
+def test_the_wheel_has_every_file_of_the_console(built: Distributions) -> None:
+    package = REPOSITORY / "src" / "stowplan"
+    there = {
+        f"stowplan/{path.relative_to(package)}"
+        for path in (package / "console" / "static").rglob("*")
+        if path.is_file()
+    }
+    assert "stowplan/console/static/vendor/preact.LICENSE" in there
+    with zipfile.ZipFile(built.wheel) as wheel:
+        assert there - {*wheel.namelist()} == set()
+
+
 def test_metadata_say_what_an_index_shows(metadata: Message) -> None:
     assert metadata["Version"] == __version__
     assert metadata["License-Expression"] == "Apache-2.0"

@@ -10,7 +10,8 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -21,12 +22,18 @@ from stowplan.cli.invocation import own_command
 from stowplan.cli.main import EXIT_INTERRUPTED
 from stowplan.cli.options import PORT
 from stowplan.cli.tables import OutputFormat, output_option, print_object, print_table
+from stowplan.config.defaults import default_config
+from stowplan.console.mirror import MirroringHandlers, mirror_of
+from stowplan.console.serving import PORT as DEFAULT_CONSOLE_PORT
+from stowplan.console.serving import Console
 from stowplan.demo.displays import Display, LiveTable, PlainLines
 from stowplan.demo.show import DemoResult, Show, ShowOptions
 from stowplan.demo.terminal import Terminal, is_drawable
 from stowplan.demo.view import DemoView, PodPanel
 from stowplan.logs import configure
-from stowplan.server.listen import cannot_listen
+from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.ledger import Ledger
+from stowplan.server.listen import cannot_listen, open_port
 
 _HOST: Final = "127.0.0.1"
 _KUBELET_DELAY_S: Final = 0.5
@@ -59,9 +66,26 @@ _NAMED: Final = 8  # pods that an error names; the table has them all
     show_default=True,
     help="Port of the simulated cluster's API; 0 picks a free one.",
 )
+@click.option(
+    "--console",
+    "console_port",
+    type=PORT,
+    metavar="[PORT]",
+    is_flag=False,
+    flag_value=DEFAULT_CONSOLE_PORT,
+    default=None,
+    help=f"Serve the web console on 127.0.0.1, at this port or {DEFAULT_CONSOLE_PORT}; 0 picks a "
+    "free one.",
+)
 @output_option()
 def demo(
-    once: bool, seed: int, speed: float, nodes: int, port: int, output: OutputFormat | None
+    once: bool,
+    seed: int,
+    speed: float,
+    nodes: int,
+    port: int,
+    console_port: int | None,
+    output: OutputFormat | None,
 ) -> int:
     """Watch the scheduler place pods on a simulated cluster.
 
@@ -80,7 +104,7 @@ def demo(
         terminal = Terminal(sys.stdout, os.environ)
     try:
         with _logging(is_live=terminal is not None):
-            outcome = asyncio.run(_run(options, port, terminal, output))
+            outcome = asyncio.run(_run(options, port, console_port, terminal, output))
     except KeyboardInterrupt:  # before the show had begun to listen for it
         return EXIT_INTERRUPTED if once else 0
     _print(outcome, options, output)
@@ -105,7 +129,11 @@ def _logging(*, is_live: bool) -> Iterator[None]:
 
 
 async def _run(
-    options: ShowOptions, port: int, terminal: Terminal | None, output: OutputFormat | None
+    options: ShowOptions,
+    port: int,
+    console_port: int | None,
+    terminal: Terminal | None,
+    output: OutputFormat | None,
 ) -> DemoResult:
     stop = asyncio.Event()
     _listen_to_signals(stop, terminal)
@@ -117,16 +145,26 @@ async def _run(
         raise cannot_listen(error, _HOST, port, flag="--port") from None
     try:
         kubectl = _kubectl(server.url)
-        display: Display
-        if terminal is not None:
-            display = LiveTable(terminal)
-        else:
-            out = sys.stdout if output is None else sys.stderr
-            click.echo(f"API server on {server.url}", file=out)
-            if kubectl:
-                click.echo(f"look at it with: {kubectl}", file=out)
-            display = PlainLines(out)
-        return await Show(server.url, options, display, kubectl=kubectl).run(stop)
+        out = sys.stdout if output is None else sys.stderr
+        display: Display = PlainLines(out) if terminal is None else LiveTable(terminal)
+        mirror = mirror_of(default_config()) if console_port is not None else None
+        handlers = partial(MirroringHandlers, mirror=mirror) if mirror else EventHandlers
+        show = Show(server.url, options, display, kubectl=kubectl, handlers=handlers)
+        async with AsyncExitStack() as served:
+            if mirror is not None:
+                mirror.is_synced = lambda: True
+                show.engine.ledger = Ledger(show.engine.clock)
+                console = Console(mirror, show.engine)
+                served.push_async_callback(console.stop)
+                await console.start(open_port(_HOST, console_port or 0, flag="--console"))
+                show.console_url = console.url
+            if terminal is None:
+                click.echo(f"API server on {server.url}", file=out)
+                if show.console_url:
+                    click.echo(f"console on {show.console_url}", file=out)
+                if kubectl:
+                    click.echo(f"look at it with: {kubectl}", file=out)
+            return await show.run(stop)
     finally:
         await server.stop()
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.objects import Pod
 from stowplan.console.mirror import ClusterMirror
 from stowplan.explain.explanation import NodeAnswer
 from stowplan.explain.obstacles import nearest_rows, obstacles_of
@@ -21,6 +22,7 @@ from stowplan.scheduler.engine import Engine
 _MOST_NODES: Final = 16
 #: Of a pod that fits somewhere: so many of the nodes that do not take it.
 _REFUSING: Final = 6
+_MOST_ATTEMPTS: Final = 20
 
 
 def explain_pod(mirror: ClusterMirror, engine: Engine | None, thing: Thing) -> dict[str, Any]:
@@ -29,13 +31,20 @@ def explain_pod(mirror: ClusterMirror, engine: Engine | None, thing: Thing) -> d
     said: dict[str, Any] = msgspec.to_builtins(explainer.explain(thing))
     pod = thing.struct
     if pod.is_finished or pod.is_terminating:
-        return {"explanation": said, "matrix": None, "attempts": None}
+        return {"explanation": said, "matrix": None, "attempts": _attempts(engine, pod)}
     profile = explainer.profile_for(pod)
     with explainer.judged(thing) as decision:
         matrix = _matrix(profile, decision, pod.spec.node_name)
-    queued = engine.queue.get(pod) if engine is not None else None
-    attempts = queued.attempts if queued is not None else None
-    return {"explanation": said, "matrix": matrix, "attempts": attempts}
+    return {"explanation": said, "matrix": matrix, "attempts": _attempts(engine, pod)}
+
+
+def _attempts(engine: Engine | None, pod: Pod) -> list[dict[str, Any]]:
+    """The recorded attempts of a pod, newest first; without a ledger there are none."""
+    if engine is None or engine.ledger is None:
+        return []
+    kept = [each for each in engine.ledger.of_pod(pod.key) if each.uid == pod.uid]
+    shown = kept[-_MOST_ATTEMPTS:][::-1]
+    return [msgspec.to_builtins(each.read(is_whole=False)) for each in shown]
 
 
 def _matrix(profile: Profile, decision: Decision, own: str) -> dict[str, Any] | None:

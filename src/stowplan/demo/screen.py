@@ -109,6 +109,8 @@ def _title(view: DemoView, paper: Paper) -> list[Line]:
     facts = (f"{len(view.nodes)} nodes", f"seed {view.seed}", f"{minutes}:{seconds:02}")
     title = Line(paper).add(" Stowplan", BOLD).add(" demo" + dot).add(dot.join(facts))
     look = f" try: {view.kubectl}" if view.kubectl else f" API server: {view.url}"
+    if view.console:
+        look = f" console: {view.console}"
     return [title, Line(paper).add(look, DIM)]
 
 

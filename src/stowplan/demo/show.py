@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -31,6 +31,8 @@ from stowplan.demo.view import DemoView, look
 from stowplan.errors import ApiError
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.process import SchedulerProcess
 
 _PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -68,17 +70,29 @@ class Show:
     """One run of the demo against an API server."""
 
     def __init__(
-        self, url: str, options: ShowOptions, display: Display, *, kubectl: str = ""
+        self,
+        url: str,
+        options: ShowOptions,
+        display: Display,
+        *,
+        kubectl: str = "",
+        handlers: Callable[[Engine], EventHandlers] = EventHandlers,
     ) -> None:
-        """`kubectl` is the command to look at the same cluster, for the display."""
+        """`kubectl` is the command to look at the same cluster, for the display.
+
+        `handlers` may be replaced by a subclass that sees more.
+        """
         self._url = url
         self._kubectl = kubectl
+        self._handlers = handlers
+        #: The address of the web console, for the display.
+        self.console_url = ""
         self._options = options
         self._display = display
         self._story = Story(options.seed, nodes=options.nodes)
         self._chronicle = Chronicle(SystemClock())
         config = default_config()
-        self._engine = build_engine(
+        self.engine = build_engine(
             config, registry=in_tree_registry(), rng=Random(options.seed), where="demo"
         )
         self._story_is_over = asyncio.Event()
@@ -102,7 +116,11 @@ class Show:
     ) -> DemoResult:
         chronicle = self._chronicle
         process = SchedulerProcess(
-            self._engine, schedulers, identity="stowplan-demo", on_outcome=chronicle.outcome
+            self.engine,
+            schedulers,
+            identity="stowplan-demo",
+            on_outcome=chronicle.outcome,
+            handlers=self._handlers,
         )
         pods = Informer(
             mine,
@@ -132,11 +150,12 @@ class Show:
 
     def _look(self) -> DemoView:
         return look(
-            self._engine,
+            self.engine,
             self._chronicle,
             url=self._url,
             seed=self._options.seed,
             kubectl=self._kubectl,
+            console=self.console_url,
         )
 
     @asynccontextmanager
@@ -244,7 +263,7 @@ class Show:
 
     def _is_quiet(self, process: SchedulerProcess) -> bool:
         """True if nothing is under way that could still place a pod or make room for one."""
-        counts = self._engine.queue.counts
+        counts = self.engine.queue.counts
         if counts.active or counts.backoff or counts.in_flight or process.loop.binds_in_flight:
             return False
         return not any(

@@ -79,10 +79,18 @@ class DemoView:
     rate: float
     queue: PendingCounts
     kubectl: str = ""
+    #: The address of the web console, if it is served.
+    console: str = ""
 
 
 def look(
-    engine: Engine, chronicle: Chronicle, *, url: str = "", seed: int = 0, kubectl: str = ""
+    engine: Engine,
+    chronicle: Chronicle,
+    *,
+    url: str = "",
+    seed: int = 0,
+    kubectl: str = "",
+    console: str = "",
 ) -> DemoView:
     """The demo as it is now."""
     now = chronicle.elapsed
@@ -107,6 +115,7 @@ def look(
         rate=chronicle.rate,
         queue=engine.queue.counts,
         kubectl=kubectl,
+        console=console,
     )
 
 

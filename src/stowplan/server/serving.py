@@ -244,9 +244,10 @@ def _start_tracing(until: AsyncExitStack, engine: Engine) -> None:
 
 
 def _start_ledger(until: AsyncExitStack, engine: Engine, options: ServeOptions) -> None:
-    """Keep attempts where a reader can get at them: behind the secure port, or in a file."""
+    """Keep attempts where a reader can get at them: secure port, console or a file."""
     chosen = options.ledger
-    has_reader = options.serving is not None and options.serving.secure_port
+    has_port = options.serving is not None and options.serving.secure_port
+    has_reader = has_port or options.console_port is not None
     if chosen.file and not chosen.memory:
         raise ConfigError("needs memory. Fix: leave out --ledger-memory=0", where="--ledger")
     if not chosen.memory or not (has_reader or chosen.file):

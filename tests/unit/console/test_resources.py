@@ -66,7 +66,9 @@ def test_the_matrix_of_a_pod_that_fits_nowhere_and_of_one_that_is_placed() -> No
     huge = stage.mirror.find_pod("default", "huge")
     assert huge is not None
     shown = explain_pod(stage.mirror, stage.engine, huge)
-    assert shown["attempts"] == 1
+    (attempt,) = shown["attempts"]
+    assert (attempt["attempt"], attempt["result"]) == (1, "unschedulable")
+    assert explain_pod(stage.mirror, None, huge)["attempts"] == []
     assert shown["matrix"]["winner"] == ""
     refusing = {
         each["node"]: [obstacle["plugin"] for obstacle in each["obstacles"]]

@@ -116,6 +116,11 @@ def test_bars_in_ascii(share: float, bar: str) -> None:
     assert all(row.isascii() for row in rows)
 
 
+def test_the_address_of_the_console_is_shown() -> None:
+    url = "http://127.0.0.1:10270/console/"
+    assert plain(replace(view_of(), console=url))[1] == f" console: {url}"
+
+
 def test_without_kubectl_the_address_is_shown() -> None:
     assert plain(replace(view_of(), kubectl=""))[1] == " API server: http://127.0.0.1:1234"
 

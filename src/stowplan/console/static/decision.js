@@ -54,7 +54,7 @@ function Pod({ namespace, name }) {
       <div><dt>nodes that fit</dt><dd>${count(said.feasibleNodes ?? 0)} of ${count(said.nodes ?? 0)}</dd></div>
       <div><dt>scheduler</dt><dd>${said.scheduler}</dd></div>
       ${said.node && html`<div><dt>${said.state === "Scheduled" ? "node" : "nominated to"}</dt><dd><a href=${nodeLink(said.node)}>${said.node}</a></dd></div>`}
-      ${attempts != null && html`<div><dt>attempts</dt><dd>${count(attempts)}</dd></div>`}
+      ${attempts.length > 0 && html`<div><dt>attempts</dt><dd>${count(attempts[0].attempt)}</dd></div>`}
     </dl>
     ${reasons.length > 0 && html`<h3>${said.feasibleNodes ? "Nodes that refuse it" : "Reasons"}</h3><div class="wide" tabindex="0" role="group" aria-label="Reasons"><table>
       <thead><tr><th scope="col" class="number">nodes</th><th scope="col">plugin</th><th scope="col">reason</th><th scope="col">such as</th></tr></thead>
@@ -63,9 +63,18 @@ function Pod({ namespace, name }) {
     ${matrix && matrix.nodes.length > 0 && html`<${Matrix} matrix=${matrix} own=${said.node} />`}
     ${said.retriedOn && html`<h3>Tried again when</h3><ul>${said.retriedOn.map((each) => html`<li>${each}</li>`)}</ul>`}
     ${said.state === "Pending" && !said.feasibleNodes && html`<p class="faint">What would place it: <code>stowplan explain ${name} -n ${namespace} --fix</code></p>`}
+    ${attempts.length > 0 && html`<${Attempts} attempts=${attempts} />`}
     ${said.lastMessage && html`<details><summary>The scheduler's last message</summary><p>${said.lastMessage}</p></details>`}
   </article>`;
 }
+
+const Attempts = ({ attempts }) => html`<h3>Attempts</h3>
+  <div class="wide" tabindex="0" role="group" aria-label="Attempts"><table>
+    <thead><tr><th scope="col" class="number">attempt</th><th scope="col">time</th><th scope="col">result</th>
+      <th scope="col" class="number">took</th><th scope="col">node or message</th></tr></thead>
+    <tbody>${attempts.map((each) => html`<tr key=${each.attempt}><td class="number">${count(each.attempt)}</td>
+      <td>${new Date(each.time * 1000).toLocaleTimeString("en-GB")}</td><td>${each.result}</td>
+      <td class="number">${+((each.seconds ?? 0) * 1000).toFixed(1)} ms</td><td>${each.message || each.node}</td></tr>`)}</tbody></table></div>`;
 
 /** Nodes by plugins. Plugins that accept every node and give no points are named below it. */
 function Matrix({ matrix, own }) {
