@@ -17,11 +17,11 @@ from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.cluster.table import NodeTable
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.explain.reasoning import Explainer
-from stowplan.explain.sources import pod_key, thing_of
+from stowplan.explain.sources import pod_key
 from stowplan.framework.registry import Registry
 from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.judge.given_cluster import GivenCluster
-from stowplan.judge.objects import Key, Thing
+from stowplan.judge.objects import Key, Thing, thing_of
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.engine import Engine
