@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from stowplan.api.objects import Pod
-from stowplan.api.resources import NODES, PODS
+from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.cluster.rebuild import discard
 from stowplan.cluster.table import NodeTable
 from stowplan.cluster.work import DECISION_WORK, DecisionDeferred
@@ -48,8 +48,9 @@ log = get_logger(__name__)
 LARGEST_OBJECT: Final = 64 * 1024
 LARGEST_CONFIG: Final = 16 * 1024
 MOST_PROFILES: Final = 16
-#: Nodes, pods and other objects of a hypothetical cluster.
+#: Nodes, pods and other objects that a question brings, and of a live cluster that is copied.
 MOST_OBJECTS: Final = 10_000
+MOST_COPIED: Final = 100_000
 #: How often the judgement of a question may be interrupted for the scheduler's sake: with 50 ms
 #: of work each time, about two seconds.
 MOST_DEFERRALS: Final = 40
@@ -196,23 +197,27 @@ class LiveJudge(Answering):
         engine, cache = self._engine, self._engine.cache
         table, kinds = cache.table, engine.looked_up()
         count = len(table) + cache.pod_count + sum(len(cache.catalog[kind]) for kind in kinds)
-        if count > MOST_OBJECTS:
+        if count > MOST_COPIED:
             raise QuestionRefused(
                 f"apply, delete and config need a copy of the cluster, which has {count} objects,"
-                f" and at most {MOST_OBJECTS} are copied. Fix: leave them out, or send the part of"
+                f" and at most {MOST_COPIED} are copied. Fix: leave them out, or send the part of"
                 " the cluster that matters as objects"
             )
-        things = [thing_of(NODES, table.node(table.row_of[name])) for name in table.node_names()]
-        things += [thing_of(PODS, pod) for pod, _, _ in cache.placed()]
         nominator = engine.queue.nominator
-        for node in nominator.nodes():
-            things += [thing_of(PODS, _nominated(pod, node)) for pod in nominator.for_node(node)]
-        for kind in kinds:
-            things += [thing_of(kind, each) for each in cache.catalog[kind]]
+        waiting = [
+            _nominated(pod, node) for node in nominator.nodes() for pod in nominator.for_node(node)
+        ]
+        # All of one moment; what takes long is done with it in steps.
+        held: list[tuple[Resource[Any], list[Any]]] = [
+            (NODES, [table.node(table.row_of[name]) for name in table.node_names()]),
+            (PODS, [*(pod for pod, _, _ in cache.placed()), *waiting]),
+            *((kind, list(cache.catalog[kind])) for kind in kinds),
+        ]
         cluster = GivenCluster()
-        for thing in things:
-            cluster.put(thing)
-            yield
+        for kind, items in held:
+            for item in items:
+                cluster.put(thing_of(kind, item))
+                yield
         return cluster
 
     def _on_cluster(

@@ -29,6 +29,8 @@ log = get_logger(__name__)
 
 #: Of the 256 connections of the server.
 MAX_WAITING: Final = 64
+#: Only clients of /v1/ send such bodies, and they read JSON.
+_OF_LARGE_BODIES: Final = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class HttpsSite:
@@ -85,7 +87,7 @@ class HttpsSite:
         return self._checked(request)
 
     def error(self, status: HTTPStatus, problem: str) -> Response:
-        if status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        if status in _OF_LARGE_BODIES:
             return status_response(status, problem)
         return self._site.error(status, problem)
 

@@ -96,6 +96,7 @@ def test_a_question_that_is_left_halfway_limits_nothing(
 
 def test_hypothetical_clusters_are_limited(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_OBJECTS", 29)
+    monkeypatch.setattr(live, "MOST_COPIED", 29)
     objects = [node(number) for number in range(30)]
     said = ask(engine, {"pod": pod(), "objects": objects})
     assert said["error"] == "objects: Too many: must have at most 29"
