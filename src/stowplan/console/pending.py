@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.objects import Pod
@@ -99,6 +100,7 @@ def _cause(pod: Pod, state: str, gating_message: str = "") -> str:
     return dominant_reason(last_message(pod)) or "not tried yet"
 
 
+@lru_cache(maxsize=4096)  # thousands of pods share a message
 def dominant_reason(message: str) -> str:
     """The reason that most nodes give, of a condition's message; other messages as they are."""
     matched = _FIT_ERROR.match(message)

@@ -37,6 +37,9 @@ _TICK_S: Final = 1.0
 _HEARTBEAT_TICKS: Final = 10
 _LINGER_S: Final = 0.5
 _MOST_FOUND: Final = 30
+#: A listing of the queue is followed by a pause of so many times what it took: the scheduler works
+#: in the same thread.
+_QUIET: Final = 20
 
 
 def check_loopback(address: str, *, flag: str) -> None:
@@ -65,8 +68,11 @@ class Console:
         self._engine = engine
         self._columns = NodeColumns(mirror.table, boot)
         self._hub = EventHub(boot)
-        self.flow = FlowRecorder(mirror, engine, clock or SystemClock())
+        self._clock = clock = clock or SystemClock()
+        self.flow = FlowRecorder(mirror, engine, clock)
         self._queue_seen: object = None
+        #: Clients are not told of changes of the queue before this time.
+        self._queue_quiet_until = 0.0
         site = ConsoleSite()
         site.events = self._hub.stream
         site.resources = {
@@ -107,7 +113,13 @@ class Console:
         return node_details(self._mirror.table, rest[0]) if len(rest) == 1 else None
 
     def _queue(self, rest: list[str], query: Query) -> Any:
-        return None if rest else waiting_pods(self._mirror, self._engine)
+        if rest:
+            return None
+        began = self._clock.monotonic()
+        shown = waiting_pods(self._mirror, self._engine)
+        now = self._clock.monotonic()
+        self._queue_quiet_until = now + (now - began) * _QUIET
+        return shown
 
     def _pods(self, rest: list[str], query: Query) -> Any:
         match rest:
@@ -141,7 +153,8 @@ class Console:
             self._hub.publish("layout", {"layout": self._columns.layout})
         elif (changes := self._columns.changes()) is not None:
             self._hub.publish("nodes", changes)
-        if (seen := self._queue_version()) != self._queue_seen:
+        is_quiet = self._clock.monotonic() < self._queue_quiet_until
+        if not is_quiet and (seen := self._queue_version()) != self._queue_seen:
             self._queue_seen = seen
             self._hub.publish("queue", {})
         self._hub.publish("flow", {**sample, "plugins": self.flow.plugins()})

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
+from stowplan.errors import ApiError
 from stowplan.http.messages import JSON, PeerCertificate, Request, Response, error_response
 from stowplan.http.parser import RequestHead
 
@@ -96,7 +97,10 @@ class ConsoleSite:
         if name == "events" and not rest:
             return self.events(head.headers.get("last-event-id") or query.get("after", [""])[0])
         resource = self.resources.get(name)
-        found = resource(rest, query) if resource is not None else None
+        try:
+            found = resource(rest, query) if resource is not None else None
+        except ApiError as problem:
+            return error_response(HTTPStatus(problem.status), problem.message)
         if found is None:
             return _not_found(f"{head.path}: not found")
         return Response(msgspec.json.encode(found), 200, JSON)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from stowplan.api.resources import NODES, PODS
+from stowplan.config.defaults import default_config
 from stowplan.console.decision import explain_pod
 from stowplan.console.flow import quantile
+from stowplan.console.mirror import mirror_of
 from stowplan.console.pending import dominant_reason, waiting_pods
+from stowplan.errors import BadRequest, ServerError
 from stowplan.testing import node, pod
 from tests.console_stage import Stage
 
@@ -84,6 +89,36 @@ def test_the_matrix_of_a_pod_that_fits_nowhere_and_of_one_that_is_placed() -> No
     assert matrix["nodes"][0]["scores"]["NodeResourcesFit"] > 0
     # Explaining took the pod out of the mirror for a moment, and put it back.
     assert stage.mirror.table.pod_count[stage.mirror.table.row_of["big"]] == 1
+
+
+def test_a_pod_whose_decision_is_too_much_work_beside_a_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    stage.add_nodes([node("big", labels={"disk": "ssd"})])
+    stage.add_pods([pod("web", node_selector={"disk": "ssd"})])
+    web = stage.mirror.find_pod("default", "web")
+    assert web is not None
+    monkeypatch.setattr("stowplan.console.decision.DECISION_WORK", 0)
+    with pytest.raises(ServerError, match="too expensive to explain beside scheduling") as refused:
+        explain_pod(stage.mirror, stage.engine, web)
+    assert refused.value.status == 503
+    # The pod is back on its node, and nothing limits what comes next.
+    assert stage.mirror.table.pod_count[stage.mirror.table.row_of["big"]] == 1
+    assert explain_pod(stage.mirror, None, web)["matrix"]["winner"] == "big"
+
+
+def test_a_pod_that_no_profile_serves() -> None:
+    config = default_config()
+    (profile,) = config.profiles
+    two = replace(config, profiles=(profile, replace(profile, scheduler_name="other")))
+    mirror = mirror_of(two)
+    mirror.put(NODES, node("n1"))
+    mirror.put(PODS, pod("web", scheduler_name="a-stranger"))
+    web = mirror.find_pod("default", "web")
+    assert web is not None
+    with pytest.raises(BadRequest, match='"a-stranger": no profile has that name'):
+        explain_pod(mirror, None, web)
 
 
 def test_figures_over_time() -> None:

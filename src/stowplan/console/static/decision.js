@@ -41,7 +41,7 @@ function Pod({ namespace, name }) {
   const { queue, layout } = useLive();
   const loaded = useResource(`pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, queue + layout);
   const { data } = loaded;
-  if (!data) return html`<article><h2>${namespace}/${name}</h2>${loaded.error
+  if (!data) return html`<article><h2>${namespace}/${name}</h2>${loaded.status === 404
     ? html`<p class="state" role="alert">There is no such pod now. It may have been deleted.</p>`
     : html`<${Placeholder} of=${loaded} />`}</article>`;
   const { explanation: said, matrix, attempts } = data;

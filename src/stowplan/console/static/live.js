@@ -47,7 +47,7 @@ export function useEvents(kind, listener) {
 export async function read(path) {
   const response = await fetch(`api/${path}`);
   const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(body.Error ?? `The server answered ${response.status}.`);
+  if (!response.ok) throw Object.assign(new Error(body.Error ?? `The server answered ${response.status}.`), { status: response.status });
   return body;
 }
 
@@ -60,7 +60,7 @@ export function useResource(path, version = 0) {
     let wanted = true;
     read(path).then(
       (data) => wanted && set({ path, data, error: null }),
-      (error) => wanted && set((old) => ({ path, data: old.path === path ? old.data : null, error: error.message })),
+      (error) => wanted && set((old) => ({ path, data: old.path === path && error.status !== 404 ? old.data : null, error: error.message, status: error.status })),
     );
     return () => { wanted = false; };
   }, [path, version, epoch]);
