@@ -32,9 +32,9 @@ log = get_logger(__name__)
 DEFAULT_BUDGET: Final = 16 * 1024 * 1024
 DEFAULT_FILE_SIZE: Final = 256 * 1024 * 1024
 #: The share of the time that scores and node names may take.
-DETAIL_SHARE: Final = 0.01
+DETAIL_SHARE: Final = 0.003
 #: How much of it can be saved up, in seconds of quiet.
-_SAVED_S: Final = 1.0
+_SAVED_S: Final = 2.0
 #: What an attempt takes beside the text in it: objects, its place in the queue and in the index.
 ENTRY_BYTES: Final = 800
 #: Characters of a message that are kept.
