@@ -36,7 +36,7 @@ def test_the_budget_holds_and_the_oldest_go_first(
             under_way.clear()
         kept = list(ledger)
         assert ledger.size == sum(entry.size for entry in kept) <= budget
-        assert all(entry.size >= ENTRY_BYTES + len(entry.details) for entry in kept)
+        assert all(entry.size >= ENTRY_BYTES + len(entry.decision) for entry in kept)
         numbers = [entry.attempt for entry in kept]
         assert numbers == list(range(number + 1 - len(kept), number + 1))
         for key in {f"default/pod-{each}" for each in range(6)}:

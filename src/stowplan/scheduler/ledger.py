@@ -1,8 +1,8 @@
 """The ledger: what every scheduling attempt decided and why, in memory, within a byte budget.
 
 The engine calls `decided` after each decision and `ended` when the attempt is over; readers ask for
-the attempts of a pod. When the budget is spent the oldest attempts are dropped. A decision is
-encoded when it is made, because it is valid only until the next one.
+the attempts of a pod. When the budget is spent the oldest attempts are dropped. Reasons and
+scores are encoded when the decision is made, because it is valid only until the next one.
 
 What costs more than a microsecond or two (scores of the best nodes, names of refused nodes) is kept
 only while it takes less than `DETAIL_SHARE` of the time: always in a quiet cluster, sometimes in a
@@ -36,7 +36,7 @@ DETAIL_SHARE: Final = 0.003
 #: How much of it can be saved up, in seconds of quiet.
 _SAVED_S: Final = 2.0
 #: What an attempt takes beside the text in it: objects, its place in the queue and in the index.
-ENTRY_BYTES: Final = 800
+ENTRY_BYTES: Final = 1_000
 #: Characters of a message that are kept.
 _MOST_MESSAGE: Final = 4_000
 
@@ -44,7 +44,8 @@ _MOST_MESSAGE: Final = 4_000
 #: is being bound.
 BINDING: Final = "binding"
 
-_SHORTENED: Final = b'{"isShortened":true}'
+_EMPTY: Final = b"{}"
+_NOTHING: Final[Mapping[str, float]] = {}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -86,14 +87,15 @@ class Attempt(Recorded):
 
 
 class Entry:
-    """An attempt as it is kept. `details` is JSON; everything else is a field of `Attempt`."""
+    """An attempt as it is kept: plain fields, and JSON of what only some attempts have."""
 
     __slots__ = (
-        "attempt", "backoff_until", "details", "key", "message", "node", "profile",
-        "result", "retried_by", "retry_by", "seconds", "size", "started", "time", "uid",
+        "attempt", "backoff_until", "decision", "durations", "evaluated_nodes", "feasible_nodes",
+        "is_shortened", "key", "message", "node", "profile", "result", "retried_by", "retry_by",
+        "seconds", "size", "time", "uid",
     )  # fmt: skip
 
-    def __init__(self, queued: QueuedPod, time: float, node: str, details: bytes) -> None:
+    def __init__(self, queued: QueuedPod, time: float, node: str, decision: bytes) -> None:
         self.time = time
         self.key = queued.key
         self.uid = queued.uid
@@ -106,8 +108,22 @@ class Entry:
         self.retried_by: tuple[str, ...] = ()
         self.backoff_until: float | None = None
         self.retry_by: float | None = None
-        self.details = details
-        self.size = ENTRY_BYTES + len(details)
+        self.evaluated_nodes = 0
+        self.feasible_nodes = 0
+        self.durations: Mapping[str, float] = _NOTHING
+        self.is_shortened = False
+        #: `Details` without the fields above.
+        self.decision = decision
+        self.size = ENTRY_BYTES + len(decision)
+
+    def details(self) -> Details:
+        """Everything about the decision."""
+        found = msgspec.json.decode(self.decision, type=Details)
+        found.evaluated_nodes = self.evaluated_nodes
+        found.feasible_nodes = self.feasible_nodes
+        found.durations = self.durations
+        found.is_shortened |= self.is_shortened
+        return found
 
     def read(self, *, is_whole: bool) -> Attempt:
         """The attempt; without its details unless it is wanted whole."""
@@ -124,7 +140,7 @@ class Entry:
             self.retried_by,
             self.backoff_until,
             self.retry_by,
-            msgspec.json.decode(self.details, type=Details) if is_whole else None,
+            self.details() if is_whole else None,
         )
 
 
@@ -151,25 +167,35 @@ class Ledger:
         """A decision is made; neither the table nor the scores have changed since."""
         now = self._clock.monotonic()
         has_time = now >= self._details_from
-        details = Details(decision.evaluated_nodes, decision.feasible_nodes, durations)
-        encoded, queued.reason = _SHORTENED, ("", "")
-        try:
-            if decision.node is None:
-                self._details.add_reasons(details, decision, has_names=has_time)
-                if details.reasons:
-                    queued.reason = details.reasons[0].plugin, details.reasons[0].reason
-            elif decision.sheet is not None:
-                if has_time:
-                    details.scores = self._details.scores(decision)
-                else:
-                    details.is_shortened = True
-            encoded = _encode(details)
-        except Exception:
-            # A plugin's odd answer, such as half a surrogate pair. It must not fail the attempt.
-            log.exception("Cannot record a decision", extra=kv(pod=queued.key))
-        if has_time:
-            self._spent(now)
-        self._add(queued, decision.node or "", encoded)
+        encoded, is_shortened = _EMPTY, False
+        queued.reason = ("", "")
+        if decision.sheet is None or has_time:
+            try:
+                encoded = self._encoded(queued, decision, has_time=has_time)
+            except Exception:
+                # A plugin's odd answer, such as half a surrogate pair, must not fail the attempt.
+                log.exception("Cannot record a decision", extra=kv(pod=queued.key))
+            if has_time:
+                self._spent(now)
+        else:
+            is_shortened = True
+        entry = self._add(queued, decision.node or "", encoded)
+        entry.evaluated_nodes = decision.evaluated_nodes
+        entry.feasible_nodes = decision.feasible_nodes
+        entry.durations = durations
+        entry.is_shortened = is_shortened
+
+    def _encoded(self, queued: QueuedPod, decision: Decision, *, has_time: bool) -> bytes:
+        details = Details()
+        if decision.node is not None:
+            if decision.sheet is None:
+                return _EMPTY  # a single node was feasible, and not scored
+            details.scores = self._details.scores(decision)
+        else:
+            self._details.add_reasons(details, decision, has_names=has_time)
+            if details.reasons:
+                queued.reason = details.reasons[0].plugin, details.reasons[0].reason
+        return _encode(details)
 
     def ended(
         self,
@@ -186,7 +212,7 @@ class Ledger:
         if entry is None:
             if result == "scheduled":
                 return  # switched on in the middle of the attempt
-            entry = self._add(queued, "", b"{}")
+            entry = self._add(queued, "", _EMPTY)
         queued.record = None
         entry.result = result
         entry.seconds = seconds
@@ -206,8 +232,8 @@ class Ledger:
         if self.on_ended is not None:
             self.on_ended(entry)
 
-    def _add(self, queued: QueuedPod, node: str, details: bytes) -> Entry:
-        entry = queued.record = Entry(queued, self._clock.time(), node, details)
+    def _add(self, queued: QueuedPod, node: str, decision: bytes) -> Entry:
+        entry = queued.record = Entry(queued, self._clock.time(), node, decision)
         self._entries.append(entry)
         known = self._by_pod.get(entry.key)
         if known is None:

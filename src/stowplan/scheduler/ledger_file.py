@@ -100,7 +100,7 @@ class LedgerFile:
             while room > 0 and len(batch) < _BATCH:
                 entry = self._waiting.popleft()
                 batch.append(entry)
-                room -= len(entry.details) + len(entry.message) + _ROW_BYTES
+                room -= len(entry.decision) + len(entry.message) + _ROW_BYTES
         if not batch:
             return False
         try:
@@ -116,6 +116,10 @@ class LedgerFile:
                     extra=kv(file=self._path, err=str(problem), waiting=len(self._waiting)),
                 )
             return False
+        except Exception:
+            self.dropped += len(batch)
+            log.exception("Cannot write attempts to the ledger's file; they are lost")
+            return True
         if self._is_failing:
             self._is_failing = False
             log.info("The ledger's file is written again", extra=kv(file=self._path))
@@ -166,7 +170,7 @@ def _row(entry: Entry) -> tuple[Any, ...]:
         ",".join(entry.retried_by),
         entry.backoff_until,
         entry.retry_by,
-        entry.details.decode(),
+        msgspec.json.encode(entry.details()).decode(),
     )
 
 

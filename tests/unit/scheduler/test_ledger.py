@@ -11,6 +11,7 @@ from types import FrameType
 
 import pytest
 
+import stowplan
 from stowplan.api.objects import Pod
 from stowplan.clock import VirtualClock
 from stowplan.config.defaults import default_config
@@ -23,6 +24,7 @@ from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.ledger import Entry, Ledger
 from stowplan.scheduler.ledger_file import MAX_WAITING, LedgerFile, read_attempts
 from stowplan.scheduler.outcome import Failure, Placement
+from stowplan.server.library import profile_of
 from stowplan.testing import node, pod
 from tests.waiting import wait_for
 
@@ -158,7 +160,9 @@ def test_the_budget_is_of_real_memory() -> None:
         before = tracemalloc.get_traced_memory()[0]
         for number in range(8_000):
             queued = QueuedPod(pod(f"pod-{number}"), 0.0)
-            ledger._add(queued, "node", bytes(bytearray(details)))
+            entry = ledger._add(queued, "node", bytes(bytearray(details)))
+            entry.durations = dict.fromkeys(("PreFilter", "Filter", "Score"), number / 3)
+            entry.evaluated_nodes = entry.feasible_nodes = 1_000 + number
             ledger.ended(
                 queued, "unschedulable", 1.0, f"no node for {number}", retry_by=1.0 * number
             )
@@ -167,6 +171,24 @@ def test_the_budget_is_of_real_memory() -> None:
         tracemalloc.stop()
     assert ledger.dropped > 4_000
     assert taken < 2 * 1024 * 1024
+
+
+def test_an_answer_that_cannot_be_encoded_does_not_fail_the_attempt(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @stowplan.filter
+    def odd(pod: Pod, node: stowplan.NodeView) -> str:
+        return "no \ud800"
+
+    config, registry = profile_of([odd], scheduler_name="default-scheduler")
+    engine = build_engine(config, registry=registry, clock=VirtualClock())
+    engine.ledger = Ledger(engine.clock)
+    EventHandlers(engine).add_node(node("worker-0"))
+    outcome = attempt(engine, pod("web"))
+    assert isinstance(outcome, Failure)
+    assert outcome.status.is_rejected
+    assert only(engine.ledger, "default/web").read(is_whole=True).result == "unschedulable"
+    assert "Cannot record a decision" in caplog.text
 
 
 # The file
@@ -230,6 +252,23 @@ def test_a_locked_file_delays_the_ledger_but_not_its_caller(
     assert written + file.dropped == MAX_WAITING + 10
     assert file.dropped >= 1
     assert caplog.text.count("Cannot write the ledger's file") == 1
+
+
+def test_a_full_disk_stops_the_file_alone_until_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "ledger.db")
+    file = LedgerFile(path)
+    # SQLite reports its own limit as it reports a full disk.
+    file._connection.execute("PRAGMA max_page_count = 1")
+    for number in range(20):
+        file.put(entry_of("web", number, "x" * 1_000))
+    wait_for("a warning", lambda: "Cannot write the ledger" in caplog.text)
+    assert "database or disk is full" in str(caplog.records[-1].__dict__)
+    file._connection.execute("PRAGMA max_page_count = 1073741823")
+    file.close()
+    assert len(read_attempts(path, "default/web")) == 20
+    assert file.dropped == 0
 
 
 def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
