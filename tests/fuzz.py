@@ -51,7 +51,7 @@ def command(file: Path, seed: int) -> list[str]:
         sys.executable,
         *("-m", "pytest", str(file.relative_to(ROOT))),
         *("--hypothesis-profile=explore", f"--hypothesis-seed={seed}"),
-        *("--hypothesis-show-statistics", "-q", "-p", "no:cacheprovider"),
+        *("--hypothesis-show-statistics", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis"),
         *("-o", f"timeout={_TURN_S}"),
     ]
 
