@@ -26,10 +26,13 @@ AXE = (ROOT / "tests" / "vendor" / "axe.min.js").read_text("utf-8")
 TEXT = "document.querySelector('main').innerText"
 STATUS = "document.querySelector('.connection').innerText"
 MAP = "document.querySelector('canvas')?.getAttribute('aria-label') ?? ''"
+#: 200 once the server has kept a moment.
+PAST = """(() => { const request = new XMLHttpRequest();
+  request.open("GET", "api/cluster/past", false); request.send(); return request.status; })()"""
 PATIENCE_S = 20.0
 #: By page: its address, and what it must show.
 PAGES = {
-    "cluster": ("#/cluster/worker-0005", ["240 nodes", "worker-0005", "nvidia.com/gpu=present"]),
+    "cluster": ("#/cluster/worker-0025", ["240 nodes", "worker-0025", "Taints", "memory 8Gi"]),
     "queue": ("#/queue", ["Unschedulable", "ml/trainer-0", "example.com/approval"]),
     "decision": (
         "#/decision/ml/trainer-3",
@@ -201,6 +204,26 @@ async def test_pages_follow_the_cluster_and_reconnect_after_a_restart(tab: Tab) 
     async with stage.served(port):
         await until_text(tab, "3 nodes, 1 pod")
         await until(tab, STATUS, lambda said: said == "live")
+
+
+async def test_the_slider_goes_back_in_time(tab: Tab) -> None:
+    stage = Stage()
+    stage.add_nodes([node("n1", cpu=4)])
+    async with stage.served() as url:
+        await tab.open(url)
+        await until_text(tab, "1 node, 0 pods")
+        await until(tab, PAST, lambda said: said == 200)
+        stage.clock.shift += 60
+        stage.add_pods([pod("web", cpu=2)])
+        await until_text(tab, "1 node, 1 pod; requested: cpu 50%", "now")
+        await tab.ask("document.querySelector('input[type=range]').focus()")
+        for _ in range(9):
+            await press(tab, "ArrowLeft")
+        await until_text(tab, "1 node, 0 pods; requested: cpu 0%", "as at ")
+        for _ in range(9):
+            await press(tab, "ArrowRight")
+        await until_text(tab, "1 node, 1 pod; requested: cpu 50%", "now")
+        assert await serious_findings(tab) == []
 
 
 async def test_a_pod_that_is_gone_and_figures_that_only_a_scheduler_has(tab: Tab) -> None:

@@ -73,7 +73,7 @@ class NodeColumns:
     def snapshot(self, group: str = "") -> dict[str, Any]:
         """Everything, grouped by a label; by zone without one."""
         self.refresh()
-        numbers = self._numbers()
+        numbers = self.numbers()
         key = group or (_ZONE if _ZONE in self._labels or not self._labels else self._labels[0])
         values: dict[str, int] = {}
         nodes = (self._table.node(int(row)) for row in self.rows)
@@ -97,7 +97,7 @@ class NodeColumns:
 
     def changes(self) -> dict[str, Any] | None:
         """The rows whose numbers changed since the last call; None if none did."""
-        numbers = self._numbers()
+        numbers = self.numbers()
         if numbers.shape != self._last.shape:
             self._last = numbers
             return None
@@ -113,7 +113,7 @@ class NodeColumns:
             "used": [column.tolist() for column in some[1:]],
         }
 
-    def _numbers(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    def numbers(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Pods, then what is used of every resource, by place in the layout."""
         held = self._table.resources.held
         used = [held(name)[self.rows] // _divisor(name) for name in self.resources]
@@ -137,7 +137,7 @@ class NodeColumns:
         self._flags = [_flags(table.node(row)) for row in live]
         self._find_resources(live)
         self._find_labels(live)
-        self._last = self._numbers()
+        self._last = self.numbers()
 
     def _find_resources(self, live: Sequence[int]) -> None:
         counts: dict[str, int] = {CPU: len(live) + 2, MEMORY: len(live) + 1}

@@ -17,6 +17,7 @@ from stowplan.console.columns import NodeColumns, node_details
 from stowplan.console.decision import explain_pod
 from stowplan.console.events import EventHub
 from stowplan.console.flow import FlowRecorder
+from stowplan.console.history import NodeHistory
 from stowplan.console.mirror import ClusterMirror
 from stowplan.console.pending import waiting_pods
 from stowplan.console.site import PREFIX, ConsoleSite, Query
@@ -67,6 +68,7 @@ class Console:
         self._mirror = mirror
         self._engine = engine
         self._columns = NodeColumns(mirror.table, boot)
+        self._history = NodeHistory(self._columns)
         self._hub = EventHub(boot)
         self._clock = clock = clock or SystemClock()
         self.flow = FlowRecorder(mirror, engine, clock)
@@ -104,6 +106,10 @@ class Console:
     # Resources
 
     def _cluster(self, rest: list[str], query: Query) -> Any:
+        if rest == ["past"]:
+            ago = query.get("ago", ["0"])[0]
+            self._columns.refresh()
+            return self._history.at(self._clock.time() - int(ago)) if ago.isdecimal() else None
         if rest:
             return None
         shown = self._columns.snapshot(query.get("group", [""])[0])
@@ -143,13 +149,15 @@ class Console:
             ticks += 1
             try:
                 self._publish(self.flow.sample(), ticks)
+                self._history.record(self._clock.time())
             except Exception as error:  # a defect of the console must not end a scheduler
                 log.error("The console could not be updated", exc_info=error)
 
     def _publish(self, sample: dict[str, Any], ticks: int) -> None:
+        has_changed = self._columns.refresh()
         if not len(self._hub):
             return
-        if self._columns.refresh():
+        if has_changed:
             self._hub.publish("layout", {"layout": self._columns.layout})
         elif (changes := self._columns.changes()) is not None:
             self._hub.publish("nodes", changes)

@@ -12,6 +12,7 @@ from stowplan.api.objects import Condition
 from stowplan.api.resources import NODES, PODS
 from stowplan.config.defaults import default_config
 from stowplan.console.columns import CORDONED, NOT_READY, TAINTED, NodeColumns, node_details
+from stowplan.console.history import KEPT_S, NodeHistory
 from stowplan.console.mirror import ClusterMirror, mirror_of
 from stowplan.testing import node, pod
 from tests.console_stage import busy_stage
@@ -70,6 +71,34 @@ def test_the_layout_changes_with_labels_and_nodes_but_not_with_heartbeats() -> N
     assert columns.layout != first
     mirror.remove(NODES, node("n1"))
     assert columns.snapshot()["names"] == ["n0", "n2"]
+
+
+def test_the_past_is_shown_on_the_nodes_of_today() -> None:
+    mirror = mirror_with(3)
+    columns = NodeColumns(mirror.table, "boot")
+    history = NodeHistory(columns)
+    assert history.at(100.0) is None
+    columns.refresh()
+    placed = [pod(f"p{number}", cpu=1, memory="1Gi", node="n1") for number in range(3)]
+    for second, each in zip((100.0, 110.0, 112.0), placed, strict=True):
+        mirror.put(PODS, each)
+        history.record(second)
+    mirror.remove(NODES, node("n0"))
+    mirror.put(NODES, node("n9", resources={"example.com/gpu": 2}))
+    columns.refresh()
+    assert columns.names == ["n1", "n2", "n9"]
+    for asked, kept, pods in ((0.0, 100.0, 1), (109.0, 100.0, 1), (110.0, 110.0, 2), (1e9, 110, 2)):
+        shown = history.at(asked)
+        assert shown is not None
+        assert (shown["time"], shown["pods"]) == (kept, [pods, 0, 0])
+        assert shown["layout"] == columns.layout
+        used = dict(zip(columns.resources, shown["used"], strict=True))
+        assert used["memory"] == [1024 * pods, 0, 0]
+        assert used["example.com/gpu"] == [0, 0, 0]
+    history.record(100.0 + KEPT_S + 60)
+    shown = history.at(0.0)
+    assert shown is not None
+    assert shown["time"] == 100.0 + KEPT_S + 60
 
 
 def test_flags_groups_and_one_node() -> None:

@@ -1,9 +1,10 @@
 // Cluster: all nodes as a map, coloured by how much of a resource is requested.
-import { Bar, Placeholder, amount, count, html, nodeLink, percent, plural, podLink, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./ui.js";
+import { Bar, Placeholder, amount, count, duration, html, nodeLink, percent, plural, podLink, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./ui.js";
 import { useEvents, useLive, useResource } from "./live.js";
 import { HeatMap } from "./heatmap.js";
 
 const BELOW_MAP = 24;
+const LONGEST_S = 600;
 
 /** Shares of a resource by node; `pods` counts pods. */
 function sharesOf(data, resource) {
@@ -50,6 +51,10 @@ export function ClusterPage({ parts: [chosen] }) {
     });
     again((n) => n + 1);
   });
+  const [ago, goBack] = useState(0);
+  const then = useResource(ago && data ? `cluster/past?ago=${ago}` : null, layout);
+  const isPast = ago > 0 && then.data?.layout === data?.layout;
+  const pictured = isPast ? { ...data, pods: then.data.pods, used: then.data.used } : data;
   const selected = data && chosen ? data.names.indexOf(chosen) : -1;
   const select = (index) => { location.hash = index == null ? "#/cluster" : nodeLink(data.names[index]); };
   const shown = data && data.names.length > 0;
@@ -73,12 +78,13 @@ export function ClusterPage({ parts: [chosen] }) {
       <label>Find <input type="search" value=${find} placeholder="node name" autocomplete="off" spellcheck=${false}
         onInput=${(event) => look(event.target.value)} /></label>
     </form>
-    <p class="summary">${shown ? html`${plural(data.names.length, "node")}, ${plural(data.pods.reduce((a, b) => a + b, 0), "pod")}; requested:
-      ${" "}${["cpu", "memory"].map((each) => `${each} ${percent(totals(data, each, everything).share)}`).join(", ")}` : " "}</p>
+    <p class="summary">${shown ? html`${plural(data.names.length, "node")}, ${plural(pictured.pods.reduce((a, b) => a + b, 0), "pod")}; requested:
+      ${" "}${["cpu", "memory"].map((each) => `${each} ${percent(totals(pictured, each, everything).share)}`).join(", ")}` : " "}</p>
     <div class="split">
       <section aria-label="Map of nodes" class="map-area">
         ${shown
-          ? html`<${NodeMap} ...${{ data, resource, find, selected, select, tick }} />`
+          ? html`<${NodeMap} ...${{ data: pictured, resource, find, selected, select, tick: isPast ? then.data.time : tick }} />
+            <${Slider} ago=${ago} goBack=${goBack} time=${isPast ? then.data.time : null} />`
           : html`<${Placeholder} of=${loaded}>${data?.synced === false ? "Reading the cluster…" : "The cluster has no nodes yet. They appear here as they join."}<//>`}
       </section>
       <aside aria-label="Node" aria-live="polite">
@@ -111,7 +117,7 @@ function NodeMap({ data, resource, find, selected, select, tick }) {
   useLayoutEffect(() => {
     if (!width) return;
     const top = area.current.getBoundingClientRect().top + scrollY;
-    map.current.place(groups, Math.floor(width), Math.max(240, innerHeight - top - BELOW_MAP - 60));
+    map.current.place(groups, Math.floor(width), Math.max(240, innerHeight - top - BELOW_MAP - 95));
   }, [groups, width]);
   useLayoutEffect(() => {
     if (width) map.current.draw({ shares, flags: data.flags, dimmed, selected, hovered });
@@ -141,6 +147,12 @@ function NodeMap({ data, resource, find, selected, select, tick }) {
     <${Legend} map=${map.current} resource=${resource} />
   </div>`;
 }
+
+/** Back to where pods were some minutes ago; the server keeps ten. */
+const Slider = ({ ago, goBack, time }) => html`<label class="slider">Time
+  <input type="range" min=${-LONGEST_S} max="0" step="5" value=${-ago} onInput=${(event) => goBack(-event.target.value)}
+    aria-valuetext=${ago ? `${duration(ago)} ago` : "now"} />
+  <output>${ago ? (time ? `as at ${new Date(time * 1000).toLocaleTimeString("en-GB")}` : "loading…") : "now"}</output></label>`;
 
 const Legend = ({ map, resource }) => html`<p class="legend" aria-hidden="true">
   0% <span>${map?.legend().filter((_, at) => at % 4 === 0).map((colour) => html`<i style=${{ background: colour }}></i>`)}</span> 100% of ${resource}
