@@ -23,6 +23,9 @@ def explain(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
 
 
+ONE_POD = yaml.safe_dump(as_manifest(pod("frontend")))
+
+
 @pytest.fixture(scope="module")
 def kubeconfig(embedded_server: EmbeddedServer) -> str:
     """A cluster with two nodes: one is full, the other tainted."""
@@ -102,17 +105,24 @@ def test_a_file_on_standard_input() -> None:
         "-",
         stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}),
     )
-    assert "The only node is too small: it asks for 2 cpu of at most 1." in done.stdout
+    assert (
+        "The only node is too small (it asks for 2 cpu, and none has more than 1)." in done.stdout
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "text", "message"),
     [
         ([], "", "Name a POD, or ask for --pending."),
-        (["web", "--pending"], "", "Name a POD, or ask for --pending."),
+        ([""], "", "Name a POD, or ask for --pending."),
+        (["web", "--pending"], "", "--pending goes without a POD and without --fix."),
+        (["--pending", "--fix"], "", "--pending goes without a POD and without --fix."),
         (["web", "-f", "-"], "kind: [", "-: is neither YAML nor JSON"),
         (["web", "-f", "-"], "[1, 2]", "-: objects[0]"),
-        (["web", "-f", "-"], "", 'pod "default/web" not found'),
+        (["web", "-f", "-"], "", "-: holds no objects"),
+        (["pod/frontent", "-f", "-"], ONE_POD, 'not found; did you mean "frontend"?'),
+        (["web", "-n", "defualt", "-f", "-"], ONE_POD, 'did you mean "default"?'),
+        (["--pending", "-n", "defualt", "-f", "-"], ONE_POD, 'namespace "defualt" not found'),
         (["web", "-f", "no/such/file"], "", "no/such/file: cannot be read"),
         (["Not_A_Name", "-f", "-"], "", "cannot be the name of a pod"),
         (["web", "--config", "no/such/file", "-f", "-"], "", "no/such/file"),

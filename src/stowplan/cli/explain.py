@@ -123,15 +123,19 @@ def explain(
       $ stowplan explain --pending
       $ stowplan explain web-1 --server https://127.0.0.1:10259
       $ stowplan explain web-1 --at 3 --ledger ledger.db
-      $ kubectl get nodes,pods -A -o yaml | stowplan explain web-1 -f -
+      $ kubectl get nodes,pods,pvc,pv,sc -A -o yaml | stowplan explain web-1 -f -
 
     Shows the cause, what the nearest nodes lack, and what leads to another attempt. POD is a name,
     or NAMESPACE/NAME. The cluster is only read. Whatever scheduler serves the pod,
     the answer is what the given configuration decides, by default that of kube-scheduler. With
     --server it is the running scheduler's own answer.
     """
-    if pending == (pod is not None):
+    if pending and (pod is not None or fix):
+        raise click.UsageError("--pending goes without a POD and without --fix.")
+    if not pending and not pod:
         raise click.UsageError("Name a POD, or ask for --pending.")
+    for prefix in ("pod/", "pods/", "po/"):  # as kubectl writes it
+        pod = pod.removeprefix(prefix) if pod else pod
     if node is not None and (pending or fix):
         raise click.UsageError("--node goes with a POD, and without --fix.")
     if at is not None and (pending or fix or node is not None or filename is not None):
@@ -254,7 +258,7 @@ def _explain_cold(
     from stowplan.config.load import load_config
     from stowplan.explain.fixes import find_fixes
     from stowplan.explain.reasoning import Explainer
-    from stowplan.explain.sources import file_text, find_pod, read_file
+    from stowplan.explain.sources import check_namespace, file_text, find_pod, read_file
     from stowplan.judge.configuration import Configuration, default_registry
 
     config = load_config(config_file) if config_file else default_config()
@@ -269,6 +273,8 @@ def _explain_cold(
         cluster = asyncio.run(_read(access, settings))
     explainer = Explainer(cluster, settings)
     if asked is None:
+        if namespace is not None:
+            check_namespace(cluster, namespace)
         _print_pending(explainer, namespace, output)
         return
     thing = find_pod(cluster, asked.namespace, asked.name)

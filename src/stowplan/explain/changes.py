@@ -17,15 +17,22 @@ from stowplan.api.selectors import compile_label_set, compile_node_selector
 from stowplan.api.tolerations import HARD_EFFECTS, Tolerations
 from stowplan.cluster.requests import CPU
 from stowplan.cluster.table import NodeTable
-from stowplan.explain.obstacles import amount_text, taint_text
+from stowplan.explain.obstacles import amount_text, port_holders, taint_text
 from stowplan.framework.cycle import Cycle
 
 # What a change costs its people, roughly: a word to a node, an edit of the pod, a lost guarantee,
 # a lost pod, a new machine.
 _TELL_NODE: Final = 1.0
 _EDIT_POD: Final = 2.0
+_LABEL_NODE: Final = 3.0
 _GIVE_UP: Final = 4.0
 _EVICT: Final = 5.0
+#: Taints by which the cluster says that something is wrong with a node.
+_CONDITION_TAINTS: Final = "node.kubernetes.io/"
+#: Pods of these owners come back to their node.
+_BOUND_OWNERS: Final = ("DaemonSet", "Node")
+#: Pods above this priority are the cluster's own.
+_SYSTEM_PRIORITY: Final = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class Change:
     pod: Pod | None = None
     node: Node | None = None
     victims: tuple[Pod, ...] = ()
+    #: The texts of the changes that are combined here.
+    parts: tuple[str, ...] = ()
 
 
 def with_spec(pod: Pod, **changes: object) -> Pod:
@@ -55,7 +64,7 @@ def tolerate(cycle: Cycle, row: int) -> Change | None:
         for taint in node.spec.taints or ()
         if taint.effect in HARD_EFFECTS and not tolerations.match(taint)
     ]
-    if not missing:
+    if not missing or any(taint.key.startswith(_CONDITION_TAINTS) for taint in missing):
         return None
     added = tuple(_toleration(taint) for taint in missing)
     named = " and ".join(taint_text(taint) for taint in missing)
@@ -111,7 +120,7 @@ def label_node(cycle: Cycle, row: int) -> Change | None:
             new[key] = values[0]
         elif operator == "Exists" and key not in labels:
             new[key] = ""
-    if not new:
+    if not new or any(_is_well_known(key) for key in new):
         return None
     pairs = " ".join(f"{key}={value}" for key, value in new.items())
     overwrites = any(key in labels for key in new)
@@ -119,10 +128,16 @@ def label_node(cycle: Cycle, row: int) -> Change | None:
     return Change(
         "NodeLabel",
         f"label the node {node.name} with {pairs}",
-        _TELL_NODE + len(new) + 2 * overwrites,
+        _LABEL_NODE + len(new) + 2 * overwrites,
         command=f"kubectl label node {node.name} {pairs}{' --overwrite' if overwrites else ''}",
         node=msgspec.structs.replace(node, metadata=metadata),
     )
+
+
+def _is_well_known(key: str) -> bool:
+    """Labels that say where or what a node is must stay true."""
+    domain = key.rpartition("/")[0]
+    return domain.endswith(("kubernetes.io", "k8s.io"))
 
 
 def lower_requests(cycle: Cycle, row: int) -> Change | None:
@@ -140,10 +155,15 @@ def lower_requests(cycle: Cycle, row: int) -> Change | None:
         pod = lowered
         share = max(share, (amount - free) / amount)
         asked, left = amount_text(name, amount - free), amount_text(name, free)
-        said.append(f"request {asked} less {name} ({left} in all)")
+        said.append(f"request {asked} less {name} ({left} in all{_in_container(pod)})")
     if not said:
         return None
     return Change("Request", " and ".join(said), _EDIT_POD + 10 * share, pod=pod)
+
+
+def _in_container(pod: Pod) -> str:
+    containers = pod.spec.containers or ()
+    return ", in the container that requests most" if len(containers) > 1 else ""
 
 
 def _lowered(pod: Pod, name: str, by: int) -> Pod | None:
@@ -189,7 +209,7 @@ def evict(cycle: Cycle, row: int) -> Change | None:
     ):
         return None
     standing = sorted(
-        table.pods[row].values(),
+        [info for info in table.pods[row].values() if may_be_evicted(info.pod)],
         key=lambda info: (
             info.priority,
             -max((dict(info.held).get(n, 0) for n in short), default=0),
@@ -210,6 +230,20 @@ def evict(cycle: Cycle, row: int) -> Change | None:
     return None
 
 
+def may_be_evicted(pod: Pod) -> bool:
+    """Whether evicting a pod can make room: it neither comes back at once nor runs the cluster."""
+    owners = {owner.kind for owner in pod.metadata.owner_references or ()}
+    return not owners & set(_BOUND_OWNERS) and pod.priority < _SYSTEM_PRIORITY
+
+
+def free_ports(cycle: Cycle, row: int) -> Change | None:
+    """Evict the pods that use the host ports which the pod asks for."""
+    holders = port_holders(cycle, row)
+    if not all(may_be_evicted(pod) and pod.priority <= cycle.pod.priority for pod in holders):
+        return None
+    return _eviction(holders, cycle.table.names[row]) if holders else None
+
+
 def _eviction(victims: Sequence[Pod], node: str) -> Change:
     keys = [victim.key for victim in victims]
     some = ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
@@ -218,10 +252,11 @@ def _eviction(victims: Sequence[Pod], node: str) -> Change:
         names = " ".join(victim.metadata.name for victim in victims)
         command = f"kubectl delete pod -n {victims[0].metadata.namespace} {names}"
     what = "pod" if len(victims) == 1 else f"{len(victims)} pods"
-    return Change(
-        "Eviction", f"evict the {what} {some} from {node}", _EVICT + 2 * len(victims), command,
-        victims=tuple(victims),
-    )  # fmt: skip
+    owners = {owner.kind for victim in victims for owner in victim.metadata.owner_references or ()}
+    again = f" (its {min(owners)} creates another)" if owners else ""
+    text = f"evict the {what} {some} from {node}{again}"
+    cost = _EVICT + 2 * len(victims)
+    return Change("Eviction", text, cost, command, victims=tuple(victims))
 
 
 def relax_spread(cycle: Cycle, row: int) -> Change | None:
@@ -283,6 +318,7 @@ def combined(pod: Pod, changes: Sequence[Change]) -> Change:
         pod=with_spec(pod, **spec) if spec else None,
         node=node,
         victims=tuple(victim for change in changes for victim in change.victims),
+        parts=tuple(change.text for change in changes),
     )
 
 

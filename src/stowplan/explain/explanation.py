@@ -86,6 +86,7 @@ class Explanation(Answer, frozen=True):
     """Everything that is known about one pod."""
 
     pod: str
+    #: The scheduler that the pod asks for.
     scheduler: str
     state: State
     #: One or two sentences: the state and its cause.

@@ -42,6 +42,7 @@ _CURES: Final[dict[str, tuple[_Make, ...]]] = {
     "TaintToleration": (changes.tolerate,),
     "NodeAffinity": (changes.label_node,),
     "NodeResourcesFit": (changes.lower_requests, changes.evict),
+    "NodePorts": (changes.free_ports,),
     "PodTopologySpread": (changes.relax_spread,),
     "InterPodAffinity": (changes.relax_affinity,),
 }
@@ -67,6 +68,8 @@ def proven_changes(explainer: Explainer, thing: Thing, clock: Clock) -> list[tup
             break
         if plan.text in found or kinds[plan.kind] == _MOST_ALIKE:
             continue
+        if any(part in found for part in plan.parts):
+            continue  # a smaller change does it
         node = _node_if_applied(explainer, thing, plan)
         if node:
             kinds[plan.kind] += 1

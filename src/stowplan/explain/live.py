@@ -56,7 +56,7 @@ class LiveExplainer:
         if node:
             return self._placed(pod, profile, node)
         with self._judged(pod, profile) as decision:
-            said = explained(pod, profile, decision)
+            said = explained(pod, profile, decision, self._engine.cache.catalog)
         return msgspec.structs.replace(said, waiting=self._waiting(pod))
 
     def compare(self, key: str, name: str) -> Comparison:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from stowplan.api.labels import Requirement, all_match
-from stowplan.api.objects import Taint
+from stowplan.api.objects import Pod, Taint
 from stowplan.api.quantity import format_quantity
 from stowplan.api.selectors import compile_label_set, compile_node_selector
 from stowplan.api.tolerations import HARD_EFFECTS, Tolerations
@@ -27,11 +27,16 @@ from stowplan.framework.profile import Profile
 #: How many of a pod's objections to list for one node.
 _MOST: Final = 8
 _PODS: Final = "pods"
+#: How many objections one of these plugins counts for.
+_DISTANCE: Final = {"NodeAffinity": 10, "NodeName": 100}
 _Detail: TypeAlias = Callable[[Cycle, int], str]
 
 
 def nearest_rows(profile: Profile, diagnosis: Diagnosis, count: int) -> list[int]:
-    """The rows that lack least: fewest objections first, then the smallest share that is short."""
+    """The rows that lack least: fewest objections first, then the smallest share that is short.
+
+    A node that the pod's selector does not mean is further away than any that it means.
+    """
     cycle = diagnosis.cycle
     table = cycle.table
     rows = table.live_rows
@@ -46,7 +51,7 @@ def nearest_rows(profile: Profile, diagnosis: Diagnosis, count: int) -> list[int
             step.fill(cycle, rows, verdicts)
         except StowplanError:
             continue  # the reason is in the decision
-        objections[rows] += verdicts[rows] != 0
+        objections[rows] += (verdicts[rows] != 0) * _DISTANCE.get(step.name, 1)
     order = np.lexsort((rows, _shortage(cycle, rows), objections[rows]))
     return [int(row) for row in rows[order[:count]]]
 
@@ -161,10 +166,20 @@ def _unmet(requirements: Iterable[Requirement], labels: dict[str, str]) -> Itera
         yield f"wants {requirement}, {has}"
 
 
+def port_holders(cycle: Cycle, row: int) -> list[Pod]:
+    """The pods of a node that use a host port which the pod asks for."""
+    asked = {(each.protocol, each.port) for each in cycle.info.host_ports}
+    return [
+        info.pod
+        for info in cycle.table.pods[row].values()
+        if asked & {(each.protocol, each.port) for each in info.host_ports}
+    ]
+
+
 def _ports(cycle: Cycle, row: int) -> str:
-    return "host port " + ", ".join(
-        f"{each.port}/{each.protocol}" for each in cycle.info.host_ports
-    )
+    ports = ", ".join(f"{each.port}/{each.protocol}" for each in cycle.info.host_ports)
+    holders = ", ".join(pod.key for pod in port_holders(cycle, row)[:3])
+    return f"host port {ports} is used by {holders}" if holders else f"host port {ports} is in use"
 
 
 _DETAILS: Final[dict[str, _Detail]] = {

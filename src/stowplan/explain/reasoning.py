@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 
 from stowplan.api.objects import Pod
+from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import NodeTable
 from stowplan.errors import NotFound
 from stowplan.explain.advice import advice_for
 from stowplan.explain.explanation import (
@@ -83,7 +85,7 @@ class Explainer:
         if pod.is_finished or pod.is_terminating:
             return over(pod, profile)
         with self.judged(thing) as decision:
-            return explained(pod, profile, decision)
+            return explained(pod, profile, decision, self.cluster.cache.catalog)
 
     def compare(self, thing: Thing, name: str) -> Comparison:
         """A node beside the best one; NotFound if there is no such node."""
@@ -133,10 +135,15 @@ def over(pod: Pod, profile: Profile) -> Explanation:
     else:
         state, what = State.TERMINATING, "is being deleted, and is not scheduled any more"
     node = pod.spec.node_name
-    return Explanation(pod.key, profile.name, state, f"{pod.key} {what}.", node=node)
+    return Explanation(pod.key, scheduler_of(pod), state, f"{pod.key} {what}.", node=node)
 
 
-def explained(pod: Pod, profile: Profile, decision: Decision) -> Explanation:
+def scheduler_of(pod: Pod) -> str:
+    """The scheduler that a pod asks for."""
+    return pod.spec.scheduler_name or "default-scheduler"
+
+
+def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) -> Explanation:
     """Everything that a judgement says about a pod."""
     diagnosis = decision.diagnosis
     total = len(decision.cycle.table)
@@ -153,10 +160,10 @@ def explained(pod: Pod, profile: Profile, decision: Decision) -> Explanation:
         plugins = {reason.plugin for reason in reasons}
         retried = retry_texts(profile, sorted(plugins))
     cause = "" if feasible else _why_nowhere(decision, groups, total)
-    state, summary = _summary(pod, feasible, total, cause)
+    state, summary = _summary(pod, decision.cycle.table, feasible, cause)
     return Explanation(
         pod.key,
-        profile.name,
+        scheduler_of(pod),
         state,
         summary,
         cause=cause,
@@ -167,14 +174,17 @@ def explained(pod: Pod, profile: Profile, decision: Decision) -> Explanation:
         nearest=nearest,
         best=best,
         retried_on=retried,
-        advice=advice_for(pod, () if feasible else reasons),
+        advice=advice_for(pod, () if feasible else reasons, catalog),
         last_message=last_message(pod),
     )
 
 
-def _summary(pod: Pod, feasible: int, total: int, cause: str) -> tuple[State, str]:
+def _summary(pod: Pod, table: NodeTable, feasible: int, cause: str) -> tuple[State, str]:
     key = pod.key
-    fits = f"would fit on {nodes_text(feasible, total)}"
+    fits = f"would fit on {nodes_text(feasible, len(table))}"
+    if pod.spec.node_name and table.live_row(pod.spec.node_name) is None:
+        node = pod.spec.node_name
+        return State.SCHEDULED, f"{key} is bound to the node {node}, which does not exist."
     if pod.spec.node_name:
         now = f"Now it {fits}." if feasible else f"Now it would fit nowhere. {cause}"
         return State.SCHEDULED, f"{key} is on {pod.spec.node_name}. {now}"
@@ -193,10 +203,13 @@ def _summary(pod: Pod, feasible: int, total: int, cause: str) -> tuple[State, st
             f" are gone. {cause}"
         )
     if feasible:
-        return State.PENDING, (
-            f"{key} is pending although it {fits}: its scheduler has not tried it yet, or not again"
-            " since that became true."
+        tried = (
+            "has not tried it again since that became true."
+            if last_message(pod)
+            else "has not tried it; is a scheduler of that name running?"
         )
+        who = f"The scheduler that it asks for, {scheduler_of(pod)},"
+        return State.PENDING, f"{key} is pending although it {fits}. {who} {tried}"
     return State.PENDING, f"{key} is pending. {cause}"
 
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from stowplan.framework.profile import Profile
-from stowplan.queue.events import ActionType, ClusterEvent, EventResource
+from stowplan.queue.events import ActionType, EventResource
 from stowplan.queue.hints import complete_hints
 
 _A: Final = ActionType
-#: What happens to a kind, most telling first; the text follows the kind's name.
-_ACTIONS: Final = (
+_NODE_ACTIONS: Final = (
     (_A.ADD, "is added"),
     (_A.DELETE, "is deleted"),
     (_A.UPDATE_NODE_ALLOCATABLE, "offers more"),
@@ -21,51 +20,47 @@ _ACTIONS: Final = (
     (_A.UPDATE_NODE_CONDITION, "changes its condition"),
     (_A.UPDATE_NODE_ANNOTATION, "gets other annotations"),
     (_A.UPDATE_NODE_DECLARED_FEATURE, "declares other features"),
+)
+#: What happens to other pods, and to the pod itself.
+_POD_ACTIONS: Final = (
+    (_A.ADD, "is added"),
+    (_A.DELETE, "is deleted"),
     (_A.UPDATE_POD_LABEL, "gets other labels"),
+    (_A.UPDATE_POD_SCALE_DOWN, "requests less"),
+)
+_OWN_ACTIONS: Final = (
     (_A.UPDATE_POD_SCALE_DOWN, "requests less"),
     (_A.UPDATE_POD_TOLERATION, "gets a toleration"),
     (_A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, "loses its scheduling gates"),
     (_A.UPDATE_POD_GENERATED_RESOURCE_CLAIM, "gets its resource claim"),
 )
-_POD_ACTIONS: Final = (
-    _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL | _A.UPDATE_POD_SCALE_DOWN | _A.UPDATE_POD_TOLERATION
-    | _A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED | _A.UPDATE_POD_GENERATED_RESOURCE_CLAIM
-)  # fmt: skip
-_NODE_ACTIONS: Final = (
-    _A.ADD | _A.DELETE | _A.UPDATE_NODE_ALLOCATABLE | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT
-    | _A.UPDATE_NODE_CONDITION | _A.UPDATE_NODE_ANNOTATION | _A.UPDATE_NODE_DECLARED_FEATURE
-)  # fmt: skip
 
 
 def retry_texts(profile: Profile, plugins: Iterable[str]) -> tuple[str, ...]:
-    """`a node is added, offers more or ...`, for each kind that one of the plugins waits for."""
+    """`a node is added, offers more or ...`, and so on: what the plugins wait for."""
     waited = {name: profile.plugins[name].events() for name in plugins if name in profile.plugins}
     actions: dict[str, ActionType] = {}
     for entries in complete_hints(waited).values():
         for entry in entries:
-            _add(actions, entry.event)
-    return tuple(_text(resource, action) for resource, action in sorted(actions.items()))
-
-
-def _add(actions: dict[str, ActionType], event: ClusterEvent) -> None:
-    known = actions.get(event.resource, _A.NONE)
-    actions[event.resource] = known | event.action
-
-
-def _text(resource: str, action: ActionType) -> str:
-    name = resource.rpartition("/")[2]
-    if resource == EventResource.POD:
-        action &= _POD_ACTIONS
-    elif resource == EventResource.NODE:
-        action &= _NODE_ACTIONS
-    else:
-        changed = "changes" if action & _A.UPDATE else ""
-        said = [words for bit, words in _ACTIONS[:2] if action & bit] + [changed] * bool(changed)
-        return f"a {name} {_joined(said)}"
-    said = [words for bit, words in _ACTIONS if action & bit]
-    return f"a {name.lower()} {_joined(said)}"
+            resource = entry.event.resource
+            actions[resource] = actions.get(resource, _A.NONE) | entry.event.action
+    said: list[str] = []
+    node = actions.pop(EventResource.NODE, _A.NONE)
+    pod = actions.pop(EventResource.POD, _A.NONE)
+    for who, action, words in (
+        ("a node", node, _NODE_ACTIONS),
+        ("another pod", pod, _POD_ACTIONS),
+        ("this pod", pod, _OWN_ACTIONS),
+    ):
+        found = [text for bit, text in words if action & bit]
+        if found:
+            said.append(f"{who} {_joined(found)}")
+    kinds = sorted(resource.rpartition("/")[2] for resource in actions)
+    if kinds:
+        said.append(f"a {_joined(kinds)} is added or changes")
+    return tuple(said)
 
 
 def _joined(words: list[str]) -> str:
-    *first, last = words or ["changes"]
+    *first, last = words
     return f"{', '.join(first)} or {last}" if first else last

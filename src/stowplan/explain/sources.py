@@ -12,7 +12,8 @@ import yaml
 
 from stowplan.api.client import ApiClient
 from stowplan.api.objects import Pod
-from stowplan.api.resources import NODES, PODS, Resource
+from stowplan.api.resources import NAMESPACES, NODES, PODS, Resource
+from stowplan.config.fields import did_you_mean
 from stowplan.errors import ConfigError, Forbidden, NotFound
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, ReadOptions, Thing, read_objects, thing_of
@@ -56,12 +57,15 @@ def read_file(path: str, text: bytes) -> GivenCluster:
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as problem:
         first = "; ".join(str(problem).splitlines()[:3])
         raise ConfigError(f"is neither YAML nor JSON: {first}", where=path) from None
+    if not raw:
+        raise ConfigError("holds no objects", where=path)
     cluster = GivenCluster()
     try:
         for _, thing in read_objects(raw, "objects", _HOW):
             cluster.put(thing)
     except QuestionRefused as problem:
-        raise ConfigError(str(problem), where=path) from None
+        fix = "Fix: give it what `kubectl get nodes,pods,... -A -o yaml` prints"
+        raise ConfigError(f"{problem}. {fix}", where=path) from None
     return cluster
 
 
@@ -75,9 +79,23 @@ def file_text(path: str, stdin: Callable[[], bytes]) -> bytes:
 def find_pod(cluster: GivenCluster, namespace: str, name: str) -> Thing:
     """The pod of that name; NotFound with what else the namespace holds."""
     found = cluster.things.get(pod_key(namespace, name))
-    if found is None:
-        raise NotFound(f'pod "{namespace}/{name}" not found')
-    return found
+    if found is not None:
+        return found
+    check_namespace(cluster, namespace)
+    pods = [thing for thing in cluster.things.values() if thing.resource is PODS]
+    elsewhere = [thing.namespace for thing in pods if thing.name == name]
+    hint = did_you_mean(name, {thing.name for thing in pods if thing.namespace == namespace})
+    if elsewhere:
+        hint = f'; there is one in the namespace "{elsewhere[0]}"'
+    raise NotFound(f'pod "{namespace}/{name}" not found{hint}')
+
+
+def check_namespace(cluster: GivenCluster, namespace: str) -> None:
+    """Raise NotFound if nothing is known of a namespace."""
+    known = {thing.namespace for thing in cluster.things.values() if thing.namespace}
+    known |= {thing.name for thing in cluster.things.values() if thing.kind == NAMESPACES.kind}
+    if namespace not in known:
+        raise NotFound(f'namespace "{namespace}" not found{did_you_mean(namespace, known)}')
 
 
 def pod_key(namespace: str, name: str) -> Key:

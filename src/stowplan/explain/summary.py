@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
+from stowplan.api.selectors import compile_node_selector
 from stowplan.cluster.journal import Rows
+from stowplan.cluster.node_masks import required_mask, required_nodes
 from stowplan.explain.explanation import Reason
 from stowplan.explain.obstacles import amount_text, taint_text, untolerated
 from stowplan.framework.cycle import Cycle
 
 _INSUFFICIENT: Final = "Insufficient "
 #: How to say of all nodes what a predicate denies.
-_NEGATED: Final = (("do not match", "matches"), ("offer no", "offers"))
+_NEGATED: Final = (("offer no", "offers"),)
 #: So many causes are told; the table has the others.
 _MOST_CAUSES: Final = 3
 
@@ -30,15 +33,38 @@ class Group:
     def verb(self, plural: str, singular: str) -> str:
         return singular if self.reason.nodes == 1 else plural
 
+    def among(self, rows: Rows) -> Group:
+        """The same reason for those of its rows that are among some."""
+        left = self.rows[np.isin(self.rows, rows)]
+        return Group(msgspec.structs.replace(self.reason, nodes=len(left)), left)
+
 
 _Predicate: TypeAlias = Callable[[Cycle, Group], str]
 
 
 def cause_of(cycle: Cycle, groups: Sequence[Group]) -> str:
-    """What keeps the pod off most nodes, as a sentence; `groups` has the largest first."""
+    """What keeps the pod off most nodes, as a sentence; `groups` has the largest first.
+
+    If its node selector or affinity leaves some nodes, the cause is what those lack.
+    """
     total = len(cycle.table)
     if not groups:
         return ""
+    meant = required_mask(cycle.table, required_nodes(cycle.pod), cycle.table.live_rows)
+    matching = int(meant.sum())
+    if not matching:
+        return f"No node matches its {_selector_text(cycle)}."
+    if matching < total:
+        rows = cycle.table.live_rows[meant]
+        left = [each.among(rows) for each in groups]
+        left = sorted((each for each in left if each.reason.nodes), key=lambda g: -g.reason.nodes)
+        told = [_told(cycle, each, matching) for each in _merged(left)[:_MOST_CAUSES]]
+        one = matching == 1
+        return (
+            f"Only {matching} of {total} nodes {'matches' if one else 'match'} its"
+            f" {_selector_text(cycle)}, and {_joined(told)}."
+        )
+    groups = _merged(groups)
     first = groups[0]
     if first.reason.nodes == total:
         said = _predicate(cycle, first)
@@ -46,9 +72,54 @@ def cause_of(cycle: Cycle, groups: Sequence[Group]) -> str:
             if said.startswith(negated):
                 return f"No node {positive}{said.removeprefix(negated)}."
         return f"{'The only node' if total == 1 else f'All {total} nodes'} {said}."
+    lacking = _offered_nowhere(cycle)
+    if lacking:
+        return f"No node offers {lacking}."
     told = [f"{each.reason.nodes} {_predicate(cycle, each)}" for each in groups[:_MOST_CAUSES]]
-    more = ["there are other reasons"] if len(groups) > _MOST_CAUSES else []
+    more = ["others are refused for other reasons"] if len(groups) > _MOST_CAUSES else []
     return f"None of {total} nodes can take it: {_joined([*told, *more])}."
+
+
+def _offered_nowhere(cycle: Cycle) -> str:
+    table = cycle.table
+    for name, amount in cycle.info.request:
+        if amount and not table.resources.offered(name)[table.live_rows].any():
+            return f"{name} (it asks for {amount_text(name, amount)})"
+    return ""
+
+
+def _merged(groups: Sequence[Group]) -> list[Group]:
+    """Of a plugin's reasons for the same nodes, the first: all are in the table."""
+    seen: set[tuple[str, bytes]] = set()
+    left: list[Group] = []
+    for each in groups:
+        key = (each.reason.plugin, np.sort(each.rows).tobytes())
+        if key not in seen:
+            seen.add(key)
+            left.append(each)
+    return left
+
+
+def _told(cycle: Cycle, group: Group, of: int) -> str:
+    """Of the nodes that a selector means."""
+    said = _predicate(cycle, group)
+    if of == 1:
+        return f"it {said}"
+    return f"{'all' if group.reason.nodes == of else group.reason.nodes} {said}"
+
+
+def _selector_text(cycle: Cycle) -> str:
+    spec = cycle.pod.spec
+    parts: list[str] = []
+    if spec.node_selector:
+        wanted = ", ".join(f"{key}={value}" for key, value in list(spec.node_selector.items())[:3])
+        parts.append(f"nodeSelector ({wanted})")
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is not None and affinity.required is not None:
+        terms = compile_node_selector(affinity.required).terms
+        shown = "; or ".join(", ".join(map(str, each.requirements)) for each in terms[:2])
+        parts.append(f"node affinity ({shown})" if shown else "node affinity")
+    return " and ".join(parts) or "node affinity"
 
 
 def nodes_text(count: int, total: int) -> str:
@@ -81,7 +152,8 @@ def _resources(cycle: Cycle, group: Group) -> str:
         return f"{group.verb('offer', 'offers')} no {name} (it asks for {asked})"
     if amount > largest:
         most = amount_text(name, largest)
-        return f"{group.verb('are', 'is')} too small: it asks for {asked} {name} of at most {most}"
+        small = f"it asks for {asked} {name}, and none has more than {most}"
+        return f"{group.verb('are', 'is')} too small ({small})"
     most = amount_text(name, max(int(free[best]), 0))
     where = cycle.table.names[int(rows[best])]
     return (
@@ -101,12 +173,7 @@ def _taint(cycle: Cycle, group: Group) -> str:
 
 
 def _selector(cycle: Cycle, group: Group) -> str:
-    selector = cycle.pod.spec.node_selector
-    do_not = group.verb("do not match", "does not match")
-    if selector:
-        wanted = ", ".join(f"{key}={value}" for key, value in list(selector.items())[:3])
-        return f"{do_not} its nodeSelector ({wanted}) or node affinity"
-    return f"{do_not} its node affinity"
+    return f"{group.verb('do not match', 'does not match')} its {_selector_text(cycle)}"
 
 
 def _cordoned(cycle: Cycle, group: Group) -> str:

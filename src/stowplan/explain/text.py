@@ -16,6 +16,8 @@ from stowplan.explain.explanation import (
 from stowplan.present.tables import format_figures, format_table, printable
 
 _WIDTH = 100
+#: Kinds of fixes that change the pod.
+_EDITS = {"Request", "Toleration", "TopologySpread", "PodAffinity"}
 
 
 def explanation_text(said: Explanation) -> str:
@@ -29,7 +31,7 @@ def _blocks(said: Explanation) -> Iterator[str]:
         return
     if said.advice:
         yield wrapped(said.advice)
-    if said.reasons and not said.feasible_nodes:
+    if said.nearest:
         yield _table(said)
     if said.nearest:
         yield "Nearest nodes:\n" + "".join(map(_nearest, said.nearest))
@@ -52,11 +54,18 @@ def _blocks(said: Explanation) -> Iterator[str]:
 def _fixes(fixes: Sequence[Fix]) -> str:
     if not fixes:
         return "No change of the kinds that Stowplan tries would place it (docs/explain.md).\n"
-    lines = ["Any one of these would place it:\n"]
+    lines = ["Any one of these makes it fit:\n"]
     for number, fix in enumerate(fixes, start=1):
         lines.append(f"  {number}. {printable(fix.text)}: it fits on {printable(fix.node)}\n")
         if fix.command:
             lines.append(f"       {printable(fix.command)}\n")
+    kinds = {kind for fix in fixes for kind in fix.kind.split("+")}
+    if kinds & _EDITS:
+        lines.append(
+            "Change the pod where it comes from: its Deployment, StatefulSet, Job or manifest.\n"
+        )
+    if "Eviction" in kinds:
+        lines.append("Another pending pod may take room that an eviction makes.\n")
     return "".join(lines)
 
 
@@ -101,8 +110,8 @@ def comparison_text(said: Comparison) -> str:
 
 def _comparison(said: Comparison) -> Iterator[str]:
     node = said.node
-    rows: list[tuple[str, str]] = [(name, "accepts it") for name in said.accepted_by]
-    rows += [(each.plugin, each.detail or each.reason) for each in node.obstacles]
+    rows = [(each.plugin, each.detail or each.reason) for each in node.obstacles]
+    rows += [(name, "accepts it") for name in said.accepted_by]
     if node.obstacles:
         count = len(node.obstacles)
         plugins = "a plugin refuses it" if count == 1 else f"{count} plugins refuse it"

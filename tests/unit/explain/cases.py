@@ -152,6 +152,16 @@ CASES: dict[str, list[Json]] = {
     "larger-than-any-node": [*three(), a_pod(cpu="8")],
     "taint": [*three(taints=[GPU_TAINT]), a_pod()],
     "node-selector": [*three(), a_pod(nodeSelector={"disktype": "ssd"})],
+    "selected-node-tainted": [
+        *three(),
+        a_node("gpu-1", taints=[GPU_TAINT], labels={"pool": "gpu"}),
+        a_pod(nodeSelector={"pool": "gpu"}),
+    ],
+    "node-not-ready": [
+        a_node("w1", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]),
+        a_pod(),
+    ],
+    "node-missing": [*three(), a_pod(nodeName="worker-77")],
     "cordoned": [*three(unschedulable=True, taints=[CORDON]), a_pod()],
     "mixed": [
         a_node(
