@@ -220,8 +220,8 @@ def test_unusable_certificates_at_start(case: str, tmp_path: Path) -> None:
     with both(tmp_path, NO_SERVER, *files) as (upstream, ours):
         assert upstream.process.wait(30) != 0
         assert ours.process.wait(30) == 2
-    (line,) = [line for line in ours.log.splitlines() if line.startswith("Error: ")]
-    assert line.startswith("Error: --tls-")
+    (line,) = [line for line in ours.log.splitlines() if "command failed" in line]
+    assert ' "command failed" err="--tls-' in line
     assert str(certificate) in line or str(key) in line
     assert "Traceback" not in ours.log
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -23,14 +24,15 @@ current-context: c
 
 
 def ended(folder: Path, *flags: str) -> tuple[int, list[str]]:
-    """Exit code and error lines of a scheduler whose API server does not answer."""
+    """Exit code and errors of a scheduler whose API server does not answer."""
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
     command = [sys.executable, "-m", "stowplan", "run", f"--kubeconfig={kubeconfig}", *flags]
+    command.append("--logging-format=json")
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    lines = [line for line in result.stderr.splitlines() if line.startswith("Error")]
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
     assert "Traceback" not in result.stderr
-    return result.returncode, lines
+    return result.returncode, [line["err"] for line in lines if line["msg"] == "command failed"]
 
 
 def write(folder: Path, pair: Pair) -> tuple[Path, Path]:
@@ -75,7 +77,7 @@ def test_unusable_certificates(
         f"--tls-private-key-file={key}",
     )
     assert (code, len(lines)) == (2, 1)
-    assert lines[0].startswith("Error: " + message.format(certificate, key))
+    assert lines[0].startswith(message.format(certificate, key))
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
@@ -84,6 +86,6 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         code, lines = ended(tmp_path, f"--secure-port={port}")
     assert code == 2
     assert lines == [
-        f"Error: --secure-port, --bind-address: cannot listen on 127.0.0.1:{port}: Address already"
-        " in use; choose another address or port"
+        f"--secure-port, --bind-address: cannot listen on 127.0.0.1:{port}: Address already in use"
+        "; choose another address or port"
     ]

@@ -18,7 +18,8 @@ from stowplan.cli.flags_table import FLAGS, SECTIONS
 from stowplan.cli.pflag import Flag
 from stowplan.config.feature_gates import FeatureGates, parse_gates
 from stowplan.config.kubernetes_version import KUBERNETES_VERSION, ShownVersions
-from stowplan.config.types import ClientConnection, KubeSchedulerConfiguration
+from stowplan.config.types import ClientConnection, KubeSchedulerConfiguration, LeaderElection
+from stowplan.config.validation import RETRY_JITTER
 from stowplan.errors import ConfigError
 from stowplan.logs import LogFormat, configure, get_logger, kv
 from stowplan.redaction import redact_url
@@ -44,14 +45,11 @@ def configured(
     config: KubeSchedulerConfiguration, flags: FlagValues, *, has_file: bool
 ) -> KubeSchedulerConfiguration:
     """The configuration with the flags that belong to it."""
-    election = {
-        flag.name.removeprefix("leader-elect-").replace("-", "_"): flags[flag.name]
-        for flag in SECTIONS["Leader election"]
-        if flag.name in flags
-    }
-    changed: dict[str, Any] = {
-        "leader_election": msgspec.structs.replace(config.leader_election, **election)
-    }
+    election = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if name in flags}
+    changed_election = msgspec.structs.replace(config.leader_election, **election)
+    if election and changed_election.leader_elect:
+        _check_durations(changed_election)
+    changed: dict[str, Any] = {"leader_election": changed_election}
     if not has_file:
         connection = {
             field: flags[name] for name, field in _CONNECTION_FIELDS.items() if name in flags
@@ -63,6 +61,31 @@ def configured(
     return msgspec.structs.replace(config, **changed)
 
 
+def _check_durations(election: LeaderElection) -> None:
+    """ConfigError names the flags of durations that contradict each other."""
+    lease, deadline, retry = election.lease_duration, election.renew_deadline, election.retry_period
+    if 0 < lease <= deadline:
+        raise ConfigError(
+            f"{lease} must be greater than --leader-elect-renew-deadline, which is {deadline}",
+            where="--leader-elect-lease-duration",
+        )
+    if 0 < deadline <= RETRY_JITTER * retry:
+        raise ConfigError(
+            f"{deadline} must be greater than {RETRY_JITTER} times --leader-elect-retry-period, "
+            f"which is {retry}",
+            where="--leader-elect-renew-deadline",
+        )
+
+
+def election_flags(election: LeaderElection) -> dict[str, Any]:
+    """The flags that would give this leader election."""
+    return {name: getattr(election, field) for name, field in _ELECTION_FIELDS.items()}
+
+
+_ELECTION_FIELDS: Final = {
+    flag.name: flag.name.removeprefix("leader-elect-").replace("-", "_")
+    for flag in SECTIONS["Leader election"]
+}
 _CONNECTION_FIELDS: Final = {
     "kubeconfig": "kubeconfig",
     "kube-api-content-type": "content_type",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,10 +15,11 @@ import click
 import msgspec
 
 from stowplan.api.labels import namespace_errors, subdomain_errors
-from stowplan.cli.flag_options import FlagSections, kube_scheduler_options
+from stowplan.cli.flag_options import FlagOption, FlagSections, kube_scheduler_options
 from stowplan.cli.flag_values import (
     configure_logging,
     configured,
+    election_flags,
     feature_gates,
     metrics_filter,
     request_limits,
@@ -24,6 +28,7 @@ from stowplan.cli.flag_values import (
     shown_versions,
     warn,
 )
+from stowplan.cli.flags_table import FLAGS
 from stowplan.cli.options import (
     PORT,
     kubeconfig_options,
@@ -34,7 +39,7 @@ from stowplan.cli.options import (
 )
 from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.types import KubeSchedulerConfiguration
-from stowplan.errors import ConfigError
+from stowplan.errors import ConfigError, StowplanError
 from stowplan.logs import V1, V2, Block, get_logger, kv
 from stowplan.server.serving_options import LOOPBACK, SECURE_PORT
 
@@ -125,11 +130,10 @@ def run(
     which has kube-scheduler's own defaults.
     """
     gates = feature_gates(flags)
-    configure_logging(
-        flags, gates, verbosity=ctx.params["verbosity"], log_format=ctx.params["log_format"]
-    )
+    flags |= {"v": ctx.params["verbosity"], "logging-format": ctx.params["log_format"]}
     if kubeconfig:
         flags["kubeconfig"] = kubeconfig
+    configure_logging(flags, gates, verbosity=flags["v"], log_format=flags["logging-format"])
     start(
         flags,
         gates,
@@ -144,8 +148,22 @@ def run(
             console_port=console_port,
             verify_decisions=verify_decisions,
             ledger=(ledger_memory, ledger, ledger_size),
+            shown=_shown_options(ctx) | {"port": str(port or 0)},
         ),
     )
+
+
+def _shown_options(ctx: click.Context) -> dict[str, str]:
+    """The values of the options that kube-scheduler has not, as /flagz shows them."""
+    shown = {}
+    for option in ctx.command.params:
+        flag = next(name for name in option.opts if name.startswith("--"))[2:]
+        value = ctx.params.get(option.name or "")
+        if isinstance(option, FlagOption) or flag in FLAGS or flag == "log-format":
+            continue
+        texts = f"[{','.join(value)}]" if isinstance(value, tuple) else str(value)
+        shown[flag] = "" if value is None else texts
+    return shown
 
 
 class OwnOptions(NamedTuple):
@@ -160,6 +178,20 @@ class OwnOptions(NamedTuple):
     verify_decisions: int = 0
     #: Bytes in memory, the file, bytes of the file; None: the defaults.
     ledger: tuple[int, str, int] | None = None
+    #: All of them by name, for the log and /flagz.
+    shown: Mapping[str, str] = {}
+
+
+@contextmanager
+def _failure_logged(when: bool) -> Iterator[None]:
+    """Log the error that ends the command, as kube-scheduler does."""
+    try:
+        yield
+    except StowplanError as error:
+        if not when:
+            raise
+        log.error("command failed", extra=kv(err=error))
+        raise click.exceptions.Exit(error.exit_code) from None
 
 
 def start(
@@ -173,8 +205,20 @@ def start(
     """Run a scheduler until a signal, or write its configuration.
 
     Without `own` options it is in kube-scheduler's place, and uses the Lease and the kubeconfig
-    that kube-scheduler would use.
+    that kube-scheduler would use. Call it after `configure_logging`: it logs what makes it fail.
+    In the text format, wrong settings and all errors on a terminal stay "Error: ..." instead.
     """
+    with _failure_logged(when=flags.get("logging-format") == "json"):
+        _start(flags, gates, bind_address, secure_port, own)
+
+
+def _start(
+    flags: dict[str, Any],
+    gates: FeatureGates,
+    bind_address: str,
+    secure_port: int,
+    own: OwnOptions | None,
+) -> None:
     from stowplan.server.memory import grow_without_collecting
 
     grow_without_collecting()  # the imports below make nothing but what stays
@@ -225,40 +269,49 @@ def start(
     serving = serving_options(
         flags, config, bind_address=bind_address, secure_port=secure_port, plain_port=own.port
     )
+    in_use: dict[str, Any] = {}
+    if not is_in_place:
+        in_use = {
+            "kubeconfig": kubeconfig or "",
+            "bind-address": serving.bind_address,
+            "secure-port": serving.secure_port,
+            **election_flags(config.leader_election),
+        }
+    shown = {**shown_flags({**flags, **in_use}), **own.shown}
     shown_metrics = metrics_filter(flags)
     versions = shown_versions(flags)
     warn(flags, gates, has_file=bool(config_file))
     if flags.get("write-config-to"):
         _write(config, flags["write-config-to"], registry.names)
         return
-    _log_settings(flags, config, registry.names)
+    _log_settings(shown, config, registry.names)
     from stowplan.scheduler.ledger import LedgerOptions
     from stowplan.server.serving import ServeOptions, run_until_signal
 
     qps, burst = request_limits(flags, config.client_connection, has_file=bool(config_file))
-    run_until_signal(
-        ServeOptions(
-            config=config,
-            kubeconfig=kubeconfig,
-            context=own.context,
-            master=flags.get("master", ""),
-            qps=qps,
-            burst=burst,
-            namespace=own.namespace,
-            serving=serving,
-            console_port=own.console_port,
-            gates=gates,
-            metrics_filter=shown_metrics,
-            versions=versions,
-            where=config_file,
-            registry=registry,
-            verify_decisions=own.verify_decisions,
-            ledger=LedgerOptions(*own.ledger) if own.ledger else LedgerOptions(),
-            max_in_unschedulable_s=flags.get(
-                "pod-max-in-unschedulable-pods-duration", MAX_IN_UNSCHEDULABLE_S
-            ),
-        )
+    options = ServeOptions(
+        config=config,
+        kubeconfig=kubeconfig,
+        context=own.context,
+        master=flags.get("master", ""),
+        qps=qps,
+        burst=burst,
+        namespace=own.namespace,
+        serving=replace(serving, flags=shown),
+        console_port=own.console_port,
+        gates=gates,
+        metrics_filter=shown_metrics,
+        versions=versions,
+        where=config_file,
+        registry=registry,
+        verify_decisions=own.verify_decisions,
+        ledger=LedgerOptions(*own.ledger) if own.ledger else LedgerOptions(),
+        max_in_unschedulable_s=flags.get(
+            "pod-max-in-unschedulable-pods-duration", MAX_IN_UNSCHEDULABLE_S
+        ),
     )
+    with _failure_logged(when=not sys.stderr.isatty()):
+        run_until_signal(options)
 
 
 def _register(plugins: Sequence[str], registry: Registry) -> list[type[Plugin]]:
@@ -287,11 +340,11 @@ def _write(config: KubeSchedulerConfiguration, file: str, plugins: Collection[st
 
 
 def _log_settings(
-    flags: dict[str, Any], config: KubeSchedulerConfiguration, plugins: Collection[str]
+    shown: Mapping[str, str], config: KubeSchedulerConfiguration, plugins: Collection[str]
 ) -> None:
     """Log every flag at -v 1 and the configuration at -v 2, as kube-scheduler does."""
     if log.isEnabledFor(V1):
-        for name, value in sorted(shown_flags(flags).items()):
+        for name, value in sorted(shown.items()):
             log.log(V1, 'FLAG: --%s="%s"', name, value)
     if log.isEnabledFor(V2):
         from stowplan.cli.tables import format_object

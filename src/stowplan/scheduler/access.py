@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stowplan.api.resources import CSI_STORAGE_CAPACITIES, Resource
@@ -92,9 +92,27 @@ class MissingRight:
         return self.right.optional
 
     def __str__(self) -> str:
-        right = Right((self.verb,), self.right.resource, self.right.group, self.right.subresource)
-        where = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
-        return f"{right.spoken} {where}"
+        return f"{self.of((self.verb,)).spoken} {self.where}"
+
+    @property
+    def where(self) -> str:
+        return f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+
+    def of(self, verbs: tuple[str, ...]) -> Right:
+        """The same resource with these verbs."""
+        return Right(verbs, self.right.resource, self.right.group, self.right.subresource)
+
+
+def grouped(missing: Collection[MissingRight]) -> list[str]:
+    """One text for each place: `in namespace a: list,watch pods, create pods/binding`."""
+    places: dict[str, dict[Right, list[str]]] = {}
+    for each in missing:
+        places.setdefault(each.where, {}).setdefault(each.of(()), []).append(each.verb)
+    return [
+        f"{where}: "
+        + ", ".join(replace(right, verbs=tuple(verbs)).spoken for right, verbs in rights.items())
+        for where, rights in places.items()
+    ]
 
 
 async def missing_rights(

@@ -30,7 +30,7 @@ from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.redaction import redact, redact_url
-from stowplan.scheduler.access import missing_rights
+from stowplan.scheduler.access import grouped, missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -320,11 +320,11 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
     for right in missing:
         if right.is_optional:
             log.warning("A permission is missing", extra=kv(right=str(right)))
-    needed = [str(right) for right in missing if not right.is_optional]
+    needed = [right for right in missing if not right.is_optional]
     if needed:
         raise Forbidden(
-            "the credentials do not allow: " + "; ".join(needed) + ". See deploy/scheduler for the "
-            "roles that stowplan needs"
+            f"the credentials do not allow: {'; '.join(grouped(needed))}. See deploy/scheduler for "
+            "the roles that stowplan needs"
             + ("" if options.namespace else ", or serve one namespace with --namespace")
         )
 

@@ -6,7 +6,7 @@ import asyncio
 
 from stowplan.api.verbs import NoApi
 from stowplan.errors import ApiUnavailable
-from stowplan.scheduler.access import LEASE_RIGHTS, RIGHTS, missing_rights
+from stowplan.scheduler.access import LEASE_RIGHTS, RIGHTS, grouped, missing_rights
 
 
 class Asked(NoApi):
@@ -58,6 +58,18 @@ async def test_what_is_missing_is_named_in_order() -> None:
         "create events.events.k8s.io in namespace ns",
         "create leases.coordination.k8s.io in namespace kube-system",
         "create events in namespace kube-system",
+    ]
+
+
+async def test_verbs_are_grouped_by_place_and_resource() -> None:
+    server = Asked(refused="create")
+    missing = await missing_rights(server, namespace="ns", lease=("kube-system", "mine"))
+    missing += await missing_rights(Asked(refused="list"), namespace="ns")
+    missing += await missing_rights(Asked(refused="watch"), namespace="ns")
+    assert grouped(missing) == [
+        "in namespace ns: create pods/binding, create events.events.k8s.io, list,watch pods",
+        "in namespace kube-system: create leases.coordination.k8s.io, create events",
+        "in the whole cluster: list,watch nodes",
     ]
 
 
