@@ -13,8 +13,8 @@ from tests.perf.counting import Work
 
 PODS = 40
 WARM_UP = 20
-#: 3 % of the calls that a pod of one shape takes.
-MOST_CALLS = 15
+#: About 2 % of the calls that a pod of one shape takes.
+MOST_CALLS = 12
 
 
 def calls(ledger: Ledger | None) -> float:
@@ -60,6 +60,6 @@ def test_costly_details_take_no_more_than_their_share() -> None:
         if now >= ledger._details_from:
             ledger._spent(now)
     took = clock._now - began
-    # A detail takes one tick here, and two seconds of quiet are saved up.
+    # A detail takes one tick here, and a second of quiet is saved up.
     details = took - 20_000 * 0.001
-    assert 0.5 * DETAIL_SHARE * took < details <= DETAIL_SHARE * (took + 2.0) + 0.002
+    assert 0.5 * DETAIL_SHARE * took < details <= DETAIL_SHARE * (took + 1.0) + 0.002

@@ -105,8 +105,8 @@ class Engine:
         self.current_trace: AttemptTrace | None = None
         #: Keeps what attempts decided; None: nothing is kept.
         self.ledger: Ledger | None = None
-        #: Seconds by extension point of the latest decision, for the ledger.
-        self._durations: dict[str, float] = {}
+        #: Seconds by extension point of the latest decision, if the ledger keeps them.
+        self._durations: dict[str, float] | None = None
         #: Decides every N-th pod a second time on a rebuilt cluster (`verify_decisions`).
         self._self_check: SelfCheck | None = None
         self._expensive = ExpensiveDecisions(self.metrics, clock)
@@ -257,9 +257,9 @@ class Engine:
         observed, monotonic = self._attempt_metrics, self.clock.monotonic
         before = last = monotonic()
         durations = self.metrics.framework_extension_point_duration
-        kept: dict[str, float] | None = None if self.ledger is None else {}
-        if kept is not None:
-            self._durations = kept
+        kept: dict[str, float] | None = None
+        if self.ledger is not None:
+            kept = self._durations = {} if self.ledger.has_time(before) else None
 
         def on_point(point: str, status: str) -> None:
             nonlocal last

@@ -34,7 +34,7 @@ DEFAULT_FILE_SIZE: Final = 256 * 1024 * 1024
 #: The share of the time that scores and node names may take.
 DETAIL_SHARE: Final = 0.003
 #: How much of it can be saved up, in seconds of quiet.
-_SAVED_S: Final = 2.0
+_SAVED_S: Final = 1.0
 #: What an attempt takes beside the text in it: objects, its place in the queue and in the index.
 ENTRY_BYTES: Final = 1_000
 #: Characters of a message that are kept.
@@ -45,6 +45,7 @@ _MOST_MESSAGE: Final = 4_000
 BINDING: Final = "binding"
 
 _EMPTY: Final = b"{}"
+_NO_REASON: Final = ("", "")
 _NOTHING: Final[Mapping[str, float]] = {}
 
 _encode = msgspec.json.Encoder().encode
@@ -151,7 +152,8 @@ class Ledger:
         self._clock = clock
         self._budget = budget
         self._entries: deque[Entry] = deque()
-        self._by_pod: dict[str, list[Entry]] = {}
+        #: Most pods have one attempt, and no list.
+        self._by_pod: dict[str, Entry | list[Entry]] = {}
         self._details = DetailsReader()
         #: Monotonic time from which on costly details may be kept again.
         self._details_from = -_SAVED_S
@@ -161,29 +163,43 @@ class Ledger:
 
     # Writing
 
+    def has_time(self, now: float) -> bool:
+        """Whether a decision that begins now is to be kept with all details."""
+        return now >= self._details_from
+
     def decided(
-        self, queued: QueuedPod, decision: Decision, durations: Mapping[str, float]
+        self, queued: QueuedPod, decision: Decision, durations: Mapping[str, float] | None
     ) -> None:
-        """A decision is made; neither the table nor the scores have changed since."""
-        now = self._clock.monotonic()
-        has_time = now >= self._details_from
-        encoded, is_shortened = _EMPTY, False
-        queued.reason = ("", "")
-        if decision.sheet is None or has_time:
-            try:
-                encoded = self._encoded(queued, decision, has_time=has_time)
-            except Exception:
-                # A plugin's odd answer, such as half a surrogate pair, must not fail the attempt.
-                log.exception("Cannot record a decision", extra=kv(pod=queued.key))
-            if has_time:
-                self._spent(now)
+        """A decision is made; neither the table nor the scores have changed since.
+
+        `durations` are seconds by extension point; None: there is no time for details.
+        """
+        queued.reason = _NO_REASON
+        if durations is None and decision.node is not None:
+            entry = self._add(queued, decision.node, _EMPTY)
+            entry.is_shortened = True
         else:
-            is_shortened = True
-        entry = self._add(queued, decision.node or "", encoded)
+            entry = self._add(
+                queued, decision.node or "", self._detailed(queued, decision, durations)
+            )
+            entry.durations = durations or _NOTHING
+            entry.is_shortened = durations is None
         entry.evaluated_nodes = decision.evaluated_nodes
         entry.feasible_nodes = decision.feasible_nodes
-        entry.durations = durations
-        entry.is_shortened = is_shortened
+
+    def _detailed(
+        self, queued: QueuedPod, decision: Decision, durations: Mapping[str, float] | None
+    ) -> bytes:
+        began = self._clock.monotonic()
+        try:
+            return self._encoded(queued, decision, has_time=durations is not None)
+        except Exception:
+            # A plugin's odd answer, such as half a surrogate pair, must not fail the attempt.
+            log.exception("Cannot record a decision", extra=kv(pod=queued.key))
+            return _EMPTY
+        finally:
+            if durations is not None:
+                self._spent(began)
 
     def _encoded(self, queued: QueuedPod, decision: Decision, *, has_time: bool) -> bytes:
         details = Details()
@@ -235,11 +251,12 @@ class Ledger:
     def _add(self, queued: QueuedPod, node: str, decision: bytes) -> Entry:
         entry = queued.record = Entry(queued, self._clock.time(), node, decision)
         self._entries.append(entry)
-        known = self._by_pod.get(entry.key)
-        if known is None:
-            self._by_pod[entry.key] = [entry]
-        else:
-            known.append(entry)
+        known = self._by_pod.setdefault(entry.key, entry)
+        if known is not entry:
+            if isinstance(known, Entry):
+                self._by_pod[entry.key] = [known, entry]
+            else:
+                known.append(entry)
         self.size += entry.size
         if self.size > self._budget:
             self._trim()
@@ -257,9 +274,10 @@ class Ledger:
             oldest.size = 0
             self.dropped += 1
             of_pod = self._by_pod[oldest.key]
-            del of_pod[0]
-            if not of_pod:
+            if isinstance(of_pod, Entry) or len(of_pod) == 1:
                 del self._by_pod[oldest.key]
+            else:
+                del of_pod[0]
 
     # Reading
 
@@ -271,9 +289,10 @@ class Ledger:
 
     def of_pod(self, key: str) -> list[Entry]:
         """The attempts of the pods of that namespace and name, oldest first."""
-        return list(self._by_pod.get(key, ()))
+        known = self._by_pod.get(key, [])
+        return [known] if isinstance(known, Entry) else list(known)
 
     def latest(self, key: str) -> Entry | None:
         """The latest attempt of a pod."""
         known = self._by_pod.get(key)
-        return known[-1] if known else None
+        return known[-1] if isinstance(known, list) else known

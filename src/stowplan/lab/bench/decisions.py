@@ -40,6 +40,7 @@ from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.ledger import Ledger
 from stowplan.scheduler.outcome import Placement
 
 #: Kinds of pods that differ in nothing but their shapes.
@@ -74,6 +75,8 @@ class DecisionCost:
     afterwards_us: float
     #: The very first pod, which pays for counters and columns.
     first_us: float
+    #: What the ledger of attempts adds to all that; None: it was not measured.
+    ledger_us: float | None = None
 
     @property
     def pods_per_s(self) -> float:
@@ -168,15 +171,24 @@ class LoadedEngine:
         return deciding / count * 1e6, following / count * 1e6
 
 
-def measure(scenario: DecisionCase, rounds: int, verify_every: int = 0) -> DecisionCost:
-    """The best of several rounds on one cluster."""
+def measure(
+    scenario: DecisionCase, rounds: int, verify_every: int = 0, *, ledger: bool = False
+) -> DecisionCost:
+    """The best of several rounds on one cluster; with `ledger`, each one also with a ledger."""
     stage = LoadedEngine(scenario)
     stage.warm_up()
     stage.engine.verify_decisions(verify_every)
     played: list[tuple[float, float]] = []
+    recorded: list[float] = []
+    kept = Ledger(stage.engine.clock)
     for _ in range(rounds):
         stage.clear()
         played.append(stage.play(scenario.pods))
+        if ledger:
+            stage.clear()
+            stage.engine.ledger = kept
+            recorded.append(sum(stage.play(scenario.pods)))
+            stage.engine.ledger = None
     decisions = [decision for decision, _ in played]
     return DecisionCost(
         scenario,
@@ -184,6 +196,7 @@ def measure(scenario: DecisionCase, rounds: int, verify_every: int = 0) -> Decis
         rounds_us=decisions,
         afterwards_us=min(afterwards for _, afterwards in played),
         first_us=stage.first_us,
+        ledger_us=min(recorded) - min(map(sum, played)) if ledger else None,
     )
 
 
@@ -211,6 +224,7 @@ def table(results: Sequence[DecisionCost]) -> str:
             lines += ["", f"By {group}:" if group != "kinds" else "Other kinds of pods:"]
             lines.append(
                 _line("pods", "nodes", "existing", "pods/s", "us", "after", "first pod ms")
+                + (_cell("ledger us") if result.ledger_us is not None else "")
             )
         lines.append(
             _line(
@@ -222,12 +236,17 @@ def table(results: Sequence[DecisionCost]) -> str:
                 f"{result.afterwards_us:.0f}",
                 f"{result.first_us / 1e3:.1f}",
             )
+            + (_cell(f"{result.ledger_us:.1f}") if result.ledger_us is not None else "")
         )
     return "\n".join(lines[1:])
 
 
 def _line(kind: str, *cells: str) -> str:
-    return f"{kind:<24}" + "".join(f"{cell:>13}" for cell in cells)
+    return f"{kind:<24}" + "".join(map(_cell, cells))
+
+
+def _cell(text: str) -> str:
+    return f"{text:>13}"
 
 
 def plugin_table(costs: dict[str, dict[str, float]]) -> str:
@@ -259,6 +278,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="make every N-th decision again on a rebuilt cluster, as `stowplan run` does",
     )
+    parser.add_argument(
+        "--ledger", action="store_true", help="also measure what the ledger of attempts adds"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     return parser
 
@@ -281,7 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{number} of {len(chosen)}: {scenario.kind}, {scenario.nodes:,} nodes, "
             f"{scenario.existing:,} existing pods"
         )
-        results.append(measure(scenario, rounds, options.verify_decisions))
+        results.append(measure(scenario, rounds, options.verify_decisions, ledger=options.ledger))
     costs: dict[str, dict[str, float]] = {}
     for kind in _COSTED if not options.only else ():
         _say(f"by plugin: {kind}")

@@ -41,6 +41,11 @@ def test_a_measurement_has_every_figure() -> None:
     assert result.decision_us == min(result.rounds_us) > 0
     assert result.pods_per_s == pytest.approx(1e6 / result.decision_us)
     assert min(result.afterwards_us, result.first_us) > 0
+    assert result.ledger_us is None
+    with_ledger = measure(DecisionCase("test", nodes=10, existing=10, pods=5), 1, ledger=True)
+    assert with_ledger.ledger_us is not None
+    assert "ledger us" in table([with_ledger])
+    assert "ledger us" not in table([result])
 
 
 def test_plugins_are_told_apart() -> None:
