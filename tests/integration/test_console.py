@@ -20,8 +20,10 @@ import pytest
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.resources import NODES, PODS
+from stowplan.apiserver.faults import Fault
+from stowplan.apiserver.server import ApiServer
 from stowplan.testing import as_manifest, node, pod
-from tests.embedded_fixtures import EmbeddedServer
+from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
 from tests.waiting import wait_for
 
 RUN = ("run", "--leader-elect=false", "--secure-port=0", "--console=0")
@@ -184,6 +186,40 @@ def test_a_taken_port_is_an_error_of_one_line(read_only: str, kubeconfig: str) -
         f"Error: --port: cannot listen on 127.0.0.1:{port}: Address already in use; choose another"
         " address or port"
     ]
+
+
+def forbidden(server: ApiServer, plural: str) -> None:
+    message = f'{plural} is forbidden: User "dev" cannot list resource "{plural}"'
+    server.faults.append(
+        Fault(path=f"/{plural}", status=403, reason="Forbidden", message=message, times=None)
+    )
+
+
+def test_kinds_that_may_not_be_read_are_left_out(tmp_path: Path) -> None:
+    with running_embedded_server(tmp_path) as server:
+        server.call(lambda running: forbidden(running, "storageclasses"))
+        log, kubeconfig = tmp_path / "log", str(server.kubeconfig_path)
+        with console(log, "console", "--port", "0", "--kubeconfig", kubeconfig) as url:
+            assert get(url, "cluster")["names"] == []
+        warnings = [line for line in log.read_text().splitlines() if line.startswith("Warning")]
+        assert len(warnings) == 1
+        assert warnings[0].startswith("Warning: storageclasses are left out: ")
+
+
+def test_without_the_right_to_read_nodes_it_ends(tmp_path: Path) -> None:
+    with running_embedded_server(tmp_path) as server:
+        server.call(lambda running: forbidden(running, "nodes"))
+        command = [sys.executable, "-m", "stowplan", "console", "--port", "0"]
+        done = subprocess.run(
+            [*command, "--kubeconfig", str(server.kubeconfig_path)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode != 0
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert 'User "dev" cannot list resource "nodes"' in error
+    assert "Traceback" not in done.stderr
 
 
 def test_a_scheduler_shows_its_queue_and_its_figures(

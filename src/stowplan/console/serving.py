@@ -24,7 +24,7 @@ from stowplan.console.site import PREFIX, ConsoleSite, Query
 from stowplan.errors import ConfigError
 from stowplan.http.messages import Limits
 from stowplan.http.server import HttpServer
-from stowplan.logs import get_logger, kv
+from stowplan.logs import get_logger
 from stowplan.scheduler.engine import Engine
 
 log = get_logger(__name__)
@@ -95,7 +95,6 @@ class Console:
         await self._server.listen(lambda make: loop.create_server(make, sock=listening))
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{PREFIX}"
         self._ticking = asyncio.create_task(self._tick(), name="console")
-        log.info("Serving the console", extra=kv(url=self.url))
 
     async def stop(self) -> None:
         if self._ticking is not None:

@@ -217,6 +217,7 @@ async def serve(options: ServeOptions) -> None:
             console = Console(mirror, engine)
             ports.push_async_callback(console.stop)
             await console.start(open_port(HOST, options.console_port or 0, flag="--console"))
+            log.info("Serving the console", extra=kv(url=console.url))
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")

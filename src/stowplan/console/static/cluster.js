@@ -87,7 +87,8 @@ export function ClusterPage({ parts: [chosen] }) {
             <${Slider} ago=${ago} goBack=${goBack} time=${isPast ? then.data.time : null} />`
           : html`<${Placeholder} of=${loaded}>${data?.synced === false ? "Reading the cluster…" : "The cluster has no nodes yet. They appear here as they join."}<//>`}
       </section>
-      <aside aria-label="Node" aria-live="polite">
+      <aside aria-label="Node">
+        <p class="hidden" role="status">${chosen ? `${chosen} is selected` : ""}</p>
         ${chosen
           ? html`<${NodePanel} name=${chosen} version=${tick + layout} close=${() => select(null)} />`
           : html`<p class="state">Pick a node: click it, or use the arrow keys on the map.</p>`}
