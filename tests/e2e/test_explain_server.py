@@ -296,4 +296,4 @@ def test_options_that_do_not_go_together(stage: Stage) -> None:
     without = explain(stage, "big", "--at", "1", STOWPLAN_SERVER="")
     assert "--at needs --server URL or --ledger FILE" in without.stderr
     fixed = explain(stage, "big", "--fix")  # STOWPLAN_SERVER is only a default
-    assert "Any one of these would place it" in fixed.stdout
+    assert ": it fits on gpu" in fixed.stdout

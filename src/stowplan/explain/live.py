@@ -101,7 +101,7 @@ class LiveExplainer:
     def _pod(self, key: str) -> Pod:
         pod = self._lookup(key)
         if pod is None:
-            raise NotFound(f'pod "{key}" not found')
+            raise NotFound(f'pod "{key}" not found; the scheduler does not watch finished pods')
         return pod
 
     def _profile(self, pod: Pod) -> Profile:
