@@ -8,8 +8,10 @@ import json
 import pytest
 
 from stowplan.api.extender_protocol import ExtenderArgs, ExtenderFilterResult
-from stowplan.http.server_connection import _SMALL_BODY
+from stowplan.http.messages import Limits
 from tests.unit.extender.kit import ARGS_TEXT, Calls, ThreadedCalls, request, stage
+
+SMALL_BODY = Limits(max_body=0, request_timeout_s=0).small_body
 
 
 def body_of(length: int, name: str = "n1") -> bytes:
@@ -27,9 +29,9 @@ SIZES = [
     64 * 1024,
     256 * 1024 - 50,
     256 * 1024,
-    _SMALL_BODY,
-    _SMALL_BODY + 1,
-    3 * _SMALL_BODY,
+    SMALL_BODY,
+    SMALL_BODY + 1,
+    3 * SMALL_BODY,
 ]
 
 
@@ -92,7 +94,7 @@ async def test_clients_do_not_see_each_others_bytes() -> None:
 async def test_a_large_body_that_is_left_off() -> None:
     async with stage() as served:
         client = await served.connect()
-        await client.send(request("/filter", body_of(2 * _SMALL_BODY))[:-1])
+        await client.send(request("/filter", body_of(2 * SMALL_BODY))[:-1])
         while not served.server.body_bytes:  # noqa: ASYNC110 - the server's doing
             await asyncio.sleep(0.01)
         client.writer.write_eof()
@@ -105,7 +107,7 @@ async def test_a_large_body_that_is_left_off() -> None:
 
 
 async def test_a_body_in_chunks_is_not_kept_after_its_answer() -> None:
-    body = body_of(2 * _SMALL_BODY)
+    body = body_of(2 * SMALL_BODY)
     chunked = b"POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
     async with stage() as served:
         client = await served.connect()
