@@ -49,6 +49,8 @@ log = get_logger(__name__)
 _UNCLEAR = (Conflict, ServerError, Throttled, ApiUnavailable, TimeoutError)
 #: Pauses before a binding without a clear answer is sent again, or its pod looked up again.
 _AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: Pods that another scheduler may bind before it is worth a warning: a former leader's last ones.
+_FEW_BY_OTHERS = 5
 
 
 class Binder:
@@ -70,6 +72,7 @@ class Binder:
         #: Bindings that the API server refuses without a definite answer: each is the trouble of
         #: its own pod, for which others need not wait.
         self.refused = 0
+        self._bound_by_others = 0
         self.on_refused: Callable[[], None] = lambda: None
 
     async def run(self, placement: Placement) -> None:
@@ -321,7 +324,7 @@ class Binder:
                 return None
             # A conflict may be with a request of our own that was never answered.
             placement.is_bound_by_other = not may_arrive
-            settled = _seen(placement, found, failure)
+            settled = self._seen(placement, found, failure)
             if settled.is_success or placement.is_lost or not may_arrive:
                 return settled
             # Not bound, but pods that are leaving cannot be any more; and what is forbidden now is
@@ -345,12 +348,29 @@ class Binder:
         """Find out whether a binding took effect that was not clearly answered."""
         for attempt in count():
             try:
-                return _seen(placement, await self._find(placement.pod), failure)
+                return self._seen(placement, await self._find(placement.pod), failure)
             except (Unauthorized, Forbidden):
                 return failure
             except (ApiError, ApiUnavailable, TimeoutError):
                 await self._pause(attempt, is_refused=False)
         raise AssertionError("unreachable")
+
+    def _seen(self, placement: Placement, found: Pod | None, failure: Status) -> Status:
+        """What became of a placement; warn if other schedulers bind our pods again and again."""
+        is_same = found is not None and found.uid == placement.pod.uid
+        if placement.is_bound_by_other and is_same and found is not None and found.spec.node_name:
+            self._bound_by_others += 1
+            if self._bound_by_others > _FEW_BY_OTHERS:
+                log.warning(
+                    "Another scheduler serves the same pods. Fix: give each its own schedulerName",
+                    extra=kv(
+                        pod=placement.pod.key,
+                        node=found.spec.node_name,
+                        profile=placement.profile.name,
+                        refusedBindings=self._bound_by_others,
+                    ),
+                )
+        return _seen(placement, found, failure)
 
     async def _find(self, pod: Pod) -> Pod | None:
         """Fetch the current pod by name, with a list: the role may allow list but not get."""

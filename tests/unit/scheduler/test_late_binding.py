@@ -145,6 +145,20 @@ async def test_a_refusal_is_no_proof_that_the_first_did_nothing(status: int) -> 
         await scheduled(it, web)
 
 
+async def test_a_second_scheduler_of_the_same_pods_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with live(nodes=[node("n1"), node("n2", cpu=0)]) as it:
+        told = []
+        for number in range(7):
+            web = it.post(pod(f"web-{number}", requests={"cpu": "1m"}))
+            placement = it.placed()
+            await it.client.bind("default", f"web-{number}", web.uid, "n2")
+            await it.binder.run(placement)
+            told.append(sum("Another scheduler" in line for line in caplog.messages))
+    assert told == [0, 0, 0, 0, 0, 1, 2]
+
+
 async def test_a_conflict_about_an_unbound_pod_is_no_proof_either() -> None:
     """The first request may still be on its way."""
     async with live() as it:
