@@ -350,5 +350,7 @@ runpy.run_module("stowplan", run_name="__main__")
     (line,) = (line for line in log.read_text().splitlines() if "Tracing" in line)
     assert '"Tracing is off"' in line
     assert re.search(
-        r"opentelemetry\S* is not installed. Fix: pip install 'stowplan\[otel\]'", line
+        r"the extra otel is not installed \(opentelemetry\S* is missing\)\. Fix: pip install "
+        r"'stowplan\[otel\]'; for an image or a pex, see docs/tracing\.md",
+        line,
     )

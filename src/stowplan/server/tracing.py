@@ -86,7 +86,8 @@ def _start(service: str, clock: Clock) -> SpanExport:
         from stowplan.server.span_export import SpanExport  # tens of milliseconds
     except ImportError as problem:
         raise _Unusable(
-            f"{problem.name or problem} is not installed. Fix: pip install 'stowplan[otel]'"
+            f"the extra otel is not installed ({problem.name or problem} is missing). Fix: pip "
+            "install 'stowplan[otel]'; for an image or a pex, see docs/tracing.md"
         ) from problem
     try:
         return SpanExport(service, clock)
