@@ -208,6 +208,17 @@ def test_the_deployment_is_probed_where_it_listens(container: Json) -> None:
     }
 
 
+def test_probes_are_as_patient_as_kubeadms(container: Json) -> None:
+    manifest = yaml.safe_load((ROOT.parent / "static-pod" / "kube-scheduler.yaml").read_text())
+    (kubeadms,) = manifest["spec"]["containers"]
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        probe, theirs = container[name], kubeadms[name]
+        assert probe["timeoutSeconds"] == theirs["timeoutSeconds"]
+        if name != "readinessProbe":  # whose failure restarts nothing
+            seconds = probe.get("periodSeconds", 10) * probe["failureThreshold"]
+            assert seconds == theirs["periodSeconds"] * theirs["failureThreshold"]
+
+
 def test_the_deployment_asks_for_little_and_runs_as_nobody(
     shared: list[Json], container: Json
 ) -> None:

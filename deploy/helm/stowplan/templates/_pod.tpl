@@ -77,18 +77,30 @@ startupProbe:
     port: {{ $port.name }}
     scheme: {{ $port.scheme }}
   periodSeconds: 2
+  {{- with $v.probes }}
+  timeoutSeconds: {{ .timeoutSeconds }}
+  failureThreshold: {{ .startupFailureThreshold }}
+  {{- else }}
   failureThreshold: 30
+  {{- end }}
 livenessProbe:
   httpGet:
     path: {{ $health }}
     port: {{ $port.name }}
     scheme: {{ $port.scheme }}
+  {{- with $v.probes }}
+  timeoutSeconds: {{ .timeoutSeconds }}
+  failureThreshold: {{ .failureThreshold }}
+  {{- end }}
 readinessProbe:
   httpGet:
     path: {{ $ready }}
     port: {{ $port.name }}
     scheme: {{ $port.scheme }}
   periodSeconds: 5
+  {{- with $v.probes }}
+  timeoutSeconds: {{ .timeoutSeconds }}
+  {{- end }}
 resources:
   {{- toYaml $v.resources | nindent 2 }}
 securityContext:
