@@ -52,6 +52,12 @@ if [ -n "${MACHINE:-}" ]; then
     set -- "$@" --platform "linux/$MACHINE"
 fi
 if [ "$engine" = docker ]; then
-    exec docker build "$@" "$(dirname "$package")"
+    set -- docker build "$@"
+else
+    set -- buildah bud --timestamp "$SOURCE_DATE_EPOCH" "$@"
 fi
-exec buildah bud --timestamp "$SOURCE_DATE_EPOCH" "$@" "$(dirname "$package")"
+"$@" "$(dirname "$package")" || {
+    code=$?
+    echo "Error: no image was built. If the base cannot be pulled: make image BASE=IMAGE names another." >&2
+    exit "$code"
+}

@@ -173,7 +173,7 @@ def _up(options: argparse.Namespace) -> int:
             config = options.scheduler_config
             control_plane.start_scheduler(config.read_text() if config is not None else None)
         print(f"export KUBECONFIG={control_plane.kubeconfig}", flush=True)
-        print(f"{control_plane.url} is ready; Ctrl-C stops it.", file=sys.stderr)
+        print(f"{control_plane.url} is ready; Ctrl-C or SIGTERM stops it.", file=sys.stderr)
         try:
             while not stop.wait(1.0):
                 control_plane.check_running()
