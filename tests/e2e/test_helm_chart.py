@@ -152,6 +152,8 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(
     shown = run("install", "trial", CHART)
     assert "serves pods with schedulerName stowplan." in shown
     assert "kubectl -n other rollout status deployment/trial-stowplan" in shown
+    labels = "app.kubernetes.io/instance=trial,app.kubernetes.io/component=scheduler"
+    assert f"kubectl -n other logs --prefix -l {labels}\n" in shown
     first = release_objects()
     assert "clusterrole.rbac.authorization.k8s.io/other:trial-stowplan" in first
     for name in ("monitoring", "namespaced", "overrides"):

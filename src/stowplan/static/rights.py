@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stowplan.api.client import ApiClient
 from stowplan.errors import Forbidden
-from stowplan.scheduler.access import missing_rights
+from stowplan.scheduler.access import grouped, missing_rights
 from stowplan.scheduler.engine import Engine
 
 
@@ -17,9 +17,10 @@ async def check_rights(client: ApiClient, engine: Engine) -> None:
     if not engine.looked_up():
         return
     missing = await missing_rights(client, plugins=engine.plugins())
-    needed = [str(each) for each in missing if not each.is_optional and each.verb != "watch"]
+    needed = [each for each in missing if not each.is_optional and each.verb != "watch"]
     if needed:
         raise Forbidden(
-            "missing permissions: " + "; ".join(needed) + ". --respect-node-state runs the default "
-            "plugins, which need them. Fix: apply the role in deploy/static/respect-node-state"
+            f"missing permissions {'; '.join(grouped(needed))}. --respect-node-state runs the "
+            "default plugins, which need them. Fix: apply the role in "
+            "deploy/static/respect-node-state"
         )

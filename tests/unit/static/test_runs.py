@@ -169,9 +169,8 @@ async def test_respect_names_all_rights_that_it_lacks(
     world.pods("web-0")
     settings = replace(world.settings, respect_node_state=True)
     expected = (
-        "missing permissions: list persistentvolumeclaims in the whole cluster; "
-        "list csinodes.storage.k8s.io in the whole cluster; "
-        "patch persistentvolumeclaims in the whole cluster. --respect-node-state runs the "
+        "missing permissions in the whole cluster: list,patch persistentvolumeclaims, "
+        "list csinodes.storage.k8s.io. --respect-node-state runs the "
         "default plugins, which need them. Fix: apply the role in deploy/static/respect-node-state"
     )
     for run in (run_one_shot, run_daemon):

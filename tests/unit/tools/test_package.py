@@ -254,6 +254,15 @@ def test_a_variant_is_a_stage_with_a_tag_of_its_own(tmp_path: Path) -> None:
     assert len(make.told()) == 2, "nothing was packed"
 
 
+def test_a_base_that_cannot_be_pulled_can_be_replaced(tmp_path: Path) -> None:
+    make = Make(tmp_path)
+    make.program("bin/buildah", "echo 'no such host' >&2; exit 125")
+    done = make("image")
+    assert done.returncode != 0
+    assert "no such host\nError: no image was built." in done.stderr
+    assert "make image BASE=IMAGE" in done.stderr
+
+
 def test_no_engine_is_one_line(tmp_path: Path) -> None:
     script = REQUIREMENTS.parent / "tools" / "image.sh"
     done = subprocess.run(

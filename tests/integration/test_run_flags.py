@@ -1,4 +1,4 @@
-"""What `stowplan run` logs before it fails: its flags, and the error that ends it."""
+"""What `stowplan run` shows of itself: the flags in use, and the error that ends it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from stowplan.lab.controlplane.processes import free_port
+from tests.embedded_fixtures import running_embedded_server
 from tests.integration.test_https_flags import KUBECONFIG
+from tests.waiting import wait_for
 
 CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -78,6 +82,44 @@ def test_flags_in_use_are_logged(tmp_path: Path, port: int) -> None:
     }
     assert {name: flags.get(name) for name in own} == own
     assert "log-format" not in flags
+
+
+def test_flagz_shows_them_too(tmp_path: Path) -> None:
+    with running_embedded_server(tmp_path) as api:
+        port = free_port()
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "stowplan", "run", f"--kubeconfig={api.kubeconfig_path}"),
+                *(f"--port={port}", "--leader-elect=false", "--verify-decisions=7", "-v=1"),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        page = ""
+
+        def is_served() -> bool:
+            nonlocal page
+            assert process.poll() is None
+            try:
+                page = urlopen(f"http://127.0.0.1:{port}/flagz").read().decode()
+            except OSError:
+                return False
+            return True
+
+        try:
+            wait_for("/flagz", is_served)
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+    lines = page.splitlines()
+    for line in (
+        f"kubeconfig {api.kubeconfig_path}",
+        f"port {port}",
+        "leader-elect false",
+        "secure-port 0",
+        "verify-decisions 7",
+        "v 1",
+    ):
+        assert line in lines
 
 
 @pytest.mark.parametrize("program", ["run", "kube-scheduler"])
