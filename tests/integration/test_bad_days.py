@@ -375,4 +375,4 @@ def test_refused_credentials_end_with_1(target: Target) -> None:
     target.proxy.spoil(Spoiler("POST", ".", times=1000, status=401))
     code, log = ended(target.start())
     assert code == 1
-    assert len([line for line in log.splitlines() if line.startswith("Error: ")]) == 1
+    assert log.count('] "command failed" err="') == 1
