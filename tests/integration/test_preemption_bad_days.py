@@ -35,7 +35,7 @@ def test_two_schedulers_race_for_one_pod(target: Target) -> None:
     quick.wait_until_scheduling()
     target.create_pods("a")
     target.wait_bound("a")
-    wait_for("the slow one to have lost", lambda: "request was not answered so" in slow.log)
+    wait_for("the slow one to have lost", lambda: "although the binding request failed" in slow.log)
     target.create_pods("b")
     target.wait_bound("b")
     target.wait_event("b", "Scheduled")
