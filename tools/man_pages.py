@@ -111,6 +111,8 @@ def _synopsis(ctx: click.Context) -> list[str]:
 def _sections(ctx: click.Context, heading: str) -> Iterator[str]:
     """Yield the options: those of kube-scheduler by its sections, ours before them."""
     sections: dict[str, list[tuple[str, str]]] = {}
+    # click keeps the help option of the first context that a command was called with.
+    ctx.command._help_option = None
     for param in ctx.command.get_params(ctx):
         title = f"{param.section} flags" if isinstance(param, FlagOption) else "Options"
         record = param.get_help_record(ctx)

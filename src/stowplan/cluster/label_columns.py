@@ -26,7 +26,7 @@ ABSENT: Final = -1
 _SPARE_VALUES: Final = 1024
 _NO_CARRIERS: Final[frozenset[int]] = frozenset()
 #: More requirements than this are first combined by label.
-_FEW_REQUIREMENTS: Final = 16
+_FEW_REQUIREMENTS: Final = 64
 
 Labels: TypeAlias = Mapping[str, str]
 BoolArray: TypeAlias = NDArray[np.bool_]
