@@ -135,6 +135,11 @@ soak: controlplane ## Half an hour of churn on 2,000 nodes: memory flat, cache t
 freeze: controlplane ## Leaders stopped past their lease and woken, audited from etcd's history; FREEZE_ARGS="--freezes 5"
 	@$(BIN)/python -m tools.freeze $(FREEZE_ARGS)
 
+.PHONY: tracing-collector
+tracing-collector: controlplane ## The spans of a scheduler on a real OpenTelemetry collector, which is built first, 5 minutes
+	@$(BIN)/python -m stowplan.controlplane build --only otelcol
+	@$(BIN)/python -m pytest --no-cov tests/integration/real_collector.py $(PYTEST_ARGS)
+
 .PHONY: perf-integration
 perf-integration: controlplane ## Kubernetes' own small scheduler_perf workloads on the real control plane, 10 minutes
 	@$(BIN)/python -m pytest --no-cov tests/e2e/perf_integration.py $(PYTEST_ARGS)

@@ -57,12 +57,6 @@ def helm_binary() -> Path:
 
 
 @pytest.fixture(scope="session")
-def otelcol_binary() -> Path:
-    """An OpenTelemetry collector; see src/stowplan/lab/controlplane/otelcol/main.go."""
-    return require_binaries("otelcol")["otelcol"]
-
-
-@pytest.fixture(scope="session")
 def informer_binary() -> Path:
     """Our small client-go program; see src/stowplan/lab/controlplane/informer/main.go."""
     return require_binaries("informer")["informer"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -216,42 +215,6 @@ def test_our_extender_continues_the_trace(
 
 
 @embedded_only
-@pytest.mark.e2e
-def test_a_real_collector_takes_the_spans(
-    target: Target, otelcol_binary: Path, tmp_path: Path
-) -> None:
-    port, config, log = _free_port(), tmp_path / "otelcol.yaml", tmp_path / "otelcol.log"
-    config.write_text(
-        f'receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}\n'
-        "exporters: {debug: {verbosity: detailed}}\n"
-        "service:\n"
-        "  telemetry: {metrics: {level: none}}\n"
-        "  pipelines: {traces: {receivers: [otlp], exporters: [debug]}}\n"
-    )
-    with log.open("wb") as stream:
-        command = [str(otelcol_binary), f"--config=file:{config}"]
-        process = subprocess.Popen(command, stdout=stream, stderr=stream)
-    try:
-        wait_for("the collector", lambda: "Everything is ready" in log.read_text())
-        target.create_nodes("n1")
-        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
-        scheduler = target.start(env=env)
-        target.create_pods("a")
-        target.wait_bound("a")
-        stop(scheduler)
-    finally:
-        process.terminate()
-        assert process.wait(30) == 0, log.read_text()
-    printed = re.findall(r"Parent ID\s*: (\w*)\n\s*ID\s*: (\w+)\n\s*Name\s*: (.+)", log.read_text())
-    ids = {name.strip(): span for _, span, name in printed}
-    parents = {name.strip(): parent for parent, _, name in printed}
-    assert parents.pop("Scheduling") == ""
-    assert parents.pop("DefaultBinder") == ids["Bind"]
-    assert list(parents) == DECISION[:2] + RESERVATION + BINDING, "one node is not scored"
-    assert set(parents.values()) == {ids["Scheduling"]}
-
-
-@embedded_only
 def test_the_last_spans_are_sent_at_the_end(target: Target, collector: Receiver) -> None:
     target.create_nodes("n1")
     scheduler = target.start(env=collector.env(OTEL_BSP_SCHEDULE_DELAY="3600000"))
@@ -291,7 +254,7 @@ def test_a_bad_collector_costs_spans_and_nothing_else(
         env["OTEL_EXPORTER_OTLP_ENDPOINT"] = closed_port()
     else:
         collector.mood = cast(Mood, mood)
-    port = _free_port()
+    port = free_port()
     scheduler = target.start(f"--port={port}", env=env)
     names = [f"p{number}" for number in range(12)]
     target.create_pods(*names)
@@ -313,7 +276,7 @@ def test_a_bad_collector_costs_spans_and_nothing_else(
         assert "Spans were not delivered" in scheduler.log
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
