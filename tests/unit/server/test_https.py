@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,17 +194,26 @@ def test_all_addresses_are_those_of_ipv4_and_ipv6(address: str) -> None:
             socket.create_connection((host, port), timeout=5).close()
 
 
-async def test_closed_connections_leave_no_cycles() -> None:
+async def test_closed_connections_leave_no_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes come for months, and a standby collects garbage rarely."""
+    made: list[weakref.ref[ServerConnection]] = []
+    begin = ServerConnection.__init__
+
+    def remembered(self: ServerConnection, *args: Any, **kwargs: Any) -> None:
+        made.append(weakref.ref(self))
+        begin(self, *args, **kwargs)
+
+    monkeypatch.setattr(ServerConnection, "__init__", remembered)
     gc.collect()
     gc.disable()
     try:
         async with served() as port:
             for _ in range(3):
                 await get(port)
-            await until(lambda: not any(isinstance(o, ServerConnection) for o in gc.get_objects()))
+            await until(lambda: not any(each() for each in made))
     finally:
         gc.enable()
+    assert len(made) >= 3
 
 
 async def test_every_path_needs_rights() -> None:
