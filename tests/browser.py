@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -21,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
+
+from tests.missing_part import skip_or_fail
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 #: As root, and in most containers, Chromium cannot make a sandbox; it shows only pages of ours.
@@ -46,9 +46,7 @@ def require_chromium() -> str:
         if found := shutil.which(name):
             return found
     message = "Chromium is missing: apt-get install chromium (as .ci/run does)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
+    return skip_or_fail(message)
 
 
 class Tab:

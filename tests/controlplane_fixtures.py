@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.lab.controlplane import BinaryMissing, ControlPlane, find_binary
+from tests.missing_part import skip_or_fail
 
 
 def require_binaries(*names: str) -> dict[str, Path]:
@@ -30,9 +31,7 @@ def require_binaries(*names: str) -> dict[str, Path]:
             missing.append(name)
     if missing:
         message = str(BinaryMissing(missing))
-        if os.environ.get("CI") == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
+        skip_or_fail(message)
     return found
 
 

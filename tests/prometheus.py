@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import time
 import urllib.parse
@@ -18,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from stowplan.lab.controlplane.processes import ServerProcess
+from tests.missing_part import skip_or_fail
 from tests.waiting import wait_for
 
 Json = dict[str, Any]
@@ -32,9 +31,7 @@ def require_prometheus(name: str = "prometheus") -> str:
     if found := shutil.which(name):
         return found
     message = f"{name} is missing: apt-get install prometheus (as .ci/run does)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
+    return skip_or_fail(message)
 
 
 class Prometheus:

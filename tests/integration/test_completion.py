@@ -20,6 +20,7 @@ from pathlib import Path
 import pyte
 import pytest
 
+from tests.missing_part import skip_or_fail
 from tests.waiting import wait_for
 
 PROGRAMS = Path(sys.executable).parent
@@ -47,9 +48,7 @@ LINES = [
 def require(shell: str) -> None:
     if shutil.which(shell) is None:
         message = f"completion in {shell} was not tested: apt install {shell}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
+        skip_or_fail(message)
 
 
 def environment(home: Path) -> dict[str, str]:

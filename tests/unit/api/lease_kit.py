@@ -60,7 +60,7 @@ class LeaseServer:
         self.lease["metadata"]["resourceVersion"] = str(self.version)
 
     def held_by(self, holder: str, *, renewed: float = 0.0, duration: int = 15) -> None:
-        """Somebody else writes the lease."""
+        """Another candidate writes the lease."""
         self.put(
             {
                 "metadata": {"name": "stowplan", "annotations": {"kept": "yes"}},

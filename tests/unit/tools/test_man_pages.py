@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from stowplan.cli.flags_table import FLAGS
 from stowplan.cli.main import COMMANDS
+from tests.missing_part import skip_or_fail
 from tools.man_pages import FOLDER, files
 
 MAN = FOLDER / "man"
@@ -40,9 +38,7 @@ def rendered(page: Path) -> str:
 def require_mandoc() -> None:
     if shutil.which("mandoc") is None:
         message = "man pages were not checked: apt install mandoc"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
+        skip_or_fail(message)
 
 
 def test_mandoc_has_nothing_to_complain_about() -> None:
