@@ -19,7 +19,7 @@ from stowplan.framework.cycle import Cycle
 _INSUFFICIENT: Final = "Insufficient "
 #: How to say of all nodes what a predicate denies.
 _NEGATED: Final = (("offer no", "offers"),)
-#: So many causes are told; the table has the others.
+#: The sentence names at most this many causes; the table has all of them.
 _MOST_CAUSES: Final = 3
 
 

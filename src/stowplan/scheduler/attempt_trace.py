@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(slots=True, eq=False)
 class AttemptTrace:
-    """One attempt of a pod. It stays empty if it is not sampled; extenders are told so."""
+    """One attempt of a pod. It stays empty if it is not sampled, which `traceparent` says."""
 
     trace_id: int
     is_sampled: bool

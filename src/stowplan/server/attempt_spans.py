@@ -1,7 +1,7 @@
 """Spans of scheduling attempts.
 
 `serving` gives an `AttemptSpans` to the engine. An attempt's root span is begun with the attempt,
-because OTEL_TRACES_SAMPLER decides by its trace id, and extenders are told the decision. All other
+because OTEL_TRACES_SAMPLER decides by its trace id, and requests to extenders carry it. All other
 spans are made of the record when the attempt has ended.
 """
 
