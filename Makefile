@@ -52,15 +52,20 @@ check: lint types ## The inner loop, under three minutes: lint, types, unit test
 .PHONY: test
 test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 leaves out the control plane
 ifdef PYTEST_ARGS
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest $(PYTEST_ARGS)
 else
 	@# Two files at a time. What only computes comes first: it needs no server, and fails sooner.
 	@# Property tests run in processes of their own, as in `make fuzz`.
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report= -n 2 --dist loadfile --durations=10 tests/property
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report= -n 2 --dist loadfile --durations=10 $(filter-out tests/property,$(COMPUTING))
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-append --cov-report=term -n 2 --dist loadfile --durations=10 $(patsubst %,--ignore=%,$(COMPUTING))
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 tests/property
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 $(filter-out tests/property,$(COMPUTING))
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 $(patsubst %,--ignore=%,$(COMPUTING))
 endif
 	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi
+
+# Not part of `make test`: measuring coverage doubles its time.
+.PHONY: coverage
+coverage: controlplane ## All tests once more with branch coverage, one hour; COVER="tests/unit tests/property" for a part
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest --cov --cov-report=term -n 2 --dist loadfile $(COVER)
 
 .PHONY: e2e
 e2e: controlplane ## Only the tests against the real control plane
