@@ -53,7 +53,7 @@ class Stage:
         self.engine.ledger = Ledger(self.engine.clock)
         self.mirror = mirror_of(default_config())
         self.mirror.is_synced = lambda: True
-        self._handlers = MirroringHandlers(self.engine, self.mirror)
+        self.handlers = MirroringHandlers(self.engine, self.mirror)
         self._with_engine = with_engine
         self.console = self._new_console()
 
@@ -62,17 +62,17 @@ class Stage:
 
     def add_nodes(self, nodes: Iterable[Node]) -> None:
         for each in nodes:
-            self._handlers.add_node(each)
+            self.handlers.add_node(each)
 
     def add_pods(self, pods: Iterable[Pod]) -> None:
         """Let the engine try the pods that have no node."""
         for each in pods:
-            self._handlers.add_pod(each)
+            self.handlers.add_pod(each)
         while (outcome := self.engine.attempt()) is not None:
             if isinstance(outcome, Placement):
                 self.engine.bound(outcome)
                 placed = replace(outcome.pod, status=replace(outcome.pod.status, phase="Running"))
-                self._handlers.update_pod(outcome.queued.pod, placed)
+                self.handlers.update_pod(outcome.queued.pod, placed)
             else:
                 refused = Condition(
                     type="PodScheduled",
@@ -81,7 +81,7 @@ class Stage:
                     message=outcome.message,
                 )
                 status = replace(outcome.pod.status, conditions=(refused,))
-                self._handlers.update_pod(outcome.pod, replace(outcome.pod, status=status))
+                self.handlers.update_pod(outcome.pod, replace(outcome.pod, status=status))
 
     @asynccontextmanager
     async def served(self, port: int = 0) -> AsyncIterator[str]:

@@ -3,6 +3,7 @@
     mirror    the cluster as informers report it, apart from the scheduler's own state
     columns   all nodes in compact columns, and what changed in them
     history   the same over the last minutes
+    pieces    long listings in small steps
     pending   waiting pods by state and cause
     decision  one pod: its explanation, and nodes by plugins
     flow      throughput, latency and attempts over time

@@ -7,8 +7,10 @@ numbers of memory and storage are in MiB, so that 5,000 nodes fit into about 200
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from heapq import nsmallest
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +37,16 @@ _FIRST_LABELS: Final = (
 _MOST_PODS: Final = 1000
 
 
+class _Fact(NamedTuple):
+    """What a layout says of one node."""
+
+    name: str
+    labels: Mapping[str, str]
+    flags: int
+    offers: Mapping[str, int]
+    allowed: int
+
+
 class NodeColumns:
     """The columns of a table; `changes` is called by the clock, `snapshot` by clients."""
 
@@ -43,7 +55,7 @@ class NodeColumns:
         self._boot = boot
         self._number = 0
         self._position = -1
-        self._facts: dict[int, tuple[Any, ...]] = {}
+        self._facts: dict[int, _Fact] = {}
         self.rows: Rows = np.zeros(0, np.intp)
         self.names: list[str] = []
         self.resources: list[str] = []
@@ -65,10 +77,22 @@ class NodeColumns:
             return False
         changed = journal.rows_since(self._position) if self._position >= 0 else None
         self._position = journal.end
-        if changed is not None and all(self._facts.get(r) == self._fact(r) for r in changed):
-            return False
-        self._rebuild()
-        return True
+        if changed is None:
+            self._facts = {}
+            changed = self._table.live_rows.tolist()
+        is_new = not self._number
+        for row in changed:
+            fact, known = self._fact(row), self._facts.get(row)
+            if fact is None and known is not None:
+                del self._facts[row]
+            elif fact is not None and fact != known:
+                self._facts[row] = fact
+            else:
+                continue
+            is_new = True
+        if is_new:
+            self._rebuild()
+        return is_new
 
     def snapshot(self, group: str = "") -> dict[str, Any]:
         """Everything, grouped by a label; by zone without one."""
@@ -76,11 +100,8 @@ class NodeColumns:
         numbers = self.numbers()
         key = group or (_ZONE if _ZONE in self._labels or not self._labels else self._labels[0])
         values: dict[str, int] = {}
-        nodes = (self._table.node(int(row)) for row in self.rows)
-        members = [
-            values.setdefault((node.metadata.labels or {}).get(key, ""), len(values))
-            for node in nodes
-        ]
+        facts = (self._facts[row] for row in self.rows.tolist())
+        members = [values.setdefault(fact.labels.get(key, ""), len(values)) for fact in facts]
         return {
             "layout": self.layout,
             "names": self.names,
@@ -119,46 +140,48 @@ class NodeColumns:
         used = [held(name)[self.rows] // _divisor(name) for name in self.resources]
         return np.stack([self._table.pod_count[self.rows], *used])
 
-    def _fact(self, row: int) -> tuple[Any, ...] | None:
+    def _fact(self, row: int) -> _Fact | None:
         if not self._table.valid[row]:
             return None
         node = self._table.node(row)
         offers = self._table.resources.offers_of(row)
         allowed = int(self._table.allowed_pods[row])
-        return node.name, node.metadata.labels, _flags(node), offers, allowed
+        return _Fact(node.name, node.metadata.labels or {}, _flags(node), offers, allowed)
 
     def _rebuild(self) -> None:
-        table = self._table
+        """Build the layout from facts alone: nodes that did not change are not looked at."""
         self._number += 1
-        live = sorted(table.live_rows.tolist(), key=lambda row: table.names[row])
+        live = sorted(self._facts, key=lambda row: self._facts[row].name)
+        facts = [self._facts[row] for row in live]
         self.rows = np.array(live, np.intp)
-        self.names = [table.names[row] for row in live]
-        self._facts = {row: fact for row in live if (fact := self._fact(row)) is not None}
-        self._flags = [_flags(table.node(row)) for row in live]
-        self._find_resources(live)
-        self._find_labels(live)
+        self.names = [fact.name for fact in facts]
+        self._flags = [fact.flags for fact in facts]
+        self._find_resources(facts)
+        self._find_labels(facts)
         self._last = self.numbers()
 
-    def _find_resources(self, live: Sequence[int]) -> None:
-        counts: dict[str, int] = {CPU: len(live) + 2, MEMORY: len(live) + 1}
-        for row in live:
-            for name in self._table.resources.offers_of(row):
-                counts[name] = counts.get(name, 0) + 1
+    def _find_resources(self, facts: Sequence[_Fact]) -> None:
+        # Nodes of one kind offer the same, so few offers are looked at.
+        kinds: dict[tuple[Any, ...], int] = {}
+        self._shape_of = [
+            kinds.setdefault((fact.allowed, *fact.offers.items()), len(kinds)) for fact in facts
+        ]
+        sizes = Counter(self._shape_of)
+        counts: dict[str, int] = {CPU: len(facts) + 2, MEMORY: len(facts) + 1}
+        for (_, *offers), kind in kinds.items():
+            for name, _ in offers:
+                counts[name] = counts.get(name, 0) + sizes[kind]
         self.resources = sorted(counts, key=lambda name: -counts[name])[:_MOST_RESOURCES]
-        known: dict[tuple[int, ...], int] = {}
-        self._shape_of = []
-        for row in live:
-            offers = self._table.resources.offers_of(row)
-            amounts = (offers.get(name, 0) // _divisor(name) for name in self.resources)
-            shape = (int(self._table.allowed_pods[row]), *amounts)
-            self._shape_of.append(known.setdefault(shape, len(known)))
-        keys = ("pods", *self.resources)
-        self._shapes = [dict(zip(keys, shape, strict=True)) for shape in known]
+        self._shapes = []
+        for allowed, *offers in kinds:
+            known = dict(offers)
+            amounts = {name: known.get(name, 0) // _divisor(name) for name in self.resources}
+            self._shapes.append({"pods": allowed, **amounts})
 
-    def _find_labels(self, live: Sequence[int]) -> None:
+    def _find_labels(self, facts: Sequence[_Fact]) -> None:
         values: dict[str, set[str]] = {}
-        for row in live:
-            for key, value in (self._table.node(row).metadata.labels or {}).items():
+        for fact in facts:
+            for key, value in fact.labels.items():
                 seen = values.setdefault(key, set())
                 if len(seen) <= _MOST_GROUPS:
                     seen.add(value)
@@ -194,7 +217,7 @@ def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
         return None
     node, offers = table.node(row), table.resources.offers_of(row)
     amounts = {each: table.resources.held_on(each, row) for each in offers}
-    infos = sorted(table.pods[row].values(), key=lambda info: info.pod.key)
+    infos = nsmallest(_MOST_PODS, table.pods[row].values(), key=lambda info: info.pod.key)
     return {
         "name": name,
         "cordoned": node.spec.unschedulable,
@@ -221,6 +244,6 @@ def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
                     each: amount_text(each, amount) for each, amount in info.held if amount
                 },
             }
-            for info in infos[:_MOST_PODS]
+            for info in infos
         ],
     }

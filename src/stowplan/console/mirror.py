@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import nsmallest
-from itertools import islice
 from typing import Any
 
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.cluster.table import NodeTable
 from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.console.pieces import in_pieces
 from stowplan.explain.reasoning import Explainer
 from stowplan.explain.sources import pod_key
 from stowplan.framework.registry import Registry
@@ -71,16 +71,19 @@ class ClusterMirror:
     def find_pod(self, namespace: str, name: str) -> Thing | None:
         return self.cluster.things.get(pod_key(namespace, name))
 
-    def search_pods(self, text: str, most: int) -> list[Pod]:
+    async def search_pods(self, text: str, most: int) -> list[Pod]:
         """Pods whose namespace/name contains a text, pending ones first."""
-        waiting = (each.struct for each in self.pending.values() if text in each.struct.key)
-        others = (
-            each.struct
-            for key, each in self.cluster.things.items()
-            if each.resource is PODS and key not in self.pending
-        )
-        found: list[Pod] = nsmallest(most, waiting, key=lambda pod: pod.key)
-        return [*found, *islice((pod for pod in others if text in pod.key), most - len(found))]
+        found: list[Pod] = []
+        async for waiting in in_pieces(list(self.pending.values())):
+            matching = (each.struct for each in waiting if text in each.struct.key)
+            found = nsmallest(most, [*found, *matching], key=lambda pod: pod.key)
+        keys = {pod.key for pod in found}
+        async for things in in_pieces(list(self.cluster.things.values())):
+            if len(found) >= most:
+                break
+            pods = (each.struct for each in things if each.resource is PODS)
+            found += (pod for pod in pods if text in pod.key and pod.key not in keys)
+        return found[:most]
 
     def _note_pod(self, thing: Thing) -> None:
         pod: Pod = thing.struct

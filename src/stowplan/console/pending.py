@@ -2,27 +2,37 @@
 
 With a scheduler in the process its queue says where a pod is. Without one, the pod's own gates,
 nomination and condition say it. The cause is read from the condition that the scheduler has
-written, ours or another, so that listing 50,000 pending pods decides nothing.
+written, ours or another, so that listing 50,000 pending pods decides nothing. The pods are grouped
+in pieces. One that moves meanwhile is where it was at the beginning; the next listing corrects it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from functools import lru_cache
+from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.objects import Pod
 from stowplan.console.mirror import ClusterMirror
+from stowplan.console.pieces import in_pieces
 from stowplan.explain.reasoning import last_message
+from stowplan.framework.waiting import WaitingPod
+from stowplan.judge.objects import Thing
 from stowplan.queue.pod import QueuedPod
 from stowplan.scheduler.engine import Engine
 
 STATES: Final = ("active", "backoff", "unschedulable", "gated", "permit")
-#: Pods that are listed for each cause; the count is of all.
-_LISTED: Final = 50
+#: Causes that are listed for each state, and pods for each cause; the counts are of all.
+MOST_CAUSES: Final = 50
+MOST_LISTED: Final = 50
+#: So much of a message is read, and of a cause shown.
+_READ: Final = 4000
+_SHOWN: Final = 300
 _FIT_ERROR: Final = re.compile(r"\d+/\d+ nodes are available: (.*)", re.DOTALL)
-_COUNTED: Final = re.compile(r"(\d+) ([^,]+?)(?:, (?=\d+ )|\. |\.$|$)")
+_NEXT_REASON: Final = re.compile(r", (?=\d{1,9} )")
+_COUNTED: Final = re.compile(r"(\d{1,9}) (.+)", re.DOTALL)
 
 
 class Waiting(NamedTuple):
@@ -30,64 +40,86 @@ class Waiting(NamedTuple):
 
     pod: Pod
     state: str
+    cause: str
     attempts: int | None = None
     #: Seconds since it was queued, or since its last attempt.
     since_s: float | None = None
     plugins: tuple[str, ...] = ()
-    cause: str = ""
 
 
-def waiting_pods(mirror: ClusterMirror, engine: Engine | None) -> dict[str, Any]:
+class _Group:
+    """The pods of one cause: how many, and the first of them."""
+
+    def __init__(self) -> None:
+        self.pods = 0
+        self._plugins: set[str] = set()
+        self._first: list[Waiting] = []
+
+    def add(self, some: Sequence[Waiting]) -> None:
+        self.pods += len(some)
+        self._plugins.update(*(each.plugins for each in some))
+        self._first = nsmallest(MOST_LISTED, [*self._first, *some], key=_order)
+
+    def shown(self, cause: str) -> dict[str, Any]:
+        return {
+            "cause": cause,
+            "pods": self.pods,
+            "plugins": sorted(self._plugins),
+            "listed": [_listed(each) for each in self._first],
+        }
+
+
+async def waiting_pods(mirror: ClusterMirror, engine: Engine | None) -> dict[str, Any]:
     """The queue, as the page shows it."""
-    found = list(_of_engine(engine) if engine is not None else _of_objects(mirror))
-    states = {state: [each for each in found if each.state == state] for state in STATES}
+    groups: dict[str, dict[str, _Group]] = {state: {} for state in STATES}
+    if engine is None:
+        async for things in in_pieces(list(mirror.pending.values())):
+            _add(groups, [_of_object(each) for each in things])
+    else:
+        now = engine.clock.monotonic()
+        held = [each for handle in engine.handles.values() for each in handle.waiting]
+        async for some in in_pieces(held):
+            _add(groups, [_of_permit(each, now) for each in some])
+        skipped = {each.pod.uid for each in held}
+        for state, members in _places(engine):
+            async for piece in in_pieces(members):
+                found = (_of_queue(each, state, now) for each in piece if each.uid not in skipped)
+                _add(groups, list(found))
     return {
         "live": engine is not None,
-        "states": [
-            {"state": state, "pods": len(members), "groups": _groups(members)}
-            for state, members in states.items()
-        ],
+        "states": [{"state": state, **_shown(found)} for state, found in groups.items()],
     }
 
 
-def _of_engine(engine: Engine) -> Iterator[Waiting]:
-    now, pending = engine.clock.monotonic(), engine.queue.pending()
-    places: tuple[tuple[str, Iterable[QueuedPod]], ...] = (
+def _places(engine: Engine) -> tuple[tuple[str, list[QueuedPod]], ...]:
+    pending = engine.queue.pending(in_order=False)
+    return (
         ("active", [*pending.active, *pending.in_flight]),
         ("backoff", [*pending.backoff, *pending.error_backoff]),
         ("unschedulable", pending.unschedulable),
         ("gated", pending.gated),
     )
-    held = {
-        waiting.pod.uid: waiting for handle in engine.handles.values() for waiting in handle.waiting
-    }
-    for state, members in places:
-        for queued in members:
-            if queued.uid in held:
-                continue
-            plugins = tuple(sorted(queued.rejectors)) or (queued.gating_plugin,)
-            yield Waiting(
-                queued.pod,
-                state,
-                queued.attempts,
-                max(now - queued.timestamp, 0.0),
-                tuple(filter(None, plugins)),
-                _cause(queued.pod, state, queued.gating_message),
-            )
-    for waiting in held.values():
-        cause = f"held by {', '.join(waiting.pending_plugins)}, for {waiting.node}"
-        since = max(now - waiting.started, 0.0)
-        plugins = tuple(waiting.pending_plugins)
-        yield Waiting(waiting.pod, "permit", None, since, plugins, cause)
 
 
-def _of_objects(mirror: ClusterMirror) -> Iterator[Waiting]:
-    for thing in mirror.pending.values():
-        pod: Pod = thing.struct
-        state = "unschedulable" if last_message(pod) else "active"
-        if pod.spec.scheduling_gates:
-            state = "gated"
-        yield Waiting(pod, state, cause=_cause(pod, state))
+def _of_queue(queued: QueuedPod, state: str, now: float) -> Waiting:
+    plugins = tuple(queued.rejectors) or (queued.gating_plugin,)
+    cause = _cause(queued.pod, state, queued.gating_message)
+    since = max(now - queued.timestamp, 0.0)
+    return Waiting(queued.pod, state, cause, queued.attempts, since, tuple(filter(None, plugins)))
+
+
+def _of_permit(waiting: WaitingPod, now: float) -> Waiting:
+    plugins = tuple(waiting.pending_plugins)
+    cause = f"held by {', '.join(plugins)}, for {waiting.node}"
+    return Waiting(waiting.pod, "permit", cause, None, max(now - waiting.started, 0.0), plugins)
+
+
+def _of_object(thing: Thing) -> Waiting:
+    pod: Pod = thing.struct
+    state = "unschedulable" if last_message(pod) else "active"
+    if pod.spec.scheduling_gates:
+        state = "gated"
+    return Waiting(pod, state, _cause(pod, state))
 
 
 def _cause(pod: Pod, state: str, gating_message: str = "") -> str:
@@ -97,7 +129,7 @@ def _cause(pod: Pod, state: str, gating_message: str = "") -> str:
         return gating_message
     if pod.status.nominated_node_name:
         return "waiting for victims to go"
-    return dominant_reason(last_message(pod)) or "not tried yet"
+    return dominant_reason(last_message(pod)[:_READ]) or "not tried yet"
 
 
 @lru_cache(maxsize=4096)  # thousands of pods share a message
@@ -107,23 +139,32 @@ def dominant_reason(message: str) -> str:
     if matched is None:
         return message
     reasons = matched[1].partition(" preemption: ")[0]
-    counted = [(int(count), reason) for count, reason in _COUNTED.findall(reasons)]
-    return max(counted, key=lambda each: each[0])[1] if counted else reasons.rstrip(". ")
+    parts = (_COUNTED.match(part) for part in _NEXT_REASON.split(reasons))
+    counted = [(int(part[1]), part[2]) for part in parts if part is not None]
+    most = max(counted, key=lambda each: each[0])[1] if counted else reasons
+    return most.partition(". ")[0].rstrip(". ")
 
 
-def _groups(members: list[Waiting]) -> list[dict[str, Any]]:
-    by_cause: dict[str, list[Waiting]] = {}
-    for each in members:
-        by_cause.setdefault(each.cause, []).append(each)
-    return [
-        {
-            "cause": cause,
-            "pods": len(some),
-            "plugins": sorted({name for each in some for name in each.plugins}),
-            "listed": [_listed(each) for each in some[:_LISTED]],
-        }
-        for cause, some in sorted(by_cause.items(), key=lambda item: -len(item[1]))
-    ]
+def _add(groups: dict[str, dict[str, _Group]], found: Sequence[Waiting]) -> None:
+    by_cause: dict[tuple[str, str], list[Waiting]] = {}
+    for each in found:
+        by_cause.setdefault((each.state, each.cause[:_SHOWN]), []).append(each)
+    for (state, cause), some in by_cause.items():
+        groups[state].setdefault(cause, _Group()).add(some)
+
+
+def _shown(groups: dict[str, _Group]) -> dict[str, Any]:
+    largest = nsmallest(MOST_CAUSES, groups.items(), key=lambda item: -item[1].pods)
+    return {
+        "pods": sum(group.pods for group in groups.values()),
+        "causes": len(groups),
+        "groups": [group.shown(cause) for cause, group in largest],
+    }
+
+
+def _order(waiting: Waiting) -> tuple[int, float]:
+    """The default order of the queue; a QueueSort plugin's own is not computed for a listing."""
+    return -waiting.pod.priority, -(waiting.since_s or 0.0)
 
 
 def _listed(waiting: Waiting) -> dict[str, Any]:

@@ -38,9 +38,9 @@ _TICK_S: Final = 1.0
 _HEARTBEAT_TICKS: Final = 10
 _LINGER_S: Final = 0.5
 _MOST_FOUND: Final = 30
-#: A listing of the queue is followed by a pause of so many times what it took: the scheduler works
-#: in the same thread.
-_QUIET: Final = 20
+#: After a listing of the queue pages are not told of changes for so long, for every pod in it: the
+#: scheduler works in the same thread. About 20 times what the listing takes.
+_QUIET_S: Final = 60e-6
 
 
 def check_loopback(address: str, *, flag: str) -> None:
@@ -73,6 +73,7 @@ class Console:
         self._clock = clock = clock or SystemClock()
         self.flow = FlowRecorder(mirror, engine, clock)
         self._queue_seen: object = None
+        self._listing: asyncio.Task[dict[str, Any]] | None = None
         #: Clients are not told of changes of the queue before this time.
         self._queue_quiet_until = 0.0
         site = ConsoleSite()
@@ -80,7 +81,7 @@ class Console:
         site.resources = {
             "cluster": self._cluster,
             "nodes": self._node,
-            "queue": self._queue,
+            "queue": self.queue,
             "pods": self._pods,
             "flow": lambda rest, query: None if rest else self.flow.view(),
         }
@@ -117,27 +118,36 @@ class Console:
     def _node(self, rest: list[str], query: Query) -> Any:
         return node_details(self._mirror.table, rest[0]) if len(rest) == 1 else None
 
-    def _queue(self, rest: list[str], query: Query) -> Any:
+    def queue(self, rest: list[str], query: Query) -> Any:
         if rest:
             return None
-        began = self._clock.monotonic()
-        shown = waiting_pods(self._mirror, self._engine)
-        now = self._clock.monotonic()
-        self._queue_quiet_until = now + (now - began) * _QUIET
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._list_queue(), name="queue")
+        # Clients share a listing, and one that leaves does not end it.
+        return asyncio.shield(self._listing)
+
+    async def _list_queue(self) -> dict[str, Any]:
+        seen = self._queue_version()
+        shown = await waiting_pods(self._mirror, self._engine)
+        listed = sum(each["pods"] for each in shown["states"])
+        self._queue_quiet_until = self._clock.monotonic() + listed * _QUIET_S
+        self._queue_seen = seen  # what came meanwhile is published again
         return shown
 
     def _pods(self, rest: list[str], query: Query) -> Any:
         match rest:
             case []:
-                found = self._mirror.search_pods(query.get("q", [""])[0], _MOST_FOUND)
-                return [
-                    {"pod": pod.key, "node": pod.spec.node_name, "phase": pod.status.phase}
-                    for pod in found
-                ]
+                return self._search(query.get("q", [""])[0])
             case [namespace, name]:
                 thing = self._mirror.find_pod(namespace, name)
                 return thing and explain_pod(self._mirror, self._engine, thing)
         return None
+
+    async def _search(self, text: str) -> list[dict[str, Any]]:
+        found = await self._mirror.search_pods(text, _MOST_FOUND)
+        return [
+            {"pod": pod.key, "node": pod.spec.node_name, "phase": pod.status.phase} for pod in found
+        ]
 
     # Time
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 import mimetypes
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from importlib.resources import files
+from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, unquote
 
@@ -41,7 +42,8 @@ _SUFFIXES: Final = (".html", ".css", ".js", ".mjs", ".svg")
 
 #: The values of a query by name.
 Query: TypeAlias = dict[str, list[str]]
-#: Given the parts of the path behind the resource's name, and the query; None: not found.
+#: Given the parts of the path behind the resource's name, and the query; None: not found. What
+#: takes long is awaited.
 Resource: TypeAlias = Callable[[list[str], Query], Any]
 
 
@@ -70,8 +72,12 @@ class ConsoleSite:
             return _safe(error_response(HTTPStatus.FORBIDDEN, problem))
         return None
 
-    def answer(self, request: Request) -> Response:
-        return _safe(self._answer(request))
+    def answer(self, request: Request) -> Response | Awaitable[Response]:
+        answer = self._answer(request)
+        return _safe(answer) if isinstance(answer, Response) else self._awaited(answer)
+
+    async def _awaited(self, answer: Awaitable[Response]) -> Response:
+        return _safe(await answer)
 
     def error(self, status: HTTPStatus, problem: str) -> Response:
         return _safe(error_response(status, problem))
@@ -79,7 +85,7 @@ class ConsoleSite:
     def refused(self, status: int) -> None:
         """Do not count refused requests."""
 
-    def _answer(self, request: Request) -> Response:
+    def _answer(self, request: Request) -> Response | Awaitable[Response]:
         path = request.head.path
         if path in ("/", "/console"):
             return Response(b"", HTTPStatus.FOUND.value, "text/plain", {"Location": PREFIX})
@@ -90,7 +96,7 @@ class ConsoleSite:
             return _not_found(f"{path} is no page of the console; it begins at {PREFIX}")
         return Response(found[0], 200, found[1])
 
-    def _read(self, request: Request) -> Response:
+    def _read(self, request: Request) -> Response | Awaitable[Response]:
         head = request.head
         name, *rest = [unquote(part) for part in head.path.removeprefix(_API).split("/")]
         query = parse_qs(head.query)
@@ -100,10 +106,25 @@ class ConsoleSite:
         try:
             found = resource(rest, query) if resource is not None else None
         except ApiError as problem:
-            return error_response(HTTPStatus(problem.status), problem.message)
-        if found is None:
-            return _not_found(f"{head.path}: not found")
-        return Response(msgspec.json.encode(found), 200, JSON)
+            return _failed(problem)
+        return _awaited_json(found, head.path) if isawaitable(found) else _json(found, head.path)
+
+
+async def _awaited_json(coming: Awaitable[Any], path: str) -> Response:
+    try:
+        return _json(await coming, path)
+    except ApiError as problem:
+        return _failed(problem)
+
+
+def _json(found: Any, path: str) -> Response:
+    if found is None:
+        return _not_found(f"{path}: not found")
+    return Response(msgspec.json.encode(found), 200, JSON)
+
+
+def _failed(problem: ApiError) -> Response:
+    return error_response(HTTPStatus(problem.status), problem.message)
 
 
 def _names_loopback(host: str) -> bool:

@@ -93,6 +93,10 @@ class PodHeap:
     def in_order(self) -> list[QueuedPod]:
         return [entry[2] for entry in sorted(self._entries.values())]
 
+    def values(self) -> list[QueuedPod]:
+        """The pods in no order."""
+        return [entry[2] for entry in self._entries.values()]
+
     def get(self, key: str) -> QueuedPod | None:
         entry = self._entries.get(key)
         return None if entry is None else entry[2]

@@ -298,12 +298,16 @@ class SchedulingQueue:
             len(self._in_flight),
         )
 
-    def pending(self) -> PendingPods:
-        """Active and backing off pods in the order in which they would be popped."""
+    def pending(self, *, in_order: bool = True) -> PendingPods:
+        """Active and backing off pods in the order in which they would be popped.
+
+        Without it, listing takes no comparisons: a QueueSort plugin's may be slow.
+        """
+        listed = PodHeap.in_order if in_order else PodHeap.values
         return PendingPods(
-            active=[*self._active.in_order(), *self._deferred.values()],
-            backoff=self._backoff.rejected.in_order(),
-            error_backoff=self._backoff.failed.in_order(),
+            active=[*listed(self._active), *self._deferred.values()],
+            backoff=listed(self._backoff.rejected),
+            error_backoff=listed(self._backoff.failed),
             unschedulable=list(self._unschedulable.waiting.values()),
             gated=list(self._unschedulable.gated.values()),
             in_flight=[attempt.queued for attempt in self._in_flight],

@@ -35,6 +35,12 @@ def staged() -> Stage:
          " taint(s)"),
         ('0/2 nodes are available: persistentvolumeclaim "a" not found. preemption: x', 'persistent'
          'volumeclaim "a" not found'),
+        (
+            "0/3 nodes are available: 1 node(s) lack a disk, or a GPU, 2 too small. no new claims"
+            " to deallocate, preemption: 0/3 nodes are available.",
+            "too small",
+        ),
+        (f"0/1 nodes are available: {'9' * 5000} x", f"{'9' * 5000} x"),
         ("no nodes available to schedule pods", "no nodes available to schedule pods"),
         ("", ""),
     ],
@@ -43,9 +49,9 @@ def test_the_cause_is_what_most_nodes_say(message: str, cause: str) -> None:
     assert dominant_reason(message) == cause
 
 
-def test_waiting_pods_of_a_scheduler_and_of_objects_alone() -> None:
+async def test_waiting_pods_of_a_scheduler_and_of_objects_alone() -> None:
     stage = staged()
-    live = waiting_pods(stage.mirror, stage.engine)
+    live = await waiting_pods(stage.mirror, stage.engine)
     states = {each["state"]: each for each in live["states"]}
     assert {name: each["pods"] for name, each in states.items()} == {
         "active": 0,
@@ -61,7 +67,7 @@ def test_waiting_pods_of_a_scheduler_and_of_objects_alone() -> None:
     )
     assert group["listed"][0]["pod"] == "default/huge"
     assert group["listed"][0]["attempts"] == 1
-    alone = waiting_pods(stage.mirror, None)
+    alone = await waiting_pods(stage.mirror, None)
     counts = {each["state"]: each["pods"] for each in alone["states"]}
     assert (alone["live"], counts["unschedulable"], counts["gated"]) == (False, 1, 1)
 

@@ -28,7 +28,7 @@ export function QueuePage() {
   </div>`;
 }
 
-const State = ({ state, pods, groups }) => html`<section aria-labelledby=${`state-${state}`}>
+const State = ({ state, pods, causes, groups }) => html`<section aria-labelledby=${`state-${state}`}>
   <h2 id=${`state-${state}`}>${STATES[state][0]} <small>${plural(pods, "pod")}</small></h2>
   ${groups.map((group, at) => html`<details key=${group.cause} open=${at === 0}>
     <summary><b class="number">${count(group.pods)}</b> <span>${group.cause || "no cause is known yet"}</span>
@@ -41,4 +41,5 @@ const State = ({ state, pods, groups }) => html`<section aria-labelledby=${`stat
       </tbody></table></div>
     ${group.pods > group.listed.length && html`<p class="faint">and ${count(group.pods - group.listed.length)} more</p>`}
   </details>`)}
+  ${causes > groups.length && html`<p class="faint">and ${plural(causes - groups.length, "other cause")}</p>`}
 </section>`;
