@@ -154,7 +154,7 @@ async def _run(
             if mirror is not None:
                 mirror.is_synced = lambda: True
                 show.engine.ledger = Ledger(show.engine.clock)
-                console = Console(mirror, show.engine)
+                console = Console(mirror, show.engine, embedded=server)
                 served.push_async_callback(console.stop)
                 await console.start(open_port(_HOST, console_port or 0, flag="--console"))
                 show.console_url = console.url

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from stowplan.cli.options import plugin_option, verbosity_level, verify_option
+from stowplan.cli.options import PORT, plugin_option, verbosity_level, verify_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
@@ -20,6 +20,7 @@ from stowplan.present.pipes import is_stdout_closed
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Entry, Outcome
+    from stowplan.sim.scenarios.console import ConsoleOptions
     from stowplan.sim.scenarios.files import Playable
     from stowplan.sim.scenarios.report import DecisionLog
 
@@ -76,6 +77,17 @@ EXIT_NOT_MET: Final = 1
     help="Write a self-contained HTML page with the cluster and its timeline.",
 )
 @click.option(
+    "--console",
+    "console_port",
+    type=PORT,
+    metavar="[PORT]",
+    is_flag=False,
+    flag_value=10270,
+    default=None,
+    help="With --on embedded: serve the web console on 127.0.0.1, at this port or 10270 (0 picks a "
+    "free one), and keep the cluster after the scenario, until Ctrl-C.",
+)
+@click.option(
     "--decisions",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -123,6 +135,7 @@ def simulate(
     workload: str,
     labels: Sequence[str],
     html: Path | None,
+    console_port: int | None,
     decisions: Path | None,
     with_scores: bool,
     timeline: str,
@@ -151,6 +164,11 @@ def simulate(
         raise ConfigError("adds to the lines of --decisions FILE; give both", where="--with-scores")
     if html is not None and decisions is not None and html.resolve() == decisions.resolve():
         raise ConfigError(f"are the same file, {html}; give two", where="--html and --decisions")
+    if console_port is not None and on != "embedded":
+        raise ConfigError(
+            "shows a cluster of this process in real time. Fix: add --on embedded",
+            where="--console",
+        )
     check_output_file(html, "--html")
     check_output_file(decisions, "--decisions")
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
@@ -172,6 +190,12 @@ def simulate(
     pages = 0
     try:
         playables = read_playables(Path(file), wishes)
+        if console_port is not None and len(playables) > 1:
+            raise ConfigError(
+                f"shows one cluster, and the file has {len(playables)} workloads. Fix: choose one "
+                "with --workload",
+                where="--console",
+            )
         with _decision_log(decisions, kept) as log:
             for playable in playables:
                 options = Options(
@@ -185,6 +209,7 @@ def simulate(
                     verify_decisions=verify_decisions,
                     explains=with_scores,
                     draws=html is not None,
+                    console=_console(console_port),
                 )
                 if output == "table":
                     click.echo(f"{playable.name}, on {on}, seed {options.seed}")
@@ -216,6 +241,14 @@ def simulate(
     if output != "table":
         _print_data(outcomes, "json" if output == "json" else "yaml", timeline != "none")
     return 0 if all(outcome.is_ok for outcome in outcomes) else EXIT_NOT_MET
+
+
+def _console(port: int | None) -> ConsoleOptions | None:
+    if port is None:
+        return None
+    from stowplan.sim.scenarios.console import ConsoleOptions
+
+    return ConsoleOptions(port, lambda text: click.echo(text, err=True))
 
 
 @contextmanager

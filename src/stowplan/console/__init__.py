@@ -11,7 +11,9 @@
     site      paths, files and the checks of every request
     serving   puts them together on one port of loopback
     follow    informers for a cluster that another scheduler serves
+    try_cluster, try_changes
+              the page Try: writes to the embedded cluster of a demo or a simulation
 
-The console reads; no request changes anything. The pages are in `static`, plain modules without a
+The console reads; only Try changes anything, and only a cluster of this process. The pages are in `static`, plain modules without a
 build step; `static/vendor` holds the libraries of others.
 """

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
+from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.clock import Clock, SystemClock
 from stowplan.console.columns import NodeColumns, node_details
 from stowplan.console.decision import explain_pod
@@ -21,6 +23,7 @@ from stowplan.console.history import NodeHistory
 from stowplan.console.mirror import ClusterMirror
 from stowplan.console.pending import waiting_pods
 from stowplan.console.site import PREFIX, ConsoleSite, Query
+from stowplan.console.try_cluster import MOST_BYTES, TryCluster
 from stowplan.errors import ConfigError
 from stowplan.http.messages import Limits
 from stowplan.http.server import HttpServer
@@ -61,9 +64,17 @@ class Console:
     """Serves until `stop`."""
 
     def __init__(
-        self, mirror: ClusterMirror, engine: Engine | None = None, clock: Clock | None = None
+        self,
+        mirror: ClusterMirror,
+        engine: Engine | None = None,
+        clock: Clock | None = None,
+        *,
+        embedded: EmbeddedCluster | None = None,
     ) -> None:
-        """With an `engine`, its queue and metrics are shown too."""
+        """With an `engine`, its queue and metrics are shown too.
+
+        With an `embedded` cluster, the mirrored one, the page Try changes it.
+        """
         boot = uuid4().hex[:12]
         self._mirror = mirror
         self._engine = engine
@@ -84,8 +95,15 @@ class Console:
             "queue": self.queue,
             "pods": self._pods,
             "flow": lambda rest, query: None if rest else self.flow.view(),
+            "about": lambda rest, query: {"tries": embedded is not None},
         }
-        self._server = HttpServer(site, _LIMITS)
+        limits = _LIMITS
+        if embedded is not None:
+            limits = replace(_LIMITS, max_body=MOST_BYTES)
+            trying = TryCluster(embedded, mirror.config.written)
+            site.resources["try"] = trying.read
+            site.writes["try"] = trying.write
+        self._server = HttpServer(site, limits)
         self._ticking: asyncio.Task[None] | None = None
         self.url = ""
 

@@ -3,6 +3,7 @@
 A page of another site must not read a cluster through the user's browser. Hence: only GET, no CORS,
 a Host header that names loopback (a name of the attacker's that resolves to 127.0.0.1 is refused),
 no API request that another site caused, and a Content-Security-Policy without inline scripts.
+Where there are writes (`try_cluster`), a POST must be JSON and name this server as its Origin.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ Query: TypeAlias = dict[str, list[str]]
 #: Given the parts of the path behind the resource's name, and the query; None: not found. What
 #: takes long is awaited.
 Resource: TypeAlias = Callable[[list[str], Query], Any]
+#: Given the parts of the path behind the name, and the body; None: not found.
+Write: TypeAlias = Callable[[list[str], bytes], Awaitable[Any]]
 
 
 class ConsoleSite:
@@ -53,11 +56,14 @@ class ConsoleSite:
     def __init__(self) -> None:
         #: By the first part of the path below /console/api/.
         self.resources: dict[str, Resource] = {}
+        #: What a POST may change, by the same; empty except for a demo or a simulation.
+        self.writes: dict[str, Write] = {}
         self.events: Callable[[str], Response] = lambda last_id: _not_found("no events")
         self._files = _static_files()
 
     def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
-        if head.method not in ("GET", "HEAD"):
+        is_write = head.method == "POST" and bool(self.writes)
+        if head.method not in ("GET", "HEAD") and not is_write:
             problem = "the console only reads: GET and HEAD"
             return _safe(error_response(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow="GET, HEAD"))
         host = head.headers.get("host")
@@ -70,7 +76,7 @@ class ConsoleSite:
         if is_foreign and head.path.startswith(_API):
             problem = "the request comes from a page of another site"
             return _safe(error_response(HTTPStatus.FORBIDDEN, problem))
-        return None
+        return _refused_write(head) if is_write else None
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
         answer = self._answer(request)
@@ -90,7 +96,7 @@ class ConsoleSite:
         if path in ("/", "/console"):
             return Response(b"", HTTPStatus.FOUND.value, "text/plain", {"Location": PREFIX})
         if path.startswith(_API):
-            return self._read(request)
+            return self._read(request) if request.head.method != "POST" else self._write(request)
         found = self._files.get(path.removeprefix(PREFIX) or "index.html")
         if found is None or not path.startswith(PREFIX):
             return _not_found(f"{path} is no page of the console; it begins at {PREFIX}")
@@ -109,6 +115,14 @@ class ConsoleSite:
             return _failed(problem)
         return _awaited_json(found, head.path) if isawaitable(found) else _json(found, head.path)
 
+    def _write(self, request: Request) -> Response | Awaitable[Response]:
+        path = request.head.path
+        name, *rest = path.removeprefix(_API).split("/")
+        write = self.writes.get(name)
+        if write is None:
+            return _not_found(f"{path}: not found")
+        return _awaited_json(write(rest, bytes(request.body)), path)
+
 
 async def _awaited_json(coming: Awaitable[Any], path: str) -> Response:
     try:
@@ -125,6 +139,18 @@ def _json(found: Any, path: str) -> Response:
 
 def _failed(problem: ApiError) -> Response:
     return error_response(HTTPStatus(problem.status), problem.message)
+
+
+def _refused_write(head: RequestHead) -> Response | None:
+    """Refuse what a form or a script of another site could send."""
+    own = tuple(f"{scheme}://{head.headers.get('host')}" for scheme in ("http", "https"))
+    if head.headers.get("origin") not in own:
+        problem = f"a write needs the header Origin: {own[0]}"
+        return _safe(error_response(HTTPStatus.FORBIDDEN, problem))
+    if head.headers.get("content-type").partition(";")[0].strip().lower() != JSON:
+        problem = f"a write needs the header Content-Type: {JSON}"
+        return _safe(error_response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem))
+    return None
 
 
 def _names_loopback(host: str) -> bool:

@@ -2,8 +2,7 @@
 
     explanation   the answer as data, which `-o json` prints
     reasoning     builds it from a judgement of the pod on all nodes
-    obstacles     what exactly one node lacks: node_details, pod_details, volume_details; as data
-                  in facts
+    obstacles     what exactly one node lacks
     summary       the cause in one sentence
     retries       the cluster events that would bring the pod back
     text          the answer for people

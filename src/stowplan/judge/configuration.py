@@ -13,12 +13,14 @@ from stowplan.clock import SystemClock
 from stowplan.cluster.cache import ClusterCache
 from stowplan.config.load import parse_object
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
+from stowplan.config.written import written_config
 from stowplan.errors import ConfigError
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.judge.lines import decode, json_type
 from stowplan.judge.refusal import QuestionRefused, listed
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.redaction import redact
 from stowplan.scheduler.assembly import build_profiles
 
 
@@ -37,6 +39,13 @@ class Configuration:
         self._patterns, _ = build_profiles(
             config, ClusterCache(), registry=registry, clock=SystemClock(), rng=Random(0)
         )
+        self._config = config
+        self._known = registry.names
+
+    def written(self) -> dict[str, Any]:
+        """The whole configuration as kube-scheduler writes it, without secrets."""
+        written: dict[str, Any] = redact(written_config(self._config, self._known))
+        return written
 
     def serves(self, pod: Pod) -> bool:
         """True if a pod would be in this scheduler's queue; one without a schedulerName would."""

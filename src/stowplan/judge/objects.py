@@ -24,6 +24,7 @@ from stowplan.judge.checking import check as check_stored
 from stowplan.judge.checking import complete, conformed
 from stowplan.judge.lines import decode, json_type
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.judge.snapshots import Item, items_of
 from stowplan.judge.vocabulary import check_kind
 
 #: Group and kind, namespace, name.
@@ -138,17 +139,17 @@ def with_uid(pod: Pod, uid: str) -> Pod:
 def read_objects(
     texts: list[msgspec.Raw], place: str, how: ReadOptions
 ) -> Iterator[tuple[str, Thing]]:
-    """Every object with its path in the line; a List yields its items."""
+    """Every object with its path in the line; a list or an export yields its items."""
     for index, text in enumerate(texts):
         at = f"{place}[{index}]"
         try:
             yield at, _read_at(at, bytes(text), "", "", how)
         except _IsList as found:
-            for number, item in enumerate(found.items):
-                inner = f"{at}.items[{number}]"
-                item_text = msgspec.json.encode(item)
+            for item in found.items:
+                inner = f"{at}.{item.place}"
+                item_text = msgspec.json.encode(item.value)
                 try:
-                    yield inner, _read_at(inner, item_text, found.api_version, found.kind, how)
+                    yield inner, _read_at(inner, item_text, item.api_version, item.kind, how)
                 except _IsList:
                     raise QuestionRefused(f"{inner}: is a list within a list") from None
 
@@ -165,16 +166,11 @@ def read_pod(text: msgspec.Raw, place: str, how: ReadOptions) -> Thing:
 
 
 class _IsList(Exception):
-    """A list in place of an object. Raised, because what is raised is not remembered.
+    """A list in place of an object. Raised, because what is raised is not remembered."""
 
-    The list that kubectl prints names the kind in each item, one of a single kind need not.
-    """
-
-    def __init__(self, obj: Json, api_version: str, kind: str) -> None:
+    def __init__(self, items: list[Item]) -> None:
         super().__init__()
-        self.items: list[Any] = obj["items"]
-        self.kind = kind.removesuffix("List")
-        self.api_version = api_version if self.kind else ""
+        self.items = items
 
 
 def _read_at(place: str, text: bytes, api_version: str, kind: str, how: ReadOptions) -> Thing:
@@ -195,12 +191,12 @@ def _read(text: bytes, api_version: str, kind: str, how: ReadOptions) -> Thing:
     obj = decode(text)
     if not isinstance(obj, dict):
         raise QuestionRefused(f"expected an object, got {json_type(text)}")
+    if (items := items_of(obj)) is not None:
+        raise _IsList(items)
     api_version = _type_member(obj, "apiVersion", api_version)
     kind = _type_member(obj, "kind", kind)
     resource, served = _READ.get((api_version, kind)), _SERVED.get((api_version, kind))
     is_other = resource is None and served is None
-    if is_other and kind.endswith("List") and isinstance(obj.get("items"), list):
-        raise _IsList(obj, api_version, kind)
     if len(text) > how.largest:
         raise QuestionRefused(f"Too long: must have at most {how.largest} bytes")
     if is_other:

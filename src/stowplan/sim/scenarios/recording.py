@@ -67,8 +67,8 @@ class Recording:
         self._keeps_entries = keeps_entries
 
     def close(self) -> None:
-        """Record no further entries: the scenario's own cleanup is not part of it."""
-        self._on_entry, self._keeps_entries = None, False
+        """Record nothing more: the scenario's own cleanup is not part of it."""
+        self._on_entry, self._keeps_entries, self.drawing = None, False, None
 
     def add(self, kind: EntryKind, subject: str, text: str, **details: Any) -> None:
         entry = Entry(self.now(), kind, subject, text, details)

@@ -12,8 +12,10 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 from stowplan.api.informer import Informer
 from stowplan.api.objects import Node, Pod
@@ -43,6 +45,9 @@ from stowplan.sim.scenarios.targets import (
 )
 from stowplan.sim.scenarios.timeline import Entry, Outcome
 from stowplan.sim.virtual.time_loop import run_virtually
+
+if TYPE_CHECKING:
+    from stowplan.sim.scenarios.console import ConsoleOptions, ScenarioConsole
 
 Scenario = Callable[[Cluster], Awaitable[None]]
 
@@ -82,6 +87,8 @@ class Options:
     explains: bool = False
     #: The outcome has what a page needs to draw the cluster over time.
     draws: bool = False
+    #: Show the cluster in the web console, and keep it until Ctrl-C; only in real time.
+    console: ConsoleOptions | None = None
 
 
 def run_scenario(
@@ -131,7 +138,8 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
             prefix=target.prefix,
             draws=options.draws,
         )
-        async with _scheduler(target, options, recording) as process:
+        console = _console(target, options)
+        async with _scheduler(target, options, recording, console) as process:
             quiet = Quiet(
                 target,
                 process,
@@ -148,20 +156,31 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                     _tell_unserved(cluster, process, outcome.pods)
                 outcome.counts = dict(recording.counts)
                 outcome.cluster_s = target.clock.monotonic() - started_at
+                outcome.drawing = recording.drawing
                 recording.close()
+                if console is not None and process is not None:
+                    await console.until_stopped()
             outcome.expectations = recording.expectations
             if process is not None:
                 outcome.counts["verified"] = _sum(process.engine.metrics.decision_checks)
                 _name_plugin(outcome, process.engine.failures.latest)
                 outcome.problem = outcome.problem or process.engine.mismatches()
         outcome.entries = recording.entries
-        outcome.drawing = recording.drawing
     outcome.placements = {
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod["spec"].get("nodeName", "")
         for pod in outcome.pods
     }
     outcome.took_s = time.monotonic() - began
     return outcome
+
+
+def _console(target: Target, options: Options) -> ScenarioConsole | None:
+    if options.console is None:
+        return None
+    from stowplan.sim.scenarios.console import ScenarioConsole  # takes long to load
+
+    config = options.config or default_config()
+    return ScenarioConsole(options.console, config, options.registry, target.pretend)
 
 
 def _tell_unserved(cluster: Cluster, process: SchedulerProcess, pods: list[Json]) -> None:
@@ -201,7 +220,7 @@ def _name_plugin(outcome: Outcome, failure: str) -> None:
 
 @asynccontextmanager
 async def _scheduler(
-    target: Target, options: Options, recording: Recording
+    target: Target, options: Options, recording: Recording, console: ScenarioConsole | None
 ) -> AsyncIterator[SchedulerProcess | None]:
     """Our scheduler, running and synced; or only a recorder, where none is wanted."""
     if not options.with_scheduler:
@@ -225,7 +244,7 @@ async def _scheduler(
         identity="scenario",
         clock=target.clock,
         on_outcome=recording.decided,
-        handlers=lambda engine: Witness(engine, recording),
+        handlers=partial(Witness if console is None else console.handlers, recording=recording),
         means=Means(writes_events=options.writes_events),
     )
     stop = asyncio.Event()
@@ -235,7 +254,8 @@ async def _scheduler(
         await asyncio.wait([running, starting], return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             running.result()
-        yield process
+        async with nullcontext() if console is None else console.served(engine):
+            yield process
     finally:
         starting.cancel()
         stop.set()
