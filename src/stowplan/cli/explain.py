@@ -18,7 +18,8 @@ from stowplan.cli.options import kubeconfig_options
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.clock import SystemClock
 from stowplan.errors import KubeconfigError
-from stowplan.explain.explanation import Answer, Comparison, Explanation
+from stowplan.explain.explanation import Comparison, Explanation
+from stowplan.explain.facts import Answer
 from stowplan.explain.pending import Pending, PendingGroup, group_pending, pending_text
 from stowplan.explain.recorded import AttemptAnswer, attempt_text, chosen_attempt
 from stowplan.explain.text import comparison_text, explanation_text

@@ -18,7 +18,7 @@ from stowplan.api.objects import Node
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.table import NodeTable
-from stowplan.explain.obstacles import amount_text, taint_text
+from stowplan.explain.node_details import amount_text, taint_text
 
 CORDONED, TAINTED, NOT_READY = 1, 2, 4
 _HARD: Final = ("NoSchedule", "NoExecute")

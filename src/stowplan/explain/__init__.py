@@ -2,7 +2,8 @@
 
     explanation   the answer as data, which `-o json` prints
     reasoning     builds it from a judgement of the pod on all nodes
-    obstacles     what exactly one node lacks
+    obstacles     what exactly one node lacks: node_details, pod_details, volume_details; as data
+                  in facts
     summary       the cause in one sentence
     retries       the cluster events that would bring the pod back
     text          the answer for people

@@ -17,7 +17,7 @@ from stowplan.api.selectors import compile_label_set, compile_node_selector
 from stowplan.api.tolerations import HARD_EFFECTS, Tolerations
 from stowplan.cluster.requests import CPU
 from stowplan.cluster.table import NodeTable
-from stowplan.explain.obstacles import amount_text, port_holders, taint_text
+from stowplan.explain.node_details import amount_text, port_holders, taint_text
 from stowplan.framework.cycle import Cycle
 
 # What a change costs its people, roughly: a word to a node, an edit of the pod, a lost guarantee,

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from stowplan.explain.facts import Answer, Obstacle
+
 
 class State(StrEnum):
     """What a pod is waiting for, if anything."""
@@ -16,10 +18,6 @@ class State(StrEnum):
     SCHEDULED = "Scheduled"
     TERMINATING = "Terminating"
     FINISHED = "Finished"
-
-
-class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base class: fields in lower camel case, and only those that say something."""
 
 
 class Reason(Answer, frozen=True):
@@ -34,22 +32,13 @@ class Reason(Answer, frozen=True):
     eviction_may_help: bool = False
 
 
-class Obstacle(Answer, frozen=True):
-    """One plugin's objection to one node."""
-
-    plugin: str
-    reason: str
-    #: The numbers or labels behind the reason.
-    detail: str = ""
-
-
 class NodeAnswer(Answer, frozen=True):
     """One node: what keeps the pod away from it, or how it scores."""
 
     node: str
     obstacles: tuple[Obstacle, ...] = ()
     total: int | None = None
-    scores: dict[str, int] = {}
+    scores: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Fix(Answer, frozen=True):

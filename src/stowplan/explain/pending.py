@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stowplan.api.objects import Pod
-from stowplan.explain.explanation import Answer, Explanation, State
+from stowplan.explain.explanation import Explanation, State
+from stowplan.explain.facts import Answer
 from stowplan.present.tables import format_table
 
 if TYPE_CHECKING:

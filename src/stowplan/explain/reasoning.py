@@ -21,10 +21,10 @@ from stowplan.explain.explanation import (
     Comparison,
     Explanation,
     NodeAnswer,
-    Obstacle,
     Reason,
     State,
 )
+from stowplan.explain.facts import Obstacle
 from stowplan.explain.obstacles import nearest_rows, obstacles_of
 from stowplan.explain.retries import retry_texts
 from stowplan.explain.summary import Group, cause_of, nodes_text
@@ -147,7 +147,7 @@ def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) 
     """Everything that a judgement says about a pod."""
     diagnosis = decision.diagnosis
     total = len(decision.cycle.table)
-    groups = _groups(diagnosis) if diagnosis is not None and total else []
+    groups = _groups(profile, diagnosis) if diagnosis is not None and total else []
     reasons = tuple(each.reason for each in groups)
     best = _best(decision)
     feasible = decision.feasible_nodes
@@ -225,11 +225,11 @@ def _why_nowhere(decision: Decision, groups: list[Group], total: int) -> str:
     return cause_of(decision.cycle, groups)
 
 
-def _groups(diagnosis: Diagnosis) -> list[Group]:
+def _groups(profile: Profile, diagnosis: Diagnosis) -> list[Group]:
     """What plugins say, and about which nodes; largest group first."""
     absent, table = diagnosis.absent, diagnosis.cycle.table
     if diagnosis.candidates is None:
-        return [_group(absent, absent.message, table.live_rows, table.names)]
+        return [_group(profile, absent, absent.message, table.live_rows, table.names)]
     found: dict[tuple[str, str], tuple[Status, list[Rows]]] = {}
     for status, rows in diagnosis.groups():
         for reason in islice(status.reasons, _MOST_REASONS):
@@ -238,18 +238,20 @@ def _groups(diagnosis: Diagnosis) -> list[Group]:
     if len(left_out):
         found[absent.plugin, absent.message] = absent, [left_out]
     groups = [
-        _group(status, reason, np.concatenate(rows), table.names)
+        _group(profile, status, reason, np.concatenate(rows), table.names)
         for (_, reason), (status, rows) in found.items()
     ]
     groups.sort(key=lambda each: (-each.reason.nodes, each.reason.plugin, each.reason.reason))
     return groups[:_MOST_REASONS]
 
 
-def _group(status: Status, reason: str, rows: Rows, names: Sequence[str]) -> Group:
+def _group(
+    profile: Profile, status: Status, reason: str, rows: Rows, names: Sequence[str]
+) -> Group:
     examples = tuple(names[row] for row in rows[:_EXAMPLES].tolist())
     may_help = status.code is Code.UNSCHEDULABLE
     said = Reason(len(rows), status.plugin, reason, examples, eviction_may_help=may_help)
-    return Group(said, rows)
+    return Group(said, rows, profile)
 
 
 def _best(decision: Decision) -> tuple[NodeAnswer, ...]:

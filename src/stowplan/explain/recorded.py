@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from stowplan.errors import NotFound
-from stowplan.explain.explanation import Answer, NodeAnswer
+from stowplan.explain.explanation import NodeAnswer
+from stowplan.explain.facts import Answer
 from stowplan.explain.text import scores_text, seconds_text, wrapped
 from stowplan.present.tables import format_table, printable
 from stowplan.scheduler.ledger import Attempt

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from stowplan.api.selectors import compile_node_selector
+from stowplan.api.selectors import compile_label_set, compile_node_selector
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.node_masks import required_mask, required_nodes
 from stowplan.explain.explanation import Reason
-from stowplan.explain.obstacles import amount_text, taint_text, untolerated
+from stowplan.explain.facts import Obstacle
+from stowplan.explain.node_details import amount_text, taint_text, untolerated, values_of
+from stowplan.explain.obstacles import detail_on
+from stowplan.explain.pod_details import HOSTNAME, NEAR, counts_text, domain_text, key_text
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.profile import Profile
 
 _INSUFFICIENT: Final = "Insufficient "
 #: How to say of all nodes what a predicate denies.
-_NEGATED: Final = (("offer no", "offers"),)
+_NEGATED: Final = (
+    ("offer no", "offers"),
+    ("have no pod", "has a pod"),
+    ("have no room", "has room"),
+    ("have no free", "has a free"),
+    ("cannot ", "can "),
+)
 #: The sentence names at most this many causes; the table has all of them.
 _MOST_CAUSES: Final = 3
 
@@ -29,6 +39,7 @@ class Group:
 
     reason: Reason
     rows: Rows
+    profile: Profile
 
     def verb(self, plural: str, singular: str) -> str:
         return singular if self.reason.nodes == 1 else plural
@@ -36,7 +47,13 @@ class Group:
     def among(self, rows: Rows) -> Group:
         """The same reason for those of its rows that are among some."""
         left = self.rows[np.isin(self.rows, rows)]
-        return Group(msgspec.structs.replace(self.reason, nodes=len(left)), left)
+        return replace(
+            self, reason=msgspec.structs.replace(self.reason, nodes=len(left)), rows=left
+        )
+
+    def sample(self, cycle: Cycle) -> Obstacle:
+        """What is behind the reason on the first of its rows."""
+        return detail_on(self.profile, cycle, int(self.rows[0]), self.reason.plugin)
 
 
 _Predicate: TypeAlias = Callable[[Cycle, Group], str]
@@ -53,7 +70,7 @@ def cause_of(cycle: Cycle, groups: Sequence[Group]) -> str:
     meant = required_mask(cycle.table, required_nodes(cycle.pod), cycle.table.live_rows)
     matching = int(meant.sum())
     if not matching:
-        return f"No node matches its {_selector_text(cycle)}."
+        return f"No node matches its {_selector_text(cycle)}.{_label_hint(cycle)}"
     if matching < total:
         rows = cycle.table.live_rows[meant]
         left = [each.among(rows) for each in groups]
@@ -71,7 +88,8 @@ def cause_of(cycle: Cycle, groups: Sequence[Group]) -> str:
         for negated, positive in _NEGATED:
             if said.startswith(negated):
                 return f"No node {positive}{said.removeprefix(negated)}."
-        return f"{'The only node' if total == 1 else f'All {total} nodes'} {said}."
+        every = nodes_text(total, total)
+        return f"{every[0].upper()}{every[1:]} {said}."
     lacking = _offered_nowhere(cycle)
     if lacking:
         return f"No node offers {lacking}."
@@ -122,10 +140,35 @@ def _selector_text(cycle: Cycle) -> str:
     return " and ".join(parts) or "node affinity"
 
 
+def _label_hint(cycle: Cycle) -> str:
+    """The first requirement that no node meets, and what nodes have instead."""
+    spec, table = cycle.pod.spec, cycle.table
+    wanted = list(compile_label_set(spec.node_selector).requirements)
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is not None and affinity.required is not None:
+        terms = compile_node_selector(affinity.required).terms
+        if len(terms) != 1:
+            return ""
+        wanted += terms[0].requirements
+    for each in wanted:
+        meeting = table.valid.copy()
+        table.labels.narrow(meeting, (each,))
+        if meeting.any():
+            continue
+        values = [value or '""' for value in values_of(table, each.key, each.values)]
+        if not values:
+            return f" No node has the label {each.key}."
+        more = f" and {len(values) - 3} other values" if len(values) > 3 else ""
+        return f" The nodes have {each.key}={', '.join(values[:3])}{more}."
+    return " Each of these is true of some node, but no node has them all." if wanted else ""
+
+
 def nodes_text(count: int, total: int) -> str:
-    """`all 5 nodes`, `3 of 5 nodes`, `the only node`."""
+    """`all 5 nodes`, `both nodes`, `3 of 5 nodes`, `the only node`."""
     if total == 1:
         return "the only node"
+    if count == total == 2:
+        return "both nodes"
     return f"all {total} nodes" if count == total else f"{count} of {total} nodes"
 
 
@@ -186,23 +229,73 @@ def _ports(cycle: Cycle, group: Group) -> str:
 
 
 def _spread(cycle: Cycle, group: Group) -> str:
-    keys = ", ".join(
-        f"{each.topology_key} (maxSkew {each.max_skew})"
-        for each in cycle.pod.spec.topology_spread_constraints or ()
-        if each.when_unsatisfiable == "DoNotSchedule"
+    found = group.sample(cycle).spread
+    if not found:
+        return _other(cycle, group)
+    first = found[0]
+    if first.domain is None:
+        return (
+            f"{group.verb('lack', 'lacks')} the label {first.topology_key} that it is spread over"
+        )
+    per = key_text(first.topology_key)
+    return (
+        f"would break its topology spread of {first.selector} per {per}, maxSkew {first.max_skew}"
+        f" ({counts_text(first)})"
     )
-    if "missing required label" in group.reason.reason:
-        return f"{group.verb('lack', 'lacks')} the label that it is spread over: {keys}"
-    return f"would break its topology spread over {keys}"
 
 
 def _affinity(cycle: Cycle, group: Group) -> str:
-    said = group.reason.reason
-    if "existing pods" in said:
-        return f"{group.verb('hold pods', 'holds a pod')} whose anti-affinity keeps it away"
-    if "anti-affinity" in said:
-        return f"{group.verb('hold pods', 'holds a pod')} that its own anti-affinity avoids"
-    return f"{group.verb('have', 'has')} no pod nearby that its pod affinity asks for"
+    of_others = "existing pods" in group.reason.reason
+    kind_text = "anti-affinity" if "anti-affinity" in group.reason.reason else "affinity"
+    for found in group.sample(cycle).affinity:
+        if (found.kind == NEAR) != (kind_text == "affinity") or found.is_of_others != of_others:
+            continue
+        first = found.pods[0] if found.pods else None
+        if found.domain is None:
+            lack = group.verb("lack", "lacks")
+            return f"{lack} the label {found.topology_key}, which its pod {kind_text} needs"
+        if found.kind == NEAR:
+            near = (
+                ""
+                if found.topology_key == HOSTNAME
+                else f" in the same {key_text(found.topology_key)}"
+            )
+            there = f"there is {first.pod} on {first.node}" if first else "no pod does anywhere"
+            have = group.verb("have", "has")
+            return f"{have} no pod{near} that matches its affinity to {found.selector} ({there})"
+        assert first is not None
+        where = (
+            ""
+            if found.topology_key == HOSTNAME
+            else f", {domain_text(found.topology_key, found.domain)}"
+        )
+        such = f"such as {first.pod} on {first.node}{where}"
+        are = group.verb("are", "is")
+        if of_others:
+            return f"{are} excluded by other pods' anti-affinity to {found.selector} ({such})"
+        return f"{are} excluded by its own anti-affinity to {found.selector} ({such})"
+    return _other(cycle, group)
+
+
+def _volumes(cycle: Cycle, group: Group) -> str:
+    found = group.sample(cycle)
+    if not found.volumes:
+        return _other(cycle, group)
+    first = found.volumes[0]
+    if first.driver:
+        have = group.verb("have", "has")
+        most = f"{first.attached} of {first.limit} on {cycle.table.names[int(group.rows[0])]}"
+        return f"{have} no room for another volume of the driver {first.driver} ({most})"
+    if first.used_by is not None:
+        what = f"its claim {first.claim}" if first.claim else "a disk that it mounts"
+        return f"cannot give it {what}: {first.used_by.pod} on {first.used_by.node} uses it"
+    if first.only_where:
+        there = "no node is" if not first.nodes else f"only {first.nodes} of {len(cycle.table)} are"
+        return (
+            f"cannot use the volume {first.volume} (claim {first.claim}): it is only"
+            f" {first.only_where}, where {there}"
+        )
+    return f"cannot serve its claim {first.claim}: {found.detail}"
 
 
 def _node_name(cycle: Cycle, group: Group) -> str:
@@ -224,4 +317,8 @@ _PREDICATES: Final[dict[str, _Predicate]] = {
     "PodTopologySpread": _spread,
     "InterPodAffinity": _affinity,
     "NodeName": _node_name,
+    "VolumeBinding": _volumes,
+    "VolumeZone": _volumes,
+    "NodeVolumeLimits": _volumes,
+    "VolumeRestrictions": _volumes,
 }

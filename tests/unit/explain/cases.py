@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import yaml
@@ -20,127 +19,33 @@ from stowplan.explain.reasoning import Explainer
 from stowplan.explain.sources import find_pod, read_file
 from stowplan.explain.text import explanation_text
 from stowplan.judge.configuration import Configuration, default_registry
+from tests.unit.explain.manifests import (
+    AWAY,
+    BESIDE_CACHE,
+    CORDON,
+    DATA,
+    GPU_TAINT,
+    HOST_PORT,
+    IN_ZONES,
+    ZONAL_VOLUME,
+    ZONE,
+    Json,
+    a_node,
+    a_pod,
+    claim,
+    csi_node,
+    disk,
+    full,
+    on_nodes,
+    required,
+    storage_class,
+    term,
+    three,
+    with_claim,
+    zones,
+)
 
 TEXTS = Path(__file__).parents[2] / "data" / "explain"
-
-Json = dict[str, Any]
-
-
-def a_node(name: str, *, cpu: int = 4, memory: str = "16Gi", pods: int = 110, **more: Any) -> Json:
-    labels = {"kubernetes.io/hostname": name, **more.pop("labels", {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": more,
-        "status": {"allocatable": {"cpu": str(cpu), "memory": memory, "pods": str(pods)}},
-    }
-
-
-def a_pod(name: str = "web", *, cpu: str = "1", memory: str = "1Gi", **spec: Any) -> Json:
-    labels = spec.pop("labels", {"app": name})
-    status = spec.pop("status", {})
-    container: Json = {"name": "main", "image": "registry.example/app:1"}
-    container["resources"] = {"requests": {"cpu": cpu, "memory": memory}}
-    if "ports" in spec:
-        container["ports"] = spec.pop("ports")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "labels": labels},
-        "spec": {"containers": [container], **spec},
-        "status": {"phase": "Pending", **status},
-    }
-
-
-def three(**more: Any) -> list[Json]:
-    return [a_node(f"worker-{number}", **more) for number in (1, 2, 3)]
-
-
-def zones(*names: str) -> list[Json]:
-    key = "topology.kubernetes.io/zone"
-    return [a_node(f"worker-{place}", labels={key: zone}) for place, zone in enumerate(names, 1)]
-
-
-def full(*, cpu: str = "3") -> list[Json]:
-    return [a_pod(f"batch-{n}", cpu=cpu, nodeName=f"worker-{n}") for n in (1, 2, 3)]
-
-
-def claim(name: str = "data", **spec: Any) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": name,
-            "namespace": "shop",
-            "annotations": {"pv.kubernetes.io/bind-completed": "yes"}
-            if "volumeName" in spec
-            else {},
-        },
-        "spec": {"accessModes": ["ReadWriteOnce"], **spec},
-    }
-
-
-DATA: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
-GPU_TAINT: Json = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
-CORDON: Json = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-AWAY: Json = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "labelSelector": {"matchLabels": {"app": "web"}},
-                "topologyKey": "kubernetes.io/hostname",
-            }
-        ]
-    }
-}
-BESIDE_CACHE: Json = {
-    "podAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "labelSelector": {"matchLabels": {"app": "cache"}},
-                "topologyKey": "topology.kubernetes.io/zone",
-            }
-        ]
-    }
-}
-IN_ZONES: Json = {
-    "maxSkew": 1,
-    "topologyKey": "topology.kubernetes.io/zone",
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": {"app": "web"}},
-}
-ZONAL_VOLUME: list[Json] = [
-    claim(volumeName="disk-1", storageClassName="zonal"),
-    {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": "disk-1"},
-        "spec": {
-            "capacity": {"storage": "10Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "zonal",
-            "csi": {"driver": "disk.example", "volumeHandle": "1"},
-            "claimRef": {"namespace": "shop", "name": "data"},
-            "nodeAffinity": {
-                "required": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {
-                                    "key": "topology.kubernetes.io/zone",
-                                    "operator": "In",
-                                    "values": ["c"],
-                                }
-                            ]
-                        }
-                    ]
-                }
-            },
-        },
-    },
-]
-HOST_PORT = [{"containerPort": 80, "hostPort": 8080}]
 
 CASES: dict[str, list[Json]] = {
     "cpu": [*three(), *full(), a_pod(cpu="2")],
@@ -222,6 +127,62 @@ CASES: dict[str, list[Json]] = {
                 }
             ]
         ),
+    ],
+    "node-affinity": [
+        a_node("worker-1", labels={"cpu-generation": "3", "disktype": "hdd"}),
+        a_node("worker-2", labels={"cpu-generation": "4", "disktype": "hdd"}),
+        a_pod(
+            affinity=on_nodes(
+                {"key": "cpu-generation", "operator": "Gt", "values": ["4"]},
+                {"key": "disktype", "operator": "In", "values": ["ssd", "nvme"]},
+            )
+        ),
+    ],
+    "anti-affinity-of-others": [
+        *zones("a", "a"),
+        a_pod(
+            "db-0",
+            nodeName="worker-2",
+            affinity=required("podAntiAffinity", term({"app": "web"}, ZONE)),
+        ),
+        a_pod(),
+    ],
+    "affinity-elsewhere": [
+        *zones("a", "b"),
+        a_node("worker-3", labels={ZONE: "c"}),
+        a_pod("cache-0", labels={"app": "cache"}, cpu="4", nodeName="worker-3"),
+        a_pod(affinity=BESIDE_CACHE),
+    ],
+    "spread-label-missing": [*three(), a_pod(topologySpreadConstraints=[IN_ZONES])],
+    "volume-limit": [
+        a_node("worker-1"),
+        csi_node("worker-1", 1),
+        storage_class("fast", provisioner="disk.example"),
+        disk("disk-2"),
+        claim("other", volumeName="disk-2"),
+        a_pod("db-0", nodeName="worker-1", **with_claim("other")),
+        disk("disk-1"),
+        claim(volumeName="disk-1"),
+        a_pod(**DATA),
+    ],
+    "volume-zone-label": [
+        *zones("a", "b"),
+        disk("disk-1", labels={ZONE: "c"}),
+        claim(volumeName="disk-1"),
+        a_pod(**DATA),
+    ],
+    "volume-none-free": [
+        *three(),
+        storage_class("local"),
+        claim(storageClassName="local", resources={"requests": {"storage": "10Gi"}}),
+        a_pod(**DATA),
+    ],
+    "claim-in-use": [
+        *three(),
+        disk("disk-1"),
+        claim(volumeName="disk-1", accessModes=["ReadWriteOncePod"]),
+        a_pod("db-0", nodeName="worker-2", **DATA),
+        a_pod(**DATA),
     ],
     "no-nodes": [a_pod()],
     "fits": [*three(), a_pod()],

@@ -7,14 +7,14 @@ table's own sums are never written to.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from stowplan.api.objects import Pod
 from stowplan.cluster.domains import DomainCounts, lowest_of
-from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
+from stowplan.cluster.table import BoolArray, Int32Array, Int64Array, NodeTable
 from stowplan.cluster.work import STEP
 from stowplan.framework.forms import RowSet
 from stowplan.plugins.pod_topology_spread.constraints import (
@@ -50,6 +50,11 @@ class Skew:
     @property
     def domain_count(self) -> int:
         return self._domains.domain_count
+
+    @property
+    def are_domains(self) -> BoolArray:
+        """By value id: whether it is the value of a node that takes part."""
+        return self._domains.are_domains
 
     @property
     def label_version(self) -> int:
@@ -116,6 +121,11 @@ class HardSpread:
                 for constraint in constraints
             ]
         )
+
+    @property
+    def skews(self) -> Sequence[Skew]:
+        """Each constraint with the pods in its domains. Read only."""
+        return self._skews
 
     @property
     def has_many_domains(self) -> bool:

@@ -6,7 +6,7 @@ obstacle of each step hides the later ones. A verdict is a set of bits, one a re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,6 +87,29 @@ class Search:
                 return answer, verdict | NOT_ENOUGH_SPACE
         answer.provisions = unbound
         return answer, verdict
+
+    def refused_claims(
+        self, name: str, labels: Mapping[str, str]
+    ) -> Iterator[tuple[PersistentVolumeClaim, int]]:
+        """Every claim that a node cannot serve by itself, with the bit that says why."""
+        csi_node = self.catalog[CSI_NODES].get(name)
+        for claim in self.claims.bound:
+            volume = self.believed.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                yield claim, VOLUME_MISSING
+            elif not reaches(volume, labels, csi_node):
+                yield claim, NODE_CONFLICT
+        matching = {claim.metadata.name: found for claim, found in self._to_match()}
+        for claim in self.claims.delayed:
+            found = matching.get(claim.metadata.name)
+            if found is None and selected_node(claim) != name:
+                yield claim, BIND_CONFLICT
+            elif found is None or found.first_reached(labels, set()) is None:
+                provision = self._provision(claim)
+                if not provision.allowed.has(labels):
+                    yield claim, BIND_CONFLICT
+                elif not provision.with_room.has(labels):
+                    yield claim, NOT_ENOUGH_SPACE
 
     def _bound_verdict(self, name: str, labels: Mapping[str, str]) -> int:
         csi_node = self.catalog[CSI_NODES].get(name)
