@@ -14,6 +14,6 @@
     try_cluster, try_changes
               the page Try: writes to the embedded cluster of a demo or a simulation
 
-The console reads; only Try changes anything, and only a cluster of this process. The pages are in `static`, plain modules without a
-build step; `static/vendor` holds the libraries of others.
+The console reads; only Try changes anything, and only a cluster of this process. The pages are in
+`static`, plain modules without a build step; `static/vendor` holds the libraries of others.
 """

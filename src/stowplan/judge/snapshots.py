@@ -40,15 +40,14 @@ def items_of(document: Mapping[str, Any]) -> list[Item] | None:
     """The objects of a list or of a simulator's export; None if the document is neither."""
     if not document.keys().isdisjoint(MEMBERS) and not document.keys() & {"apiVersion", "kind"}:
         return list(_exported(document))
-    api_version, kind = document.get("apiVersion"), document.get("kind")
-    items = document.get("items")
-    if not (isinstance(api_version, str) and isinstance(kind, str) and isinstance(items, list)):
+    version, kind, items = (document.get(name, "") for name in ("apiVersion", "kind", "items"))
+    if not (isinstance(version, str) and isinstance(kind, str) and isinstance(items, list)):
         return None
-    if not api_version or not kind.endswith("List"):
+    if not kind.endswith("List") or (kind != "List" and not version):
         return None
-    kind = kind.removesuffix("List")
     # The list that kubectl prints names the kind in each item, one of a single kind need not.
-    version = api_version if kind else ""
+    kind = kind.removesuffix("List")
+    version = version if kind else ""
     return [Item(f"items[{at}]", item, version, kind) for at, item in enumerate(items)]
 
 
