@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.api_access import ApiAccess
+from stowplan.lab.faults import FaultProxy
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import running_embedded_server
-from tests.integration.fault_proxy import FaultProxy
 from tests.integration.preempting import CLASSES, PRIORITIES
 from tests.integration.static_kit import StaticStage
 from tests.integration.target import Target
@@ -36,7 +37,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         if request.param == "embedded":
             url = stack.enter_context(running_embedded_server(tmp_path)).url
             api = ApiAccess(url, ssl.create_default_context())
-            access = {}
+            access: dict[str, Any] = {}
         else:
             plane: ControlPlane = request.getfixturevalue("suite_control_plane")
             url, api = plane.url, plane.api

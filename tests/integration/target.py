@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stowplan.lab.controlplane.api_access import ApiAccess, ApiError
-from tests.integration.fault_proxy import FaultProxy
+from stowplan.lab.faults import FaultProxy
 from tests.integration.warm_python import WarmProcess
 from tests.waiting import PATIENCE_S, wait_for
 

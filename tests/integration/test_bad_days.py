@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.target import Scheduler, Target
 from tests.waiting import wait_for
 
@@ -39,7 +39,7 @@ def test_kill_9_in_the_middle_of_binds_and_restart(target: Target) -> None:
     target.create_nodes(*(f"n{i}" for i in range(6)), pods=10)
     names = [f"p{i}" for i in range(60)]
     target.create_pods(*names)
-    target.proxy.spoil(Spoiler("POST", BINDING, times=1000, delay_s=0.3))
+    target.proxy.inject(Fault("POST", BINDING, times=1000, delay_s=0.3))
     first = target.start()
     wait_for(
         "some binds", lambda: sum(1 for p in target.pods().values() if p["spec"].get("nodeName"))
@@ -93,7 +93,7 @@ def test_a_standby_whose_watches_lag_does_not_overcommit(target: Target) -> None
         "--leader-elect-resource-namespace=default",
         "--leader-elect-resource-name=it",
     )
-    target.proxy.spoil(Spoiler("POST", r"/late\d/binding$", times=100_000, status=422))
+    target.proxy.inject(Fault("POST", r"/late\d/binding$", times=100_000, status=422))
     leader = target.start(*flags, leader_elect=True)
     leader.wait_until_scheduling()
     late = [f"late{i}" for i in range(4)]
@@ -128,7 +128,7 @@ def test_a_leader_that_was_frozen_does_not_overcommit(target: Target) -> None:
         "--leader-elect-resource-namespace=default",
         "--leader-elect-resource-name=it",
     )
-    target.proxy.spoil(Spoiler("POST", r"/late\d/binding$", times=100_000, status=422))
+    target.proxy.inject(Fault("POST", r"/late\d/binding$", times=100_000, status=422))
     leader = target.start(*flags, leader_elect=True)
     leader.wait_until_scheduling()
     standby = target.start(*flags, leader_elect=True, proxy=target.second_proxy)
@@ -170,7 +170,7 @@ def test_a_leader_that_cannot_renew_ends_with_1(target: Target) -> None:
         leader_elect=True,
     )
     leader.wait_until_scheduling()
-    target.proxy.spoil(Spoiler("PUT", r"/leases/it$", times=1000, status=500))
+    target.proxy.inject(Fault("PUT", r"/leases/it$", times=1000, status=500))
     assert leader.wait_for_exit() == 1
     assert "the lease default/it could not be renewed" in leader.log
     assert "Traceback" not in leader.log
@@ -178,7 +178,7 @@ def test_a_leader_that_cannot_renew_ends_with_1(target: Target) -> None:
 
 def test_sigterm_lets_binds_finish(target: Target) -> None:
     target.create_nodes("n1")
-    target.proxy.spoil(Spoiler("POST", BINDING, delay_s=1.0))
+    target.proxy.inject(Fault("POST", BINDING, delay_s=1.0))
     scheduler = target.start()
     target.create_pods("a")
     wait_for("the bind to be under way", lambda: binding_requests(target, "a"))
@@ -230,7 +230,7 @@ def test_cut_watches_and_expired_versions_lead_to_a_new_list(target: Target) -> 
     target.create_pods("a", "b")
     target.wait_bound("a", "b")
     # While nobody watches, one pod goes and two come; then the old version is too old to resume.
-    target.proxy.spoil(Spoiler("GET", r"^/api/v1/(pods|nodes)$", times=2, status=410))
+    target.proxy.inject(Fault("GET", r"^/api/v1/(pods|nodes)$", times=2, status=410))
     target.proxy.cut_watches()
     target.delete_pod("a")
     target.create_pods("c", "d")
@@ -247,22 +247,22 @@ def _bound(target: Target, *names: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "spoiler",
+    "fault",
     [
-        Spoiler("POST", BINDING, status=409),
-        Spoiler("POST", BINDING, status=429, headers={"Retry-After": "1"}),
-        Spoiler("POST", BINDING, status=500),
-        Spoiler("POST", BINDING, status=503, times=3),
-        Spoiler("POST", BINDING, refuse=True),
-        Spoiler("POST", BINDING, lose_answer=True),
-        Spoiler("POST", BINDING, status=404),
+        Fault("POST", BINDING, status=409),
+        Fault("POST", BINDING, status=429, headers={"Retry-After": "1"}),
+        Fault("POST", BINDING, status=500),
+        Fault("POST", BINDING, status=503, times=3),
+        Fault("POST", BINDING, reset="before"),
+        Fault("POST", BINDING, reset="after"),
+        Fault("POST", BINDING, status=404),
     ],
     ids=["409", "429", "500", "503x3", "reset", "done-but-no-answer", "404"],
 )
-def test_a_bad_answer_to_a_binding(target: Target, spoiler: Spoiler) -> None:
-    spoiler.seen = 0
+def test_a_bad_answer_to_a_binding(target: Target, fault: Fault) -> None:
+    fault.seen = 0
     target.create_nodes("n1", "n2", pods=2)
-    target.proxy.spoil(spoiler)
+    target.proxy.inject(fault)
     target.start()
     target.create_pods("a")
 
@@ -271,7 +271,7 @@ def test_a_bad_answer_to_a_binding(target: Target, spoiler: Spoiler) -> None:
     target.create_pods("b", "c", "d")
     target.wait_bound("b", "c", "d")
     audit(target, pods_per_node=2)
-    if spoiler.lose_answer:
+    if fault.reset == "after":
         wait_for("its event", lambda: target.events_of("a", "Scheduled"))
         assert len(target.events_of("a", "Scheduled")) == 1
 
@@ -281,7 +281,7 @@ def test_a_binding_that_arrives_late_finds_its_place(target: Target) -> None:
     target.create_nodes("n1", cpu="1")
     scheduler = target.start()
     scheduler.wait_until_scheduling()
-    late = target.proxy.spoil(Spoiler("POST", r"/a/binding$", late_s=1.5))
+    late = target.proxy.inject(Fault("POST", r"/a/binding$", late_s=1.5))
     target.create_pods("a", cpu="700m")
     wait_for("the binding to get lost", lambda: late.seen)
     target.create_pods("b", cpu="700m")
@@ -294,7 +294,7 @@ def test_a_binding_that_arrives_late_finds_its_place(target: Target) -> None:
 def test_somebody_else_binds_the_pod_first(target: Target) -> None:
     target.create_nodes("n1", "n2", pods=1)
     target.create_nodes("n3", pods=1, unschedulable=True)
-    target.proxy.spoil(Spoiler("POST", BINDING, before=lambda _: target.bind("a", "n3")))
+    target.proxy.inject(Fault("POST", BINDING, before=lambda _: target.bind("a", "n3")))
     target.start()
     target.create_pods("a")
     assert target.wait_bound("a") == {"a": "n3"}
@@ -305,7 +305,7 @@ def test_somebody_else_binds_the_pod_first(target: Target) -> None:
 
 def test_a_pod_deleted_while_it_is_bound(target: Target) -> None:
     target.create_nodes("n1", pods=1)
-    target.proxy.spoil(Spoiler("POST", BINDING, before=lambda _: target.delete_pod("a")))
+    target.proxy.inject(Fault("POST", BINDING, before=lambda _: target.delete_pod("a")))
     target.start()
     target.create_pods("a")
     wait_for("the pod to go", lambda: "a" not in target.pods())
@@ -321,7 +321,7 @@ def test_a_namesake_takes_the_place_of_a_pod_that_is_being_bound(target: Target)
         target.create_pods("a", cpu="200m")
 
     target.create_nodes("n1", pods=1)
-    target.proxy.spoil(Spoiler("POST", BINDING, before=replace))
+    target.proxy.inject(Fault("POST", BINDING, before=replace))
     target.start()
     target.create_pods("a")
     wait_for("a second binding", lambda: binding_requests(target, "a") >= 2)
@@ -335,7 +335,7 @@ def test_a_node_deleted_under_a_pod_that_is_being_bound(target: Target) -> None:
         target.api.delete("/api/v1/nodes/n1")
 
     target.create_nodes("n1")
-    target.proxy.spoil(Spoiler("POST", BINDING, before=remove))
+    target.proxy.inject(Fault("POST", BINDING, before=remove))
     scheduler = target.start()
     target.create_pods("a")
     target.wait_bound("a")
@@ -371,8 +371,8 @@ def test_a_missing_kubeconfig_ends_with_2(target: Target) -> None:
 
 
 def test_refused_credentials_end_with_1(target: Target) -> None:
-    target.proxy.spoil(Spoiler("GET", ".", times=1000, status=401))
-    target.proxy.spoil(Spoiler("POST", ".", times=1000, status=401))
+    target.proxy.inject(Fault("GET", ".", times=1000, status=401))
+    target.proxy.inject(Fault("POST", ".", times=1000, status=401))
     code, log = ended(target.start())
     assert code == 1
     assert log.count('] "command failed" err="') == 1

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.target import NAMESPACE, Target
 from tests.integration.warm_python import WarmProcess
 from tests.waiting import wait_for
@@ -183,10 +183,10 @@ def test_hello_tries_again_until_a_pod_is_bound_or_gone(target: Target, tmp_path
         target.delete_pod("doomed")
         apply(target, HELLO)
         hello.wait_for_line("pod: 'hello' is not bound, next try in 2 s: no node is ready")
-        target.proxy.spoil(Spoiler("POST", "/binding$", status=409))
+        target.proxy.inject(Fault("POST", "/binding$", status=409))
         create_node(target, "n1")
         # Nothing changes the pods from now on.
-        hello.wait_for_line("spoiled with 409")
+        hello.wait_for_line("injected: 409")
         target.wait_bound("hello")
         assert bindings(target, "hello") == 2
         assert bindings(target, "doomed") == 0
@@ -253,10 +253,10 @@ def test_the_workshops_script_goes_on_after_a_refused_binding(
     script = tmp_path / "workshop.py"
     script.write_text(workshop_script())
     create_node(target, "worker-01")
-    target.proxy.spoil(Spoiler("POST", "/bindings?$", status=409))
+    target.proxy.inject(Fault("POST", "/bindings?$", status=409))
     with running(target, tmp_path, script) as workshop:
         apply(target, HELLO)
-        workshop.wait_for_line("spoiled with 409")
+        workshop.wait_for_line("injected: 409")
         apply(target, HELLO, "next")
         target.wait_bound("next")
 
@@ -398,8 +398,8 @@ def test_random_takes_the_users_functions(target: Target, tmp_path: Path) -> Non
 
 
 def test_random_says_what_failed_and_goes_on(target: Target, tmp_path: Path) -> None:
-    target.proxy.spoil(Spoiler("POST", "/binding$", status=409))
-    target.proxy.spoil(Spoiler("POST", f"^{CORE_EVENTS}$", status=403))
+    target.proxy.inject(Fault("POST", "/binding$", status=409))
+    target.proxy.inject(Fault("POST", f"^{CORE_EVENTS}$", status=403))
     with running(target, tmp_path, *rigged("")) as program:
         apply(target, RANDOM)
         program.wait_for_line("cannot find node that fits pod failed to find schedulable nodes")
@@ -409,8 +409,8 @@ def test_random_says_what_failed_and_goes_on(target: Target, tmp_path: Path) -> 
         program.stop()
         told = [line for line in program.messages if line.startswith("failed to")]
         assert told == [
-            'failed to bind pod running Bind plugin "DefaultBinder": spoiled with 409',
-            "failed to emit scheduled event spoiled with 403",
+            'failed to bind pod running Bind plugin "DefaultBinder": injected: 409',
+            "failed to emit scheduled event injected: 403",
         ]
     assert bindings(target, "nginx") == 2
 

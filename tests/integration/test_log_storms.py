@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stowplan.lab.controlplane.processes import free_port
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.target import Target
 from tests.waiting import wait_for
 
@@ -90,21 +90,21 @@ def test_an_extender_that_is_down_and_ignorable(target: Target) -> None:
 
 
 def test_bindings_that_are_refused(target: Target) -> None:
-    target.proxy.spoil(Spoiler("POST", r"/binding$", times=ALWAYS, status=422))
+    target.proxy.inject(Fault("POST", r"/binding$", times=ALWAYS, status=422))
     lines = stormed(target, lambda: all_failed(target))
     check_counted(lines, "Failed to bind pod")
 
 
 def test_a_server_that_cuts_connections(target: Target) -> None:
-    spoiler = target.proxy.spoil(Spoiler("POST", r"/binding$", times=ALWAYS, refuse=True))
-    lines = stormed(target, lambda: spoiler.seen >= 2 * PODS, end=signal.SIGKILL)
+    fault = target.proxy.inject(Fault("POST", r"/binding$", times=ALWAYS, reset="before"))
+    lines = stormed(target, lambda: fault.seen >= 2 * PODS, end=signal.SIGKILL)
     check_bounded(lines)
     assert any(line["msg"].startswith("Binding got no definite answer") for line in lines)
 
 
 def test_conditions_that_cannot_be_written(target: Target) -> None:
-    spoiler = target.proxy.spoil(Spoiler("PATCH", r"/status$", times=ALWAYS, status=403))
-    lines = stormed(target, lambda: spoiler.seen >= PODS, cpu="64")
+    fault = target.proxy.inject(Fault("PATCH", r"/status$", times=ALWAYS, status=403))
+    lines = stormed(target, lambda: fault.seen >= PODS, cpu="64")
     check_counted(lines, "Could not write the PodScheduled condition")
 
 
@@ -117,6 +117,6 @@ def test_a_plugin_that_raises_and_forges(target: Target, tmp_path: Path) -> None
 
 
 def test_pods_that_fit_nowhere_and_watches_that_break(target: Target) -> None:
-    target.proxy.spoil(Spoiler("GET", r"/nodes$", times=ALWAYS, status=500, query="watch=1"))
+    target.proxy.inject(Fault("GET", r"/nodes$", times=ALWAYS, status=500, query="watch=1"))
     lines = stormed(target, lambda: all_failed(target), cpu="64")
     assert len(lines) < 60, "a pod that waits is no failure of the scheduler"

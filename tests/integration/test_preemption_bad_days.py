@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.preempting import create, is_leaving, nominated, wait_leaving
 from tests.integration.target import Target
 from tests.waiting import wait_for
@@ -28,7 +28,7 @@ def leaving(target: Target, *names: str) -> list[str]:
 def test_two_schedulers_race_for_one_pod(target: Target) -> None:
     """The slower one is told 409, says nothing and goes on."""
     target.create_nodes("n1", pods=2)
-    target.proxy.spoil(Spoiler("POST", r"/a/binding$", delay_s=1.0))
+    target.proxy.inject(Fault("POST", r"/a/binding$", delay_s=1.0))
     slow = target.start()
     quick = target.start(proxy=target.second_proxy)
     slow.wait_until_scheduling()
@@ -53,7 +53,7 @@ def test_a_preemptor_deleted_in_the_middle(target: Target) -> None:
     target.wait_bound(*victims)
 
     # Three are told at once, and that takes long enough for the scheduler to hear of the end.
-    target.proxy.spoil(Spoiler(PATCH, r"/pods/v\d/status$", times=3, delay_s=1.0))
+    target.proxy.inject(Fault(PATCH, r"/pods/v\d/status$", times=3, delay_s=1.0))
     create(target, "high", "high", cpu="4")
     wait_for("the first request", lambda: _requests(target, PATCH, "/pods/v"))
     target.delete_pod("high")
@@ -109,7 +109,7 @@ def test_kill_9_between_the_eviction_and_the_bind(target: Target) -> None:
 def test_kill_9_before_the_nomination_is_written(target: Target) -> None:
     """The victim is told and nobody knows for whom: it is enough, nobody else has to go."""
     target.create_nodes("n1", "n2")
-    target.proxy.spoil(Spoiler(PATCH, r"/pods/high/status$", times=100, delay_s=30.0))
+    target.proxy.inject(Fault(PATCH, r"/pods/high/status$", times=100, delay_s=30.0))
     first = target.start()
     create(target, "a", "low")
     create(target, "b", "low")
@@ -128,15 +128,15 @@ def test_kill_9_before_the_nomination_is_written(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoiler",
+    "fault",
     [
-        Spoiler(DELETE, r"/pods/low$", status=500),
-        Spoiler(DELETE, r"/pods/low$", status=429),
-        Spoiler(DELETE, r"/pods/low$", refuse=True),
-        Spoiler(DELETE, r"/pods/low$", lose_answer=True),
-        Spoiler(PATCH, r"/pods/low/status$", status=500),
-        Spoiler(PATCH, r"/pods/low/status$", lose_answer=True),
-        Spoiler(PATCH, r"/pods/high/status$", status=500),
+        Fault(DELETE, r"/pods/low$", status=500),
+        Fault(DELETE, r"/pods/low$", status=429),
+        Fault(DELETE, r"/pods/low$", reset="before"),
+        Fault(DELETE, r"/pods/low$", reset="after"),
+        Fault(PATCH, r"/pods/low/status$", status=500),
+        Fault(PATCH, r"/pods/low/status$", reset="after"),
+        Fault(PATCH, r"/pods/high/status$", status=500),
     ],
     ids=[
         "delete-500",
@@ -148,10 +148,10 @@ def test_kill_9_before_the_nomination_is_written(target: Target) -> None:
         "nomination-500",
     ],
 )
-def test_requests_of_an_eviction_that_fail(target: Target, spoiler: Spoiler) -> None:
-    spoiler.seen = 0
+def test_requests_of_an_eviction_that_fail(target: Target, fault: Fault) -> None:
+    fault.seen = 0
     target.create_nodes("n1")
-    target.proxy.spoil(spoiler)
+    target.proxy.inject(fault)
     target.start()
     create(target, "low", "low")
     target.wait_bound("low")

@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from tests.integration.fault_proxy import FaultProxy, Spoiler
+from stowplan.lab.faults import Fault, FaultProxy
 from tests.integration.preempting import create, is_leaving, nominated, wait_leaving
 from tests.integration.target import Scheduler, Target
 from tests.waiting import wait_for
@@ -51,7 +51,7 @@ def leader_and_standby(target: Target) -> tuple[Scheduler, Scheduler]:
 
 
 def depose(target: Target, leader: Scheduler, standby: Scheduler) -> None:
-    target.proxy.spoil(Spoiler("PUT", r"/leases/it$", times=1000, status=500))
+    target.proxy.inject(Fault("PUT", r"/leases/it$", times=1000, status=500))
     assert leader.wait_for_exit() == 1
     assert "Traceback" not in leader.log
     standby.wait_until_scheduling()
@@ -66,8 +66,8 @@ def test_the_lease_is_lost_between_two_victims(target: Target) -> None:
     create(target, "v1", "low", cpu="2")
     create(target, "v2", "low", cpu="2")
     room = target.wait_bound("v1", "v2")["v1"]
-    target.proxy.spoil(Spoiler(PATCH, r"/pods/v\d/status$"))  # lets the first one pass
-    target.proxy.spoil(Spoiler(PATCH, r"/pods/v\d/status$", times=100, delay_s=60.0))
+    target.proxy.inject(Fault(PATCH, r"/pods/v\d/status$"))  # lets the first one pass
+    target.proxy.inject(Fault(PATCH, r"/pods/v\d/status$", times=100, delay_s=60.0))
 
     create(target, "high", "high", cpu="4")
     wait_for("a victim", lambda: is_leaving(target, "v1") or is_leaving(target, "v2"))
@@ -90,8 +90,8 @@ def test_an_eviction_that_arrives_after_the_lease_is_lost(target: Target) -> Non
     """It is on its way for so long that a namesake stands where the victim was."""
     target.create_nodes("n1")
     arrive = Event()
-    late = target.proxy.spoil(
-        Spoiler(DELETE, r"/pods/victim$", before=lambda _: arrive.wait(_PATIENCE_S))
+    late = target.proxy.inject(
+        Fault(DELETE, r"/pods/victim$", before=lambda _: arrive.wait(_PATIENCE_S))
     )
     leader, standby = leader_and_standby(target)
     create(target, "victim", "low")
@@ -150,8 +150,8 @@ def test_a_budget_that_comes_too_late(
 ) -> None:
     """As in kube-scheduler a budget counts when it is decided who goes, not afterwards."""
     room = two_choices()
-    target.proxy.spoil(
-        Spoiler(
+    target.proxy.inject(
+        Fault(
             PATCH,
             r"/pods/cheap/status$",
             before=lambda _: protect(target, "cheap"),
@@ -172,8 +172,8 @@ def test_a_budget_that_goes_too_late(
     room = two_choices()
     protect(target, "cheap")
     time.sleep(_NEWS_S)
-    target.proxy.spoil(
-        Spoiler(
+    target.proxy.inject(
+        Fault(
             PATCH,
             r"/pods/dear/status$",
             before=lambda _: unprotect(target, "cheap"),
@@ -191,8 +191,8 @@ def test_an_eviction_that_fails_is_decided_anew_with_the_new_budget(
     target: Target, two_choices: Callable[[], dict[str, str]]
 ) -> None:
     room = two_choices()
-    target.proxy.spoil(
-        Spoiler(
+    target.proxy.inject(
+        Fault(
             DELETE,
             r"/pods/cheap$",
             before=lambda _: protect(target, "cheap"),
@@ -220,7 +220,7 @@ def test_a_victim_that_vanishes(
     target: Target, two_choices: Callable[[], dict[str, str]], method: str, path: str
 ) -> None:
     room = two_choices()
-    target.proxy.spoil(Spoiler(method, path, before=lambda _: target.delete_pod("cheap")))
+    target.proxy.inject(Fault(method, path, before=lambda _: target.delete_pod("cheap")))
     create(target, "high", "high")
     assert target.wait_bound("high") == {"high": room["cheap"]}
     assert not is_leaving(target, "dear")
@@ -235,7 +235,7 @@ def test_a_victim_whose_place_a_namesake_takes(
         target.delete_pod("cheap")
         create(target, "cheap", "low")
 
-    target.proxy.spoil(Spoiler(DELETE, r"/pods/cheap$", before=replace))
+    target.proxy.inject(Fault(DELETE, r"/pods/cheap$", before=replace))
     create(target, "high", "high")
     assert target.wait_bound("high") == {"high": room["cheap"]}
     assert not is_leaving(target, "dear")
@@ -255,7 +255,7 @@ def test_all_of_several_victims_vanish_while_one_is_told(target: Target) -> None
         for name in victims:
             target.delete_pod(name)
 
-    target.proxy.spoil(Spoiler(PATCH, r"/pods/v\d/status$", before=vanish, delay_s=_NEWS_S))
+    target.proxy.inject(Fault(PATCH, r"/pods/v\d/status$", before=vanish, delay_s=_NEWS_S))
     create(target, "high", "high", cpu="4")
     assert target.wait_bound("high") == {"high": "n1"}
 
@@ -269,7 +269,7 @@ def test_the_node_goes_in_between(
     def remove_node(_: str) -> None:
         target.api.delete(f"/api/v1/nodes/{room['cheap']}")
 
-    target.proxy.spoil(Spoiler(PATCH, r"/pods/cheap/status$", before=remove_node, delay_s=_NEWS_S))
+    target.proxy.inject(Fault(PATCH, r"/pods/cheap/status$", before=remove_node, delay_s=_NEWS_S))
     create(target, "high", "high")
     wait_leaving(target, "cheap")
     target.delete_pod("cheap")

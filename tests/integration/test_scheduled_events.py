@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.target import NAMESPACE, Target
 from tests.waiting import wait_for
 
@@ -22,7 +22,7 @@ def test_events_lost_by_kill_9_are_written_by_the_next(target: Target) -> None:
     first = [f"first{number}" for number in range(20)]
     second = [f"second{number}" for number in range(20)]
     # No event of the first scheduler arrives, and few of the second.
-    target.proxy.spoil(Spoiler("POST", r"/events$", times=10_000, refuse=True))
+    target.proxy.inject(Fault("POST", r"/events$", times=10_000, reset="before"))
     killed = target.start()
     target.create_pods(*first)
     target.wait_bound(*first)
@@ -56,7 +56,7 @@ def test_a_restart_writes_no_event_twice(target: Target) -> None:
 def test_a_bind_under_way_holds_up_no_event_of_others(target: Target) -> None:
     target.create_nodes("n1")
     target.start().wait_until_scheduling()
-    slow = target.proxy.spoil(Spoiler("POST", r"/slow/binding$", delay_s=4.0))
+    slow = target.proxy.inject(Fault("POST", r"/slow/binding$", delay_s=4.0))
     target.create_pods("slow")
     wait_for("the slow bind", lambda: slow.seen == 1)
     target.create_pods("a")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.target import Target
 from tests.waiting import wait_for
 
@@ -27,8 +27,8 @@ def test_an_unconfirmed_bind_reveals_it(target: Target) -> None:
     target.create_pods("a")
     target.wait_bound("a")
     wait_for("every watch to be open", lambda: watched(target, "pods") == 1)
-    swallowing = target.proxy.spoil(
-        Spoiler("POST", "/binding", before=lambda _: target.proxy.swallow_watches())
+    swallowing = target.proxy.inject(
+        Fault("POST", "/binding", before=lambda _: target.proxy.swallow_watches())
     )
 
     target.create_pods("b")

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.static_kit import EXAMPLE, PREFIX, StaticStage
 
 COMMAND = f"kubectl label node NODE {PREFIX}.default/"
@@ -82,20 +82,20 @@ def test_once_reads_two_lists_and_binds(stage: StaticStage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoiler", "problem"),
+    ("fault", "problem"),
     [
         (
-            Spoiler("GET", "/api/v1/nodes$", status=403),
-            "spoiled with 403; deploy/static has the role that is needed",
+            Fault("GET", "/api/v1/nodes$", status=403),
+            "injected: 403; deploy/static has the role that is needed",
         ),
-        (Spoiler("GET", "/api/v1/pods$", status=500), "spoiled with 500"),
-        (Spoiler("GET", "/api/v1/pods$", refuse=True), "GET /api/v1/pods: "),
+        (Fault("GET", "/api/v1/pods$", status=500), "injected: 500"),
+        (Fault("GET", "/api/v1/pods$", reset="before"), "GET /api/v1/pods: "),
     ],
 )
 def test_once_fails_in_one_line_where_the_cluster_cannot_be_read(
-    stage: StaticStage, spoiler: Spoiler, problem: str
+    stage: StaticStage, fault: Fault, problem: str
 ) -> None:
-    stage.target.proxy.spoil(replace(spoiler, seen=0))
+    stage.target.proxy.inject(replace(fault, seen=0))
     code, lines = stage.once()
     assert (code, len(lines)) == (1, 1)
     assert lines[0].startswith("Error: ")
@@ -109,15 +109,14 @@ def test_once_tells_of_a_binding_that_failed_and_exits_with_1(
     stage.target.create_nodes("n1")
     stage.pin("n1", "bad", "good")
     stage.pods("bad", "good")
-    stage.target.proxy.spoil(Spoiler("POST", r"/bad/binding$", status=status))
+    stage.target.proxy.inject(Fault("POST", r"/bad/binding$", status=status))
     assert stage.once() == (
         1,
         [
             "2 pods of scheduler test: 1 placed, 0 waiting, 1 failed",
             "  placed   default/good on node n1",
-            f"  failed   default/bad on node n1: spoiled with {status}",
-            "Error: 1 of 2 pods could not be placed; default/bad on node n1: "
-            f"spoiled with {status}",
+            f"  failed   default/bad on node n1: injected: {status}",
+            f"Error: 1 of 2 pods could not be placed; default/bad on node n1: injected: {status}",
         ],
     )
     assert stage.once()[0] == 0
@@ -129,13 +128,11 @@ def test_once_a_pod_that_somebody_else_took_or_removed_is_no_failure(stage: Stat
     stage.pin("n1", "gone", "taken", "lost")
     stage.pods("gone", "taken", "lost")
     proxy = stage.target.proxy
-    proxy.spoil(
-        Spoiler("POST", r"/gone/binding$", before=lambda _: stage.target.delete_pod("gone"))
+    proxy.inject(Fault("POST", r"/gone/binding$", before=lambda _: stage.target.delete_pod("gone")))
+    proxy.inject(
+        Fault("POST", r"/taken/binding$", before=lambda _: stage.target.bind("taken", "n2"))
     )
-    proxy.spoil(
-        Spoiler("POST", r"/taken/binding$", before=lambda _: stage.target.bind("taken", "n2"))
-    )
-    proxy.spoil(Spoiler("POST", r"/lost/binding$", lose_answer=True))
+    proxy.inject(Fault("POST", r"/lost/binding$", reset="after"))
     assert stage.once() == (
         0,
         [

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.static_kit import StaticStage
 from tests.waiting import wait_for
 
@@ -20,21 +20,21 @@ BINDING = r"/binding$"
 
 
 @pytest.mark.parametrize(
-    ("spoiler", "status", "reason"),
+    ("fault", "status", "reason"),
     [
-        (Spoiler("POST", BINDING, status=409), "409", "Conflict"),
-        (Spoiler("POST", BINDING, status=404), "404", "Not Found"),
-        (Spoiler("POST", BINDING, status=403), "403", "Forbidden"),
-        (Spoiler("POST", BINDING, status=500), "500", "Internal Server Error"),
-        (Spoiler("POST", BINDING, refuse=True), "0", "ConnectionLost"),
+        (Fault("POST", BINDING, status=409), "409", "Conflict"),
+        (Fault("POST", BINDING, status=404), "404", "Not Found"),
+        (Fault("POST", BINDING, status=403), "403", "Forbidden"),
+        (Fault("POST", BINDING, status=500), "500", "Internal Server Error"),
+        (Fault("POST", BINDING, reset="before"), "0", "ConnectionLost"),
     ],
 )
 def test_a_failed_binding_is_counted_survived_and_made_up_for(
-    stage: StaticStage, spoiler: Spoiler, status: str, reason: str
+    stage: StaticStage, fault: Fault, status: str, reason: str
 ) -> None:
     stage.target.create_nodes("n1")
     stage.pin("n1", "web-0")
-    stage.target.proxy.spoil(replace(spoiler, seen=0))
+    stage.target.proxy.inject(replace(fault, seen=0))
     daemon = stage.daemon()
     stage.pods("web-0")
     assert stage.target.wait_bound("web-0") == {"web-0": "n1"}
@@ -54,7 +54,7 @@ def test_a_failed_binding_is_counted_survived_and_made_up_for(
 def test_a_binding_whose_answer_was_lost_is_not_sent_again(stage: StaticStage) -> None:
     stage.target.create_nodes("n1")
     stage.pin("n1", "web-0")
-    stage.target.proxy.spoil(Spoiler("POST", BINDING, lose_answer=True))
+    stage.target.proxy.inject(Fault("POST", BINDING, reset="after"))
     daemon = stage.daemon()
     stage.pods("web-0")
     daemon.wait_line("Pod web-0 scheduled on node n1")
@@ -70,15 +70,15 @@ def test_a_crowd_with_every_kind_of_trouble_at_once(stage: StaticStage) -> None:
     troubles: list[dict[str, Any]] = [
         {},
         *({"status": status} for status in (403, 404, 409, 500, 503)),
-        {"refuse": True},
-        {"lose_answer": True},
+        {"reset": "before"},
+        {"reset": "after"},
         {"delay_s": 0.2},
     ]
     wanted = {f"web-{number}": nodes[number % 5] for number in range(36)}
     for number, pod in enumerate(wanted):
         trouble = troubles[number % len(troubles)]
         if trouble:
-            stage.target.proxy.spoil(Spoiler("POST", rf"/{pod}/binding$", **trouble))
+            stage.target.proxy.inject(Fault("POST", rf"/{pod}/binding$", **trouble))
     for node in nodes:
         stage.pin(node, *(pod for pod, where in wanted.items() if where == node))
     daemon = stage.daemon()
@@ -107,7 +107,7 @@ def test_a_binding_that_arrives_after_it_was_given_up(stage: StaticStage) -> Non
     """It timed out and had not taken effect when that was looked up; a second one had meanwhile."""
     stage.target.create_nodes("n1", "n2")
     stage.pin("n1", "web-0")
-    late = stage.target.proxy.spoil(Spoiler("POST", BINDING, delay_s=13.0))
+    late = stage.target.proxy.inject(Fault("POST", BINDING, delay_s=13.0))
     daemon = stage.daemon()
     stage.pods("web-0")
     assert stage.target.wait_bound("web-0") == {"web-0": "n1"}
@@ -123,7 +123,7 @@ def test_a_binding_that_arrives_after_it_was_given_up(stage: StaticStage) -> Non
 
 def test_one_pod_that_cannot_be_bound_holds_up_no_other(stage: StaticStage) -> None:
     stage.target.create_nodes("n1")
-    stage.target.proxy.spoil(Spoiler("POST", r"/bad/binding$", status=403, times=10**6))
+    stage.target.proxy.inject(Fault("POST", r"/bad/binding$", status=403, times=10**6))
     daemon = stage.daemon("--delay=0.1")
     stage.pin("n1", "bad", "good-0", "good-1")
     stage.pods("bad", "good-0")
@@ -138,8 +138,8 @@ def test_one_pod_that_cannot_be_bound_holds_up_no_other(stage: StaticStage) -> N
 def test_without_watch_and_events_it_lists_warns_once_and_binds(stage: StaticStage) -> None:
     """The original's role: list nodes and pods, create bindings, nothing else."""
     proxy = stage.target.proxy
-    proxy.spoil(Spoiler("GET", ".", times=10**6, query="watch=", status=403))
-    proxy.spoil(Spoiler("POST", "/events$", times=10**6, status=403))
+    proxy.inject(Fault("GET", ".", times=10**6, query="watch=", status=403))
+    proxy.inject(Fault("POST", "/events$", times=10**6, status=403))
     stage.target.create_nodes("n1", "n2")
     daemon = stage.daemon("--delay=0.2")
     stage.pods("web-0")
@@ -167,7 +167,7 @@ def test_killed_in_the_middle_and_started_again(stage: StaticStage) -> None:
     for node in nodes:
         stage.pin(node, *(pod for pod, where in wanted.items() if where == node))
     stage.pods(*wanted)
-    stage.target.proxy.spoil(Spoiler("POST", BINDING, times=1000, delay_s=0.3))
+    stage.target.proxy.inject(Fault("POST", BINDING, times=1000, delay_s=0.3))
     first = stage.daemon()
     wait_for(
         "some to be bound",
@@ -205,7 +205,7 @@ def test_two_of_one_name_place_every_pod_once(stage: StaticStage) -> None:
 def test_sigterm_lets_binds_finish(stage: StaticStage) -> None:
     stage.target.create_nodes("n1")
     stage.pin("n1", "web-0")
-    stage.target.proxy.spoil(Spoiler("POST", BINDING, delay_s=1.0))
+    stage.target.proxy.inject(Fault("POST", BINDING, delay_s=1.0))
     daemon = stage.daemon()
     stage.pods("web-0")
     wait_for("the bind to be under way", lambda: stage.bindings("web-0"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.fault_proxy import Spoiler
+from stowplan.lab.faults import Fault
 from tests.integration.target import Scheduler, Target
 from tests.waiting import wait_for
 
@@ -95,7 +95,7 @@ def test_a_label_that_is_gone_before_the_pod_comes_places_nothing(target: Target
 def test_a_label_that_goes_while_the_pod_is_being_bound_changes_nothing(target: Target) -> None:
     target.create_nodes("n1", "n2")
     started(target)
-    target.proxy.spoil(Spoiler("POST", "/binding$", before=lambda _: _move(target)))
+    target.proxy.inject(Fault("POST", "/binding$", before=lambda _: _move(target)))
     label(target, "n1", "web-0")
     target.create_pods("web-0", **MINE)
     assert target.wait_bound("web-0") == {"web-0": "n1"}

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import pytest
 
+from stowplan.lab.faults import Fault
 from stowplan.learn.course import Course
-from tests.integration.fault_proxy import Spoiler
 from tests.integration.target import NAMESPACE, Target
 from tests.integration.test_examples import EXAMPLES, Program, running
 
@@ -117,7 +117,7 @@ def test_step_6_remembers_who_refused_a_pod_and_waits(target: Target, start: Sta
 def test_step_6_tries_a_failed_bind_again(target: Target, start: Start) -> None:
     target.create_nodes("node0")
     with start(6) as program:
-        target.proxy.spoil(Spoiler("POST", "/binding", status=500))
+        target.proxy.inject(Fault("POST", "/binding", status=500))
         target.create_pods("pod0")
         target.wait_bound("pod0")
         program.wait_for_line(f"pod {NAMESPACE}/pod0 comes back 1 s after it failed")
