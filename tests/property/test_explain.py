@@ -7,6 +7,7 @@ before tries the pod; `explain` itself only ever asked `judge`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
@@ -25,8 +26,9 @@ from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import thing_of
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
-from stowplan.scheduler.outcome import Placement
+from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
 from tests.examples import examples
@@ -89,20 +91,24 @@ def _given(all_nodes: list[Node], standing: list[Pod]) -> GivenCluster:
     return cluster
 
 
-def _is_placed(all_nodes: list[Node], standing: list[Pod], asker: Pod, change: Change) -> bool:
+def _engine(all_nodes: Iterable[Node], standing: Iterable[Pod], asker: Pod) -> Engine:
+    """A scheduler that has never seen the cluster before, with the pod in its queue."""
     engine = build_engine(default_config(), rng=Random(1))
     handlers = EventHandlers(engine)
+    for node in all_nodes:
+        handlers.add_node(node)
+    for pod in (*standing, asker):
+        handlers.add_pod(pod)
+    return engine
+
+
+def _is_placed(all_nodes: list[Node], standing: list[Pod], asker: Pod, change: Change) -> bool:
     known = {node.name: node for node in all_nodes}
     if change.node is not None:
         known[change.node.name] = change.node
-    for node in known.values():
-        handlers.add_node(node)
     gone = {victim.uid for victim in change.victims}
-    for pod in standing:
-        if pod.uid not in gone:
-            handlers.add_pod(pod)
-    handlers.add_pod(change.pod or asker)
-    return isinstance(engine.attempt(), Placement)
+    left = [pod for pod in standing if pod.uid not in gone]
+    return isinstance(_engine(known.values(), left, change.pod or asker).attempt(), Placement)
 
 
 def _asker(pod: Pod) -> Pod:
@@ -142,3 +148,24 @@ def test_these_examples_have_fixes_of_many_kinds() -> None:
 
     count()
     assert {"Request", "Eviction", "Toleration", "NodeLabel", "Uncordon", "NewNode"} <= set(kinds)
+
+
+@examples(100)
+@given(cluster=clusters(), pod=st.one_of(plain_pods(), pods()))
+def test_preemption_is_foretold_as_the_scheduler_does_it(
+    cluster: tuple[list[Node], list[Pod]], pod: Pod
+) -> None:
+    all_nodes, standing = cluster
+    asker = _asker(pod)
+    explainer = Explainer(_given(all_nodes, standing), SETTINGS)
+    foretold = explainer.explain(thing_of(PODS, asker)).preemption
+    outcome = _engine(all_nodes, standing, asker).attempt()
+    if isinstance(outcome, Placement):
+        assert foretold is None
+        return
+    assert isinstance(outcome, Failure)
+    assert foretold is not None
+    assert foretold.would_help == (outcome.eviction is not None), foretold.text
+    if foretold.would_help:
+        left = [each for each in standing if each.key not in foretold.victims]
+        assert isinstance(_engine(all_nodes, left, asker).attempt(), Placement), foretold.text

@@ -14,6 +14,8 @@ because the call may not return. A piece must cost far less than `DECISION_WORK`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Final
 
@@ -52,6 +54,14 @@ class Work:
     def limit(self, elements: float) -> None:
         """A decision begins: defer it when it spends more than this."""
         self._limit = self.spent + elements
+
+    @contextmanager
+    def at_most(self, elements: float) -> Iterator[None]:
+        """Limit a part of a decision further. Once it is deferred, there is no limit any more."""
+        before = self._limit
+        self._limit = min(before, self.spent + elements)
+        yield
+        self._limit = before
 
     def unlimit(self) -> None:
         """The decision is over, or must not be interrupted any more."""

@@ -5,6 +5,7 @@
     obstacles     what exactly one node lacks: node_details, pod_details, volume_details; as data
                   in facts
     summary       the cause in one sentence
+    preemption    which pods would be evicted for it
     retries       the cluster events that would bring the pod back
     text          the answer for people
     live          the answer from inside a running scheduler

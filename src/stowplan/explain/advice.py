@@ -24,8 +24,6 @@ def advice_for(pod: Pod, reasons: Sequence[Reason], catalog: Catalog) -> str:
     if reasons and reasons[0].plugin == "DynamicResources":
         namespace = pod.metadata.namespace
         return f"See kubectl get resourceclaims -n {namespace} and kubectl get resourceslices."
-    if pod.spec.preemption_policy == "Never" and any(each.eviction_may_help for each in reasons):
-        return "It may not preempt pods of lower priority: its preemptionPolicy is Never."
     return ""
 
 

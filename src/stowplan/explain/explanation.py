@@ -52,6 +52,20 @@ class Fix(Answer, frozen=True):
     command: str = ""
 
 
+class Preemption(Answer, frozen=True):
+    """Whether evicting pods of lower priority would place the pod, by the real preemption code."""
+
+    would_help: bool = False
+    #: The node that would be cleared, the pods that would be evicted there, and their number.
+    node: str = ""
+    victims: tuple[str, ...] = ()
+    victim_count: int = 0
+    #: How many of them a disruption budget protects.
+    violations: int = 0
+    #: What it would do, or why it would not help, in a sentence.
+    text: str = ""
+
+
 class Waiting(Answer, frozen=True):
     """Where a pod is in the queue of a running scheduler."""
 
@@ -94,6 +108,8 @@ class Explanation(Answer, frozen=True):
     best: tuple[NodeAnswer, ...] = ()
     #: The cluster events that lead to another attempt.
     retried_on: tuple[str, ...] = ()
+    #: Of a pod that fits nowhere and waits for a node.
+    preemption: Preemption | None = None
     #: What to look at next, where no plugin's numbers say it.
     advice: str = ""
     #: Cheapest first; None: not asked for (`--fix`).

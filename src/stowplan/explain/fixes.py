@@ -20,7 +20,7 @@ from stowplan.clock import Clock
 from stowplan.explain import changes
 from stowplan.explain.changes import Change
 from stowplan.explain.explanation import Fix
-from stowplan.explain.obstacles import nearest_rows, obstacles_of
+from stowplan.explain.obstacles import nearest_rows, objections
 from stowplan.explain.reasoning import Explainer
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
@@ -82,7 +82,7 @@ def _plans(profile: Profile, decision: Decision) -> Iterator[Change]:
     if diagnosis is None or diagnosis.candidates is None:
         return
     for row in nearest_rows(profile, diagnosis, NEAREST):
-        plugins = {each.plugin for each in obstacles_of(profile, diagnosis, row).obstacles}
+        plugins = {each.plugin for each in objections(profile, diagnosis, row)}
         if "NodeUnschedulable" in plugins:
             plugins.discard("TaintToleration")  # uncordoning removes the taint as well
         choices = [

@@ -65,7 +65,15 @@ def _shortage(cycle: Cycle, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.fl
 
 
 def obstacles_of(profile: Profile, diagnosis: Diagnosis, row: int) -> NodeAnswer:
-    """A node with everything that speaks against it."""
+    """A node with everything that speaks against it, and the details of each objection."""
+    found = objections(profile, diagnosis, row)
+    cycle = diagnosis.cycle
+    detailed = tuple(_detailed(profile, cycle, row, each) for each in found)
+    return NodeAnswer(cycle.table.names[row], detailed)
+
+
+def objections(profile: Profile, diagnosis: Diagnosis, row: int) -> list[Obstacle]:
+    """Everything that speaks against a node."""
     cycle = diagnosis.cycle
     found: list[Obstacle] = []
     if diagnosis.candidates is not None and not diagnosis.candidates[row]:
@@ -81,11 +89,11 @@ def obstacles_of(profile: Profile, diagnosis: Diagnosis, row: int) -> NodeAnswer
             continue
         if not status.is_success:
             reason = ", ".join(list(status.reasons)[:_MOST])
-            found.append(_detailed(profile, cycle, row, Obstacle(step.name, reason)))
+            found.append(Obstacle(step.name, reason))
     if not found and row in diagnosis.overrides:
         status = diagnosis.overrides[row]
         found.append(Obstacle(status.plugin, status.message))
-    return NodeAnswer(cycle.table.names[row], tuple(found))
+    return found
 
 
 def detail_on(profile: Profile, cycle: Cycle, row: int, plugin: str) -> Obstacle:

@@ -12,6 +12,7 @@ import numpy as np
 from stowplan.api.objects import Pod
 from stowplan.api.selectors import CompiledSelector
 from stowplan.cluster.catalog import Catalog
+from stowplan.cluster.journal import Rows
 from stowplan.cluster.label_columns import ABSENT
 from stowplan.cluster.pod_affinity import AffinityTerm, pod_terms
 from stowplan.cluster.pod_classes import Namespaces
@@ -76,7 +77,8 @@ def affinity_conflicts(
         column = cycle.table.labels.column(key)
         value = int(column[row])
         domain = None if value == ABSENT else cycle.table.labels.values(key).values[value]
-        rows = np.array(sorted(counts.counts), np.intp)
+        by_row = counts.dense(cycle.table.capacity)
+        rows = np.flatnonzero(by_row)
         inside = rows[column[rows] == value] if value != ABSENT else rows[:0]
         if kind == NEAR:
             if len(inside) or (domain is not None and notes.is_first()):
@@ -84,8 +86,8 @@ def affinity_conflicts(
             inside = rows[cycle.table.valid[rows]]
         elif not len(inside):
             continue
-        total = sum(counts.counts[each] for each in inside.tolist())
-        pods = tuple(_pods(cycle.table, inside.tolist(), is_one, most_pods))
+        pods = tuple(_pods(cycle.table, inside, is_one, most_pods))
+        total = int(by_row[inside].sum())
         yield AffinityConflict(kind, selector, key, domain, of_others, pods, total)
 
 
@@ -121,10 +123,10 @@ def selector_text(selector: CompiledSelector, namespaces: Namespaces, own: str) 
 
 
 def _pods(
-    table: NodeTable, rows: list[int], is_one: Callable[[Pod], bool], most: int
+    table: NodeTable, rows: Rows, is_one: Callable[[Pod], bool], most: int
 ) -> Iterator[PodOnNode]:
     left = most
-    for row in rows:
+    for row in map(int, rows):
         for info in table.pods[row].values():
             if not left:
                 return

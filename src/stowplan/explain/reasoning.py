@@ -26,6 +26,7 @@ from stowplan.explain.explanation import (
 )
 from stowplan.explain.facts import Obstacle
 from stowplan.explain.obstacles import nearest_rows, obstacles_of
+from stowplan.explain.preemption import foretell
 from stowplan.explain.retries import retry_texts
 from stowplan.explain.summary import Group, cause_of, nodes_text
 from stowplan.framework.diagnosis import Diagnosis
@@ -176,7 +177,12 @@ def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) 
         retried_on=retried,
         advice=advice_for(pod, () if feasible else reasons, catalog),
         last_message=last_message(pod),
+        preemption=foretell(profile, decision) if _may_preempt(state, feasible) else None,
     )
+
+
+def _may_preempt(state: State, feasible: int) -> bool:
+    return not feasible and state in (State.PENDING, State.NOMINATED)
 
 
 def _summary(pod: Pod, table: NodeTable, feasible: int, cause: str) -> tuple[State, str]:

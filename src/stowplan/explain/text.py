@@ -29,6 +29,9 @@ def _blocks(said: Explanation) -> Iterator[str]:
     yield wrapped(said.summary)
     if said.state in (State.FINISHED, State.TERMINATING):
         return
+    preemption = said.preemption
+    if preemption is not None and preemption.would_help:
+        yield wrapped(preemption.text)
     if said.advice:
         yield wrapped(said.advice)
     if said.nearest:
@@ -37,6 +40,9 @@ def _blocks(said: Explanation) -> Iterator[str]:
         yield "Nearest nodes:\n" + "".join(map(_nearest, said.nearest))
     if said.best:
         yield scores_text("Best nodes:", said.best)
+    evictable = any(reason.eviction_may_help for reason in said.reasons)
+    if preemption is not None and evictable and not preemption.would_help:
+        yield wrapped(preemption.text)
     if said.waiting is not None:
         waiting = _waiting(said.waiting, said.retried_on)
         if waiting:

@@ -23,8 +23,8 @@ from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.cycle import judge
 from stowplan.scheduler.decision import Decision
 
-#: The extension points that a judgement passes.
-_POINTS = ("preFilter", "filter", "preScore", "score")
+#: The extension points that a judgement passes, and the one that says what eviction would change.
+_POINTS = ("preFilter", "filter", "preScore", "score", "postFilter")
 
 
 class GivenCluster:

@@ -184,6 +184,33 @@ CASES: dict[str, list[Json]] = {
         a_pod("db-0", nodeName="worker-2", **DATA),
         a_pod(**DATA),
     ],
+    "preemption": [*three(), *full(), a_pod(cpu="2", priority=1000)],
+    "preemption-against-budget": [
+        *three(),
+        *full(),
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "batch", "namespace": "shop"},
+            "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
+            "status": {"disruptionsAllowed": 0},
+        },
+        a_pod(cpu="2", priority=1000),
+    ],
+    "preemption-never": [
+        *three(),
+        *full(),
+        a_pod(cpu="2", priority=1000, preemptionPolicy="Never"),
+    ],
+    "preemption-in-vain": [
+        *three(),
+        *[
+            a_pod(f"{name}-{n}", cpu="2", priority=priority, nodeName=f"worker-{n}")
+            for n in (1, 2, 3)
+            for name, priority in (("low", 0), ("high", 5000))
+        ],
+        a_pod(cpu="3", priority=1000),
+    ],
     "no-nodes": [a_pod()],
     "fits": [*three(), a_pod()],
     "placed": [*three(), a_pod(nodeName="worker-2")],

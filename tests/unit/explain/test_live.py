@@ -124,6 +124,22 @@ def test_nothing_changes_by_being_asked() -> None:
     assert nodes[::2] == nodes[1::2]
 
 
+def test_preemption_is_foretold_and_nothing_is_evicted_or_counted() -> None:
+    stage = Stage()
+    for number in range(2):
+        made = pod(f"low-{number}", cpu=3, node=f"worker-{number}")
+        stage.handlers.add_pod(made)
+    stage.add(pod("high", cpu=3, priority=10))
+    state = [handle.rng.getstate() for handle in stage.engine.handles.values()]
+    said = stage.explainer.explain("default/high").preemption
+    assert said is not None
+    assert (said.would_help, said.victim_count) == (True, 1)
+    assert said.victims[0] in ("default/low-0", "default/low-1")
+    handles = stage.engine.handles.values()
+    assert [handle.rng.getstate() for handle in handles] == state
+    assert [handle.preempting.attempts for handle in handles] == [0]
+
+
 def test_a_question_that_is_too_expensive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     stage.attempt(pod("big", cpu=6))

@@ -49,6 +49,7 @@ function Pod({ namespace, name }) {
   return html`<article>
     <h2>${said.pod} <small class="chip ${said.state}">${said.state}</small></h2>
     <p class="cause">${said.summary}</p>
+    ${said.preemption && html`<p>${said.preemption.text}</p>`}
     ${said.advice && html`<p>${said.advice}</p>`}
     <dl class="facts">
       <div><dt>nodes that fit</dt><dd>${count(said.feasibleNodes ?? 0)} of ${count(said.nodes ?? 0)}</dd></div>
