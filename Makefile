@@ -93,7 +93,7 @@ docs: $(READY) ## Write docs/parity.md, docs/flags.md, the Grafana dashboard and
 
 .PHONY: console-pictures
 console-pictures: $(READY) ## Take the pictures of docs/console.md again, in Chromium
-	@CONSOLE_PICTURES=1 $(BIN)/python -m pytest -q --no-cov tests/integration/test_console_pages.py -k test_every_page
+	@CONSOLE_PICTURES=1 $(BIN)/python -m pytest -q --no-cov tests/integration/test_console_pages.py tests/integration/test_console_try_page.py -k "test_every_page or templates"
 
 .PHONY: rbac
 rbac: controlplane ## Record what the schedulers ask of an API server, and write the roles of deploy/ from it

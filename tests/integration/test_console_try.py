@@ -277,7 +277,8 @@ def test_explain_and_decide_read_the_simulators_format(tmp_path: Path) -> None:
     explain = [*command, "explain", "team/huge", "-f", str(file)]
     done = subprocess.run(explain, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("team/huge is pending. All 2 nodes are too small")
+    assert done.stdout.startswith("team/huge is pending. ")
+    assert "nodes are too small" in done.stdout
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     question = {"objects": [json.loads(file.read_text())], "pod": pod}
     decide = subprocess.run(

@@ -167,9 +167,23 @@ class TryCluster:
         kind = _kind_of(obj)
         target = ResourcePath(kind, _namespace(kind, obj))
         if kind is NODES:
-            obj = _with_hostname(obj)
+            obj = self._with_hostname(obj)
         record = self._writer.create(target, obj, WriteOptions(False, validation, _MANAGER))
         return _shown(kind, record.object)
+
+    def _with_hostname(self, node: Json) -> Json:
+        """Kubelets label their node with its name."""
+        metadata = node["metadata"]
+        labels, prefix = metadata.get("labels") or {}, metadata.get("generateName")
+        if not isinstance(labels, dict) or _HOSTNAME in labels:
+            return node
+        name = metadata.get("name")
+        if not name and isinstance(prefix, str) and prefix:
+            name = self._store.free_name(NODES, "", prefix)
+        if not isinstance(name, str) or not name:
+            return node
+        named = {**metadata, "name": name, "labels": {_HOSTNAME: name, **labels}}
+        return {**node, "metadata": named}
 
     # Changing
 
@@ -200,7 +214,9 @@ class TryCluster:
             raise BadRequest(
                 f'what: Unsupported value: "{ask.what}": supported values: pods, everything'
             )
-        return {"done": [f"{await self._delete_all(ask.what)} objects deleted"], "problems": []}
+        deleted = await self._delete_all(ask.what)
+        done = f"{deleted:,} object{'' if deleted == 1 else 's'} deleted"
+        return {"done": [done] if deleted else [], "problems": []}
 
     async def _delete_all(self, what: str) -> int:
         """Delete at once, without grace periods and finalizers: nothing waits for them here."""
@@ -370,15 +386,6 @@ def _kind_of(obj: Json) -> Kind:
 
 def _namespace(kind: Kind, obj: Json) -> str:
     return str(obj["metadata"].get("namespace") or "default") if kind.namespaced else ""
-
-
-def _with_hostname(node: Json) -> Json:
-    """Kubelets label their node with its name."""
-    metadata = node["metadata"]
-    labels = metadata.get("labels") or {}
-    if not metadata.get("name") or not isinstance(labels, dict) or _HOSTNAME in labels:
-        return node
-    return {**node, "metadata": {**metadata, "labels": {**labels, _HOSTNAME: metadata["name"]}}}
 
 
 def _shown(kind: Kind, obj: Json) -> str:

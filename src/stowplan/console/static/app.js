@@ -1,16 +1,18 @@
 // The frame of all pages: navigation, the state of the connection, and the page of the address.
-import { html, render, useEffect, useState } from "./ui.js";
-import { start, useLive } from "./live.js";
+import { Placeholder, html, render, useEffect, useState } from "./ui.js";
+import { start, useLive, useResource } from "./live.js";
 import { ClusterPage } from "./cluster.js";
 import { QueuePage } from "./queue.js";
 import { DecisionPage } from "./decision.js";
 import { FlowPage } from "./flow.js";
+import { TryPage } from "./try.js";
 
 const PAGES = {
   cluster: ["Cluster", ClusterPage],
   queue: ["Queue", QueuePage],
   decision: ["Decision", DecisionPage],
   flow: ["Flow", FlowPage],
+  try: ["Try", TryPage], // only where the server says so
 };
 
 function route() {
@@ -41,7 +43,10 @@ function App() {
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
-  const [title, Page] = PAGES[page];
+  const about = useResource("about");
+  const pages = Object.entries(PAGES).filter(([name]) => name !== "try" || about.data?.tries);
+  const isThere = pages.some(([name]) => name === page);
+  const [title, Page] = PAGES[isThere || !about.data ? page : "cluster"];
   useEffect(() => { document.title = `${title} · Stowplan console`; }, [title]);
   const { connection } = useLive();
   return html`
@@ -51,14 +56,14 @@ function App() {
         document.getElementById("main").focus();
       }}>Skip to content</a>
       <strong class="brand">Stowplan</strong>
-      <nav aria-label="Pages">${Object.entries(PAGES).map(([name, [label]]) => html`
+      <nav aria-label="Pages">${pages.map(([name, [label]]) => html`
         <a href="#/${name}" aria-current=${name === page ? "page" : undefined}>${label}</a>`)}
       </nav>
       <${Connection} />
     </header>
     <main id="main" tabindex="-1" class=${connection === "lost" ? "stale" : ""}>
       <h1 class="hidden">${title}</h1>
-      <${Page} parts=${parts} />
+      ${isThere || about.data ? html`<${Page} parts=${parts} />` : html`<${Placeholder} of=${about} />`}
     </main>`;
 }
 

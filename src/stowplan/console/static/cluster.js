@@ -35,10 +35,8 @@ function groupsOf(data, resource) {
     .map((group) => ({ ...group, note: `${plural(group.members.length, "node")}, ${percent(totals(data, resource, group.members).share)} of ${resource}` }));
 }
 
-export function ClusterPage({ parts: [chosen] }) {
-  const [resource, colourBy] = useState("cpu");
-  const [key, groupBy] = useState("");
-  const [find, look] = useState("");
+/** All nodes, kept up to date; `tick` grows with every change of their numbers. */
+export function useNodes(key = "") {
   const [tick, again] = useState(0);
   const { layout } = useLive();
   const loaded = useResource(`cluster?group=${encodeURIComponent(key)}`, layout);
@@ -51,6 +49,14 @@ export function ClusterPage({ parts: [chosen] }) {
     });
     again((n) => n + 1);
   });
+  return { loaded, data, tick, layout };
+}
+
+export function ClusterPage({ parts: [chosen] }) {
+  const [resource, colourBy] = useState("cpu");
+  const [key, groupBy] = useState("");
+  const [find, look] = useState("");
+  const { loaded, data, tick, layout } = useNodes(key);
   const [ago, goBack] = useState(0);
   const then = useResource(ago && data ? `cluster/past?ago=${ago}` : null, layout);
   const isPast = ago > 0 && then.data?.layout === data?.layout;
@@ -97,7 +103,7 @@ export function ClusterPage({ parts: [chosen] }) {
   </div>`;
 }
 
-function NodeMap({ data, resource, find, selected, select, tick }) {
+export function NodeMap({ data, resource, find, selected, select, tick, height }) {
   const area = useRef(), canvas = useRef(), map = useRef();
   const [hovered, hover] = useState(null);
   const [width, resize] = useState(0);
@@ -118,8 +124,8 @@ function NodeMap({ data, resource, find, selected, select, tick }) {
   useLayoutEffect(() => {
     if (!width) return;
     const top = area.current.getBoundingClientRect().top + scrollY;
-    map.current.place(groups, Math.floor(width), Math.max(240, innerHeight - top - BELOW_MAP - 95));
-  }, [groups, width]);
+    map.current.place(groups, Math.floor(width), height ?? Math.max(240, innerHeight - top - BELOW_MAP - 95));
+  }, [groups, width, height]);
   useLayoutEffect(() => {
     if (width) map.current.draw({ shares, flags: data.flags, dimmed, selected, hovered });
   });
