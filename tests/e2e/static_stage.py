@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from stowplan.audit import AuditTrail
 from stowplan.lab.controlplane import ControlPlane, components
 from stowplan.lab.controlplane.processes import free_port
 from tests import waiting
 from tests.controlplane_fixtures import require_binaries
-from tests.e2e.audit_trail import AuditTrail
 
 Json = dict[str, Any]
 REPOSITORY = Path(__file__).parents[2]

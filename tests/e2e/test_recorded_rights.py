@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from stowplan.audit import AuditTrail, Request
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.api_access import ApiError, unverified_access
 from stowplan.lab.controlplane.processes import free_port
 from tests.controlplane_fixtures import require_binaries
-from tests.e2e.audit_trail import AuditTrail, Request
 from tests.e2e.test_deploy_rbac import (
     DEPLOY,
     STOWPLAN,

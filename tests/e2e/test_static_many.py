@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.audit_trail import Request
+from stowplan.audit import Request
 from tests.e2e.static_stage import ACCOUNT, PATIENCE_S, StaticStage, daemon, static_stage, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

@@ -53,6 +53,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "explain": LazyCommand(
         "stowplan.cli.explain:explain", "Say why a pod is pending, and what would help."
     ),
+    "audit": LazyCommand(
+        "stowplan.cli.audit:audit",
+        "Check what schedulers did to a cluster: double binds, overcommit, broken rules.",
+    ),
     "console": LazyCommand(
         "stowplan.cli.console:console", "Look at a cluster and its decisions in a browser."
     ),

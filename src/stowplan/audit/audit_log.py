@@ -1,0 +1,116 @@
+"""Bindings that a kube-apiserver was asked for, read from its audit log.
+
+`AuditTrail` has them recorded with what they say, and of other requests who sent them. A request is
+logged when it is answered; requests are told apart by their audit ID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stowplan.audit.items import seconds
+from stowplan.errors import ConfigError
+
+# Bindings with what they say; of watches both ends, because one that still runs has only begun.
+_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Request
+  resources: [{group: "", resources: [pods/binding]}]
+- level: None
+  users: ["system:apiserver", "system:anonymous", "system:unsecured"]
+- level: Metadata
+"""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request and its answer."""
+
+    user: str
+    verb: str
+    group: str
+    #: With the subresource: `pods/binding`.
+    resource: str
+    namespace: str
+    name: str
+    #: For requests that are about no resource, such as /healthz.
+    uri: str
+    code: int
+    #: Of a binding: the pod's UID, and the node.
+    uid: str = ""
+    node: str = ""
+    received_at: float = 0.0
+
+    @property
+    def is_bind(self) -> bool:
+        return self.resource == "pods/binding" and self.verb == "create"
+
+    @property
+    def succeeded(self) -> bool:
+        return 200 <= self.code < 300
+
+
+class AuditTrail:
+    """The audit log of one control plane; `flags` are for its kube-apiserver."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "audit.log"
+        policy = directory / "audit-policy.yaml"
+        policy.write_text(_POLICY)
+        self.flags = [f"--audit-policy-file={policy}", f"--audit-log-path={self.path}"]
+
+    def mark(self) -> int:
+        """Where the log ends now; requests begun before it may still be written behind it."""
+        return self.path.stat().st_size
+
+    def requests(self, user: str, since: int = 0) -> list[Request]:
+        """All requests of a user, in the order of the answers."""
+        return [each for each in read_audit_log(self.path, since) if each.user == user]
+
+
+def read_audit_log(path: Path, since: int = 0) -> Iterator[Request]:
+    """Each request once, in the order of the answers, from a byte position of the log on."""
+    seen: set[str] = set()
+    try:
+        with path.open("rb") as log:
+            log.seek(since)
+            for number, line in enumerate(log, start=1):
+                if not line.endswith(b"\n"):
+                    return  # it is just being written
+                try:
+                    identity, request = _read(msgspec.json.decode(line))
+                except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as problem:
+                    where = f"{path}:{number}"
+                    raise ConfigError(f"not an audit event: {problem!r}", where=where) from None
+                if identity not in seen:
+                    seen.add(identity)
+                    yield request
+    except OSError as problem:
+        raise ConfigError(f"cannot be read: {problem.strerror}", where=str(path)) from None
+
+
+def _read(event: Any) -> tuple[str, Request]:
+    about = event.get("objectRef") or {}
+    parts = [about.get("resource", ""), about.get("subresource", "")]
+    body = event.get("requestObject") or {}
+    return event["auditID"], Request(
+        user=event["user"].get("username", ""),
+        verb=event["verb"],
+        group=about.get("apiGroup", ""),
+        resource="/".join(part for part in parts if part),
+        namespace=about.get("namespace", ""),
+        name=about.get("name", ""),
+        uri=event["requestURI"],
+        code=(event.get("responseStatus") or {}).get("code", 0),
+        uid=(body.get("metadata") or {}).get("uid", ""),
+        node=(body.get("target") or {}).get("name", ""),
+        received_at=seconds(event.get("requestReceivedTimestamp")),
+    )

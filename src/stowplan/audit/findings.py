@@ -1,0 +1,100 @@
+"""What an audit reports: findings of a few kinds, what was checked, and what could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+#: Every kind of finding, with what it means; `--only` and `--ignore` take these names.
+KINDS: Final = {
+    "double-bind": "a pod was bound twice, or its node changed",
+    "overcommit": "a node holds more than it has, in any resource or number of pods",
+    "missing-node": "a pod was bound to a node that does not exist",
+    "unschedulable": "a pod was bound to a cordoned node",
+    "taint": "a pod does not tolerate a NoSchedule or NoExecute taint of its node",
+    "node-affinity": "a node does not match its pod's nodeSelector or required node affinity",
+    "host-port": "two pods on one node use the same host port",
+    "anti-affinity": "a pod stands where required anti-affinity, its own or another's, forbids it",
+    "affinity": "a pod stands where its required pod affinity is not met",
+    "spread": "a DoNotSchedule spread constraint is exceeded",
+    "volume-affinity": "a node does not match the node affinity of its pod's volume",
+    "volume-zone": "a node is not in the zone or region of its pod's volume",
+    "volume-unbound": "a pod was bound while a claim of it was missing or unbound",
+    "rwop": "two pods use one ReadWriteOncePod claim",
+    "pending": "a pod is pending although a node has a place for it",
+    "no-event": "a pod was bound, and no Scheduled event says so",
+}
+
+
+class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """One fault. A field that does not apply is empty."""
+
+    kind: str
+    pod: str = ""
+    uid: str = ""
+    node: str = ""
+    #: The pod's schedulerName.
+    scheduler: str = ""
+    message: str
+    #: True where the pod may have been placed correctly: its surroundings changed afterwards.
+    maybe_later: bool = False
+    #: When the pod was bound, or since when it waits; RFC 3339.
+    time: str = ""
+    #: Of etcd, in an audit of history.
+    revision: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The outcome of an audit."""
+
+    findings: list[Finding]
+    nodes: int
+    pods: int
+    #: Bindings that were judged; in an audit of a cluster as it is, bound pods.
+    judged: int
+    #: Revisions of etcd that were read; 0 in an audit of a cluster as it is.
+    revisions: int = 0
+    #: What was not checked, and why.
+    notes: list[str] = []
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to look for. Times are in seconds."""
+
+    only: frozenset[str] = frozenset()
+    ignore: frozenset[str] = frozenset()
+    #: Report pods of these schedulers; empty means all.
+    schedulers: frozenset[str] = frozenset()
+    #: Leave out findings that may have arisen after the binding.
+    certain: bool = False
+    #: Only pods that were bound, or wait, since so long before the end. 0 means all.
+    since_s: float = 0.0
+    #: How long a pod may be pending although it fits, and a Scheduled event may be on its way.
+    grace_s: float = 60.0
+    #: How long events are kept: kube-apiserver's --event-ttl.
+    event_ttl_s: float = 3600.0
+    #: How long the way from a scheduler's decision to etcd can take. Changes by others in that
+    #: time are not the scheduler's fault.
+    in_flight_s: float = 5.0
+
+    def wants(self, kind: str) -> bool:
+        return kind not in self.ignore and (not self.only or kind in self.only)
+
+    def wants_pod(self, scheduler: str) -> bool:
+        return not self.schedulers or scheduler in self.schedulers
+
+    def chosen(self, findings: Iterable[Finding]) -> list[Finding]:
+        return [
+            each
+            for each in findings
+            if self.wants(each.kind)
+            and self.wants_pod(each.scheduler)
+            and not (self.certain and each.maybe_later)
+        ]
+
+
+DEFAULTS: Final = Options()

@@ -1,0 +1,184 @@
+"""Audit of a cluster as it is now, from a list of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from stowplan.audit.amounts import PODS, shown
+from stowplan.audit.facts import NodeFacts, PodFacts, node_facts, pod_facts
+from stowplan.audit.findings import DEFAULTS, Finding, Options, Report
+from stowplan.audit.items import Event, Item
+from stowplan.audit.neighbours import neighbour_problems
+from stowplan.audit.pending import PendingPods
+from stowplan.audit.rules import ByArrival, Problem, problems
+from stowplan.audit.times import rfc3339
+from stowplan.audit.world import World
+
+_BY_ARRIVAL: Final = ByArrival()
+_NO_EVENTS: Final = "Scheduled events not checked: no events were given"
+
+
+def audit_cluster(
+    items: Iterable[Item],
+    *,
+    now: float,
+    options: Options = DEFAULTS,
+    notes: Iterable[str] = (),
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Audit the objects of a cluster, all read at about the same time.
+
+    `now` is in seconds since 1970, by the API server's clock. `notes` go into the report.
+    """
+    return _Audit(items, now, options, progress).report(list(notes))
+
+
+class _Audit:
+    def __init__(
+        self, items: Iterable[Item], now: float, options: Options, progress: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        self._progress = progress
+        self._world = World()
+        #: UIDs of pods with a Scheduled event; None if no event was given.
+        self._announced: set[str] | None = None
+        pods: list[PodFacts] = []
+        for item in items:
+            self._read(item, pods)
+        for number, pod in enumerate(pods):
+            if number % 1000 == 0:
+                progress(f"{number} of {len(pods)} pods read")
+            self._world.set_pod(pod)
+        # Only now: nothing came or went while the objects were read.
+        self._world.now = now
+
+    def _read(self, item: Item, pods: list[PodFacts]) -> None:
+        if item.kind == "Pod":
+            pods.append(pod_facts(item))
+        elif item.kind == "Node":
+            self._world.set_node(item.name, node_facts(item))
+        elif isinstance(item.object, Event):
+            self._announced = self._announced or set()
+            if item.object.reason == "Scheduled":
+                self._announced.add(item.object.uid)
+        else:
+            self._world.set_other(item)
+
+    def report(self, notes: list[str]) -> Report:
+        world, options = self._world, self._options
+        bound = [pod for pod in world.pods.values() if pod.occupies]
+        found: list[Finding] = []
+        if options.wants("overcommit"):
+            for node in world.nodes.values():
+                found += self._overcommits(node)
+        spread: set[tuple[object, ...]] = set()
+        for number, pod in enumerate(bound):
+            if number % 100 == 0:
+                self._progress(f"pod {number} of {len(bound)}")
+            if self._is_judged(pod):
+                found += self._of_pod(pod, spread)
+        if options.wants("no-event"):
+            if self._announced is None:
+                notes.append(_NO_EVENTS)
+            found += self._unannounced(bound)
+        if options.wants("pending"):
+            pending = PendingPods(world, options, self._progress)
+            found += pending.findings()
+            notes += pending.notes()
+        return Report(
+            findings=options.chosen(found),
+            nodes=len(world.nodes),
+            pods=len(world.pods),
+            judged=len(bound),
+            notes=notes,
+        )
+
+    def _is_judged(self, pod: PodFacts) -> bool:
+        if pod.is_direct or pod.pod.is_terminating:
+            return False
+        return self._is_recent(pod) and self._options.wants_pod(pod.scheduler)
+
+    def _is_recent(self, pod: PodFacts) -> bool:
+        since = self._options.since_s
+        return not since or pod.arrived_at >= self._world.now - since
+
+    def _of_pod(self, pod: PodFacts, spread: set[tuple[object, ...]]) -> Iterable[Finding]:
+        node = self._world.nodes.get(pod.node)
+        if node is None:
+            yield self._finding(pod, Problem("missing-node", "its node does not exist"), later=True)
+            return
+        for problem in problems(self._world, pod, node, _BY_ARRIVAL):
+            if problem.kind != "overcommit":  # of the node, not of each pod
+                yield self._finding(pod, problem, later=_may_be_later(pod, node, problem))
+        for problem in neighbour_problems(self._world, pod, node, _BY_ARRIVAL):
+            if problem.kind == "spread":
+                # One domain is too full: one finding, not one for each of its pods.
+                once = (pod.spread, pod.namespace, problem.message)
+                if once in spread:
+                    continue
+                spread.add(once)
+            yield self._finding(pod, problem, later=_may_be_later(pod, node, problem))
+
+    def _overcommits(self, node: NodeFacts) -> Iterable[Finding]:
+        """One finding for each resource of a node that is overcommitted now."""
+        here = self._world.on_node[node.name].values()
+        sums = {**self._world.held[node.name], PODS: len(here)}
+        for name, amount in sums.items():
+            there = node.allocatable.get(name, 0)
+            if amount <= there:
+                continue
+            blamed = [
+                pod
+                for pod in here
+                if not pod.is_direct and (name == PODS or pod.held.get(name, 0) > 0)
+            ]
+            if not blamed or (
+                name not in node.allocatable
+                and all(pod.pod.status.extended_resource_claim_status for pod in blamed)
+            ):
+                continue
+            last = max(blamed, key=lambda pod: (pod.arrived_at, pod.key))
+            if self._is_recent(last):
+                text = f"{name}: {shown(name, amount)} of {shown(name, there)} held by"
+                text += f" {len(here)} pods, {last.key} the last of them"
+                yield self._finding(last, Problem("overcommit", text))
+
+    def _unannounced(self, bound: Iterable[PodFacts]) -> Iterable[Finding]:
+        """Bound pods without an event, as long as events are kept and not just written."""
+        if self._announced is None:
+            return
+        now, options = self._world.now, self._options
+        for pod in bound:
+            age = now - pod.arrived_at
+            if (
+                options.grace_s <= age < options.event_ttl_s
+                and pod.uid not in self._announced
+                and not pod.is_direct
+                and self._is_recent(pod)
+            ):
+                yield self._finding(pod, Problem("no-event", "no Scheduled event for it"))
+
+    def _finding(self, pod: PodFacts, problem: Problem, *, later: bool = False) -> Finding:
+        return Finding(
+            kind=problem.kind,
+            pod=pod.key,
+            uid=pod.uid,
+            node=pod.node,
+            scheduler=pod.scheduler,
+            message=problem.message,
+            maybe_later=later,
+            time=rfc3339(pod.arrived_at),
+        )
+
+
+#: Rules that nothing can break after the binding, because both pods are bound for good.
+_LASTING: Final = frozenset({"host-port", "rwop"})
+
+
+def _may_be_later(pod: PodFacts, node: NodeFacts, problem: Problem) -> bool:
+    """True unless what the rule reads is known to be as it was when the pod was bound."""
+    if problem.kind in _LASTING:
+        return False
+    written = node.field_times.get(problem.field, 0.0) if problem.field else 0.0
+    return not written or written >= pod.arrived_at

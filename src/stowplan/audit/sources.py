@@ -1,0 +1,94 @@
+"""The objects of a cluster: read through the API, or from a file that kubectl wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from stowplan.api.client import ApiClient
+from stowplan.api.resources import NODES, PODS, Resource
+from stowplan.audit.items import AUDITED, EVENTS, Item, decode_item, make_item
+from stowplan.errors import ConfigError, Forbidden, NotFound
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PAGE: Final = 1000
+_FIX: Final = "Fix: give it what `kubectl get nodes,pods,... -A -o yaml` prints"
+
+
+async def read_cluster(
+    client: ApiClient, progress: Callable[[str], None]
+) -> tuple[list[Item], list[str]]:
+    """Everything that an audit reads, and notes on kinds that may not be read."""
+    notes: list[str] = []
+    items: list[Item] = []
+
+    async def read(resource: Resource[Any]) -> None:
+        def take(decoded: Any, raw: msgspec.Raw) -> None:
+            items.append(make_item(resource.kind, decoded, raw))
+            if len(items) % _PAGE == 0:
+                progress(f"{len(items)} objects read")
+
+        chosen = "reason=Scheduled" if resource is EVENTS else ""
+        try:
+            await client.list_all(resource, page_size=_PAGE, field_selector=chosen, on_raw=take)
+        except (Forbidden, NotFound) as problem:
+            if resource in (NODES, PODS):
+                raise
+            notes.append(f"{resource.plural} not read: {problem}")
+
+    await asyncio.gather(*(read(each) for each in AUDITED.values()))
+    return items, notes
+
+
+def read_objects(path: str, text: bytes) -> list[Item]:
+    """The objects of JSON or YAML documents, lists included; others are passed over."""
+    items = []
+    for document in _documents(path, text):
+        try:
+            for kind, raw in _flat(document):
+                if kind in AUDITED:
+                    items.append(decode_item(kind, raw))
+        except (msgspec.MsgspecError, RecursionError) as problem:
+            raise ConfigError(f"{problem}. {_FIX}", where=path) from None
+    if not items:
+        raise ConfigError(f"holds no nodes and pods. {_FIX}", where=path)
+    return items
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+
+
+def _documents(path: str, text: bytes) -> Iterator[bytes]:
+    if text.lstrip()[:1] == b"{":
+        try:
+            _decode_kind(text)
+        except (msgspec.MsgspecError, RecursionError):
+            pass  # several documents, or YAML that begins with a brace
+        else:
+            yield text
+            return
+    try:
+        for document in yaml.load_all(text, _Loader):
+            if document is not None:
+                yield msgspec.json.encode(document)
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as problem:
+        first = "; ".join(str(problem).splitlines()[:3])
+        raise ConfigError(f"is neither YAML nor JSON: {first}", where=path) from None
+
+
+def _flat(raw: bytes | msgspec.Raw) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
+    found = _decode_kind(raw)
+    if found.kind.endswith("List") and found.items is not None:
+        for each in found.items:
+            yield from _flat(each)
+    else:
+        yield found.kind, raw
