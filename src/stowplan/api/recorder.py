@@ -187,7 +187,11 @@ class EventRecorder:
         reporting_controller: str,
         once: bool = True,
     ) -> bool:
-        """Whether an event that is reported `once` was written, by this process or another."""
+        """Whether an event that is reported `once` was written, by this process or another.
+
+        False in a namespace that is being deleted: it is not known there, and must not be taken
+        for a sign that the events before it were written.
+        """
         assert once
         event = RecordedEvent(
             key=self._key(regarding, type, reason, action, reporting_controller, None),
@@ -206,9 +210,8 @@ class EventRecorder:
         except AlreadyExists:
             return True
         except ApiError as error:
-            if _is_namespace_ending(error):
-                return True
-            raise
+            if not _is_namespace_ending(error):
+                raise
         return False
 
     def _key(

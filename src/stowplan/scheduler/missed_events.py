@@ -23,7 +23,7 @@ from stowplan.api.event_throttle import AT_MOST
 from stowplan.api.objects import Pod
 from stowplan.api.recorder import EventRecorder
 from stowplan.clock import parse_rfc3339, rfc3339
-from stowplan.errors import StowplanError
+from stowplan.errors import ApiUnavailable, ServerError, StowplanError, Throttled
 from stowplan.logs import V2, get_logger, kv
 from stowplan.scheduler.reporter import scheduled
 
@@ -36,6 +36,9 @@ _AT_MOST_S: Final = 300.0
 #: binds of one second have no order.
 _DISORDER_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
+_RETRY_S: Final = 0.2
+#: So many of the newest are written again where the API server did not say which are missing.
+_UNKNOWN: Final = 1000
 
 
 class Bound(NamedTuple):
@@ -58,7 +61,7 @@ async def write_missed_events(
             missing = await _first_missing(bound[:newest], recorder)
     except TimeoutError as problem:
         log.log(V2, "Cannot count missed events", extra=kv(err=problem))
-        missing = newest
+        missing = max(newest - _UNKNOWN, 0)
     except StowplanError as problem:
         log.log(V2, "Cannot look for missed events", extra=kv(err=problem))
         return
@@ -92,11 +95,21 @@ async def _first_missing(bound: list[Bound], recorder: EventRecorder) -> int:
         # The last one first: as a rule nothing is missing here.
         middle = high - 1 if high == len(bound) else (low + high) // 2
         pod = bound[middle].pod
-        if await recorder.exists(pod, **scheduled(pod, pod.spec.node_name)):
+        if await _exists(pod, recorder):
             low = middle + 1
         else:
             high = middle
     return low
+
+
+async def _exists(pod: Pod, recorder: EventRecorder) -> bool:
+    """Ask until there is an answer: a leader often begins when the API server is in trouble."""
+    while True:
+        try:
+            return await recorder.exists(pod, **scheduled(pod, pod.spec.node_name))
+        except (ApiUnavailable, ServerError, Throttled) as problem:
+            log.log(V2, "Asking for a missed event again", extra=kv(err=problem))
+            await asyncio.sleep(_RETRY_S)
 
 
 def _with_disorder(bound: list[Bound], index: int) -> int:

@@ -18,6 +18,8 @@ from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
 from stowplan.clock import VirtualClock, rfc3339
+from stowplan.errors import ServerError
+from stowplan.scheduler import missed_events
 from stowplan.scheduler.missed_events import write_missed_events
 from stowplan.scheduler.reporter import scheduled
 from stowplan.testing.builders import pod as make_pod
@@ -30,10 +32,13 @@ class Counting(InProcess):
     """Counts requests: dry runs and others."""
 
     requests: Counter[str]
+    refuses_probes = False
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         kind = "probe" if (options.get("params") or {}).get("dryRun") else method
         self.requests[kind] += 1
+        if kind == "probe" and self.refuses_probes:
+            raise ServerError("no", status=503)
         return await super().request(method, path, **options)
 
 
@@ -185,10 +190,46 @@ async def test_pods_that_no_scheduler_bound_are_left_out() -> None:
     assert await stage.recover() == {}
 
 
-@pytest.mark.parametrize("status", [403, 500])
-async def test_a_refusal_is_no_trouble(status: int) -> None:
+async def test_a_refusal_is_no_trouble() -> None:
     stage = Stage()
     for number in range(100):
         stage.bind(at=START + number)
-    stage.cluster.faults.append(Fault("/events", status=status, times=None))
+    stage.cluster.faults.append(Fault("/events", status=403, times=None))
     assert (await stage.recover())["POST"] == 0
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_an_api_server_in_trouble_is_asked_again(status: int) -> None:
+    stage = Stage()
+    for number in range(1000):
+        stage.bind(at=START + number // 10)
+    await stage.write(*stage.pods[:700])
+    stage.cluster.faults.append(Fault("/events", status=status, times=3))
+    took = await stage.recover()
+    assert await stage.missing() == []
+    assert took["probe"] <= 3 + 1 + 10
+
+
+async def test_where_nothing_can_be_learnt_the_newest_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(missed_events, "_TIMEOUT_S", 0.1)
+    stage = Stage()
+    for number in range(1000):
+        stage.bind(at=START + number // 10)
+    await stage.write(*stage.pods[:700])
+    stage.network.refuses_probes = True
+    await stage.recover()
+    assert await stage.missing() == []
+
+
+async def test_a_namespace_that_is_being_deleted_says_nothing_about_other_events() -> None:
+    stage = Stage()
+    for number in range(1000):
+        stage.bind(at=START + number // 10)
+    await stage.write(*stage.pods[:700])
+    stage.cluster.faults.append(
+        Fault("/events", status=403, message="forbidden: default is being terminated", times=1)
+    )
+    await stage.recover()
+    assert await stage.missing() == []
