@@ -123,14 +123,14 @@ class Tab:
 
 
 @asynccontextmanager
-async def open_browser() -> AsyncIterator[Tab]:
+async def open_browser(*flags: str) -> AsyncIterator[Tab]:
     """A Chromium of its own, with a profile that is thrown away, and an empty tab in it."""
     program = require_chromium()
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         log = Path(profile, "log")
         with log.open("wb") as said:
             process = await asyncio.create_subprocess_exec(
-                program, *FLAGS, f"--user-data-dir={profile}", stdout=said, stderr=said
+                program, *FLAGS, *flags, f"--user-data-dir={profile}", stdout=said, stderr=said
             )
         try:
             address = await _address(process, Path(profile))

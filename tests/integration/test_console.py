@@ -170,16 +170,6 @@ def test_events_are_resumed(read_only: str) -> None:
     assert events("another.7", 1)[0][1] == "reset"
 
 
-def test_beyond_loopback_it_does_not_listen(kubeconfig: str) -> None:
-    command = [sys.executable, "-m", "stowplan", "console", "--kubeconfig", kubeconfig]
-    done = subprocess.run(
-        [*command, "--bind-address", "0.0.0.0"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("Error: --bind-address: 0.0.0.0 is not loopback")
-    assert "ssh -L" in done.stderr
-
-
 def test_a_taken_port_is_an_error_of_one_line(read_only: str, kubeconfig: str) -> None:
     port = read_only.rpartition(":")[2].removesuffix("/console")
     command = [sys.executable, "-m", "stowplan", "console", "--kubeconfig", kubeconfig]

@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 AXE = (ROOT / "tests" / "vendor" / "axe.min.js").read_text("utf-8")
-TEXT = "document.querySelector('main').innerText"
-STATUS = "document.querySelector('.connection').innerText"
+TEXT = "document.querySelector('main')?.innerText ?? ''"
+STATUS = "document.querySelector('.connection')?.innerText ?? ''"
 MAP = "document.querySelector('canvas')?.getAttribute('aria-label') ?? ''"
 #: 200 once the server has kept a moment.
 PAST = """(() => { const request = new XMLHttpRequest();

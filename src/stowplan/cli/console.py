@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import click
 
@@ -14,11 +17,12 @@ from stowplan.config.defaults import default_config
 from stowplan.config.load import load_config
 from stowplan.console.follow import follow_cluster
 from stowplan.console.mirror import ClusterMirror, mirror_of
-from stowplan.console.serving import HOST, Console, check_loopback
 from stowplan.console.serving import PORT as DEFAULT_PORT
+from stowplan.console.serving import Access, Console
 from stowplan.errors import StowplanError
 from stowplan.server.listen import open_port
 from stowplan.server.serving import run_on_loop, stop_on_signals
+from stowplan.server.serving_options import LOOPBACK, ConsoleOptions, ServingOptions
 
 
 @click.command()
@@ -32,9 +36,27 @@ from stowplan.server.serving import run_on_loop, stop_on_signals
 @click.option(
     "--bind-address",
     metavar="IP",
-    default=HOST,
+    default=LOOPBACK,
     show_default=True,
-    help="Address to listen on; it must be one of loopback.",
+    help="Address to listen on. Beyond loopback the console uses HTTPS, and users sign in.",
+)
+@click.option(
+    "--tls-cert-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Certificate for HTTPS. Default: a self-signed one.",
+)
+@click.option(
+    "--tls-private-key-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Private key of --tls-cert-file.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Users sign in with the token in this file. Default: with a token of the cluster.",
 )
 @click.option(
     "--config",
@@ -48,6 +70,9 @@ from stowplan.server.serving import run_on_loop, stop_on_signals
 def console(
     port: int,
     bind_address: str,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    token_file: Path | None,
     config_file: str | None,
     kubeconfig: str | None,
     context: str | None,
@@ -61,19 +86,42 @@ def console(
     Shows the nodes as a map, pending pods by cause, and why a pod is where it is or nowhere. The
     cluster is only read, whatever scheduler serves it. `stowplan run --console` shows the queue and
     the latencies of that scheduler, too. Ctrl-C ends it.
+
+    Others can reach it with --bind-address. It then serves HTTPS, and users sign in: with a token
+    of the cluster whose user may get /console/, or with the one in --token-file.
     """
-    check_loopback(bind_address, flag="--bind-address")
+    options = ConsoleOptions(bind_address, port, token_file, "--bind-address", "--token-file")
+    serving = ServingOptions(
+        bind_address=bind_address,
+        tls_cert_file=tls_cert_file,
+        tls_private_key_file=tls_private_key_file,
+    )
+    if not options.has_sign_in and (tls_cert_file or tls_private_key_file):
+        raise click.UsageError(
+            "--tls-cert-file is for a console with sign-in: add --bind-address or --token-file"
+        )
     config = load_config(config_file) if config_file else default_config()
     access = load_cluster_config(kubeconfig=kubeconfig, context=context)
-    run_on_loop(_serve(access, mirror_of(config), bind_address, port))
+    run_on_loop(_serve(access, mirror_of(config), options, serving))
 
 
-async def _serve(access: ClusterConfig, mirror: ClusterMirror, address: str, port: int) -> None:
+async def _serve(
+    cluster: ClusterConfig,
+    mirror: ClusterMirror,
+    options: ConsoleOptions,
+    serving: ServingOptions,
+) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     served = Console(mirror)
-    async with ApiClient(access, user_agent=f"stowplan/{__version__} console") as client:
-        await served.start(open_port(address, port, flag="--port"))
+    async with (
+        ApiClient(cluster, user_agent=f"stowplan/{__version__} console") as client,
+        AsyncExitStack() as opened,
+    ):
+        access = None
+        if options.has_sign_in:
+            access = await opened.enter_async_context(_access(options, serving, client))
+        await served.start(open_port(options.address, options.port, flag="--port"), access)
         click.echo(f"Console on {served.url}")
         following = asyncio.create_task(follow_cluster(client, mirror, _warn), name="follow")
         stopping = asyncio.create_task(stop.wait(), name="stop")
@@ -87,6 +135,17 @@ async def _serve(access: ClusterConfig, mirror: ClusterMirror, address: str, por
             pass
         except BaseExceptionGroup as several:
             raise _first(several) from None
+
+
+@asynccontextmanager
+async def _access(
+    options: ConsoleOptions, serving: ServingOptions, client: ApiClient
+) -> AsyncIterator[Access]:
+    from stowplan.server.console_access import check_delegation, console_access
+
+    await check_delegation(options, client)
+    async with console_access(options, serving, client) as access:
+        yield access
 
 
 def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:

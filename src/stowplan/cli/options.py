@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
@@ -46,6 +47,32 @@ def verbosity_level(value: object) -> int:
     if not text.isdecimal() or int(text) > 10:
         raise click.BadParameter(f"{text!r} is not a number from 0 to 10")
     return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def host_port(value: object) -> HostPort:
+    """Parse [ADDRESS:]PORT, by default on loopback; as in Go, :PORT means all addresses."""
+    if isinstance(value, HostPort):
+        return value
+    host, colon, port = str(value).rpartition(":")
+    try:
+        number = PORT.convert(port, None, None)
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{str(value)!r} is not [ADDRESS:]PORT, such as 10270 or 0.0.0.0:10270"
+        ) from None
+    if not colon:
+        return HostPort("127.0.0.1", number)
+    everywhere = "0.0.0.0"  # noqa: S104 - the user's choice
+    return HostPort(host.removeprefix("[").removesuffix("]") or everywhere, number)
 
 
 def duration(value: object) -> Duration:

@@ -31,6 +31,8 @@ from stowplan.cli.flag_values import (
 from stowplan.cli.flags_table import FLAGS
 from stowplan.cli.options import (
     PORT,
+    HostPort,
+    host_port,
     kubeconfig_options,
     ledger_options,
     logging_options,
@@ -41,7 +43,7 @@ from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.logs import V1, V2, Block, get_logger, kv
-from stowplan.server.serving_options import LOOPBACK, SECURE_PORT
+from stowplan.server.serving_options import LOOPBACK, SECURE_PORT, ConsoleOptions
 
 if TYPE_CHECKING:
     from stowplan.framework.plugin import Plugin
@@ -78,13 +80,19 @@ MAX_IN_UNSCHEDULABLE_S = 300.0
 )
 @click.option(
     "--console",
-    "console_port",
-    type=PORT,
-    metavar="[PORT]",
+    type=host_port,
+    metavar="[[ADDRESS:]PORT]",
     is_flag=False,
-    flag_value=10270,
+    flag_value="127.0.0.1:10270",
     default=None,
-    help="Serve the web console on 127.0.0.1, at this port or 10270; 0 picks a free one.",
+    help="Serve the web console, by default on 127.0.0.1:10270; port 0 picks a free one. Beyond "
+    "loopback it uses HTTPS with the --tls-* flags, and users sign in with a token of the cluster.",
+)
+@click.option(
+    "--console-token-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Users of the console sign in with the token in this file, instead of the cluster's.",
 )
 @verify_option(0)
 @ledger_options
@@ -107,7 +115,8 @@ def run(
     scheduler_name: str | None,
     namespace: str,
     port: int | None,
-    console_port: int | None,
+    console: HostPort | None,
+    console_token_file: Path | None,
     verify_decisions: int,
     ledger: str,
     ledger_size: int,
@@ -145,12 +154,20 @@ def run(
             scheduler_name=scheduler_name,
             namespace=namespace,
             port=port or 0,
-            console_port=console_port,
+            console=_console_options(console, console_token_file),
             verify_decisions=verify_decisions,
             ledger=(ledger_memory, ledger, ledger_size),
             shown=_shown_options(ctx) | {"port": str(port or 0)},
         ),
     )
+
+
+def _console_options(address: HostPort | None, token_file: Path | None) -> ConsoleOptions | None:
+    if address is None:
+        if token_file is not None:
+            raise click.UsageError("--console-token-file needs --console")
+        return None
+    return ConsoleOptions(address.host, address.port, token_file)
 
 
 def _shown_options(ctx: click.Context) -> dict[str, str]:
@@ -174,7 +191,7 @@ class OwnOptions(NamedTuple):
     scheduler_name: str | None = None
     namespace: str = ""
     port: int = 0
-    console_port: int | None = None
+    console: ConsoleOptions | None = None
     verify_decisions: int = 0
     #: Bytes in memory, the file, bytes of the file; None: the defaults.
     ledger: tuple[int, str, int] | None = None
@@ -298,7 +315,7 @@ def _start(
         burst=burst,
         namespace=own.namespace,
         serving=replace(serving, flags=shown),
-        console_port=own.console_port,
+        console=own.console,
         gates=gates,
         metrics_filter=shown_metrics,
         versions=versions,

@@ -9,7 +9,10 @@
     flow      throughput, latency and attempts over time
     events    server-sent events, with resume
     site      paths, files and the checks of every request
-    serving   puts them together on one port of loopback
+    hosts     which Host headers are this server's own
+    sign_in   tokens and sessions, for a console that others can reach
+    sessions  browsers that have signed in, and failed sign-ins
+    serving   puts them together on one port
     follow    informers for a cluster that another scheduler serves
     try_cluster, try_changes
               the page Try: writes to the embedded cluster of a demo or a simulation

@@ -1,15 +1,15 @@
 """The console as a server: a mirror, the pages, and a clock that tells clients what changed.
 
-`cli.console` runs it beside informers of its own, `server.serving` beside a scheduler. It listens
-on loopback only.
+`cli.console` runs it beside informers of its own, `server.serving` beside a scheduler. Without
+`Access` it serves plain HTTP, and the socket must listen on loopback.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -20,22 +20,24 @@ from stowplan.console.decision import explain_pod
 from stowplan.console.events import EventHub
 from stowplan.console.flow import FlowRecorder
 from stowplan.console.history import NodeHistory
+from stowplan.console.hosts import is_named
 from stowplan.console.mirror import ClusterMirror
 from stowplan.console.pending import waiting_pods
+from stowplan.console.sign_in import SignInSite, TokenCheck
 from stowplan.console.site import PREFIX, ConsoleSite, Query
 from stowplan.console.try_cluster import MOST_BYTES, TryCluster
-from stowplan.errors import ConfigError
 from stowplan.http.messages import Limits
 from stowplan.http.server import HttpServer
+from stowplan.http.server_tls import ServerTls
+from stowplan.http.tls_listener import TlsListener
 from stowplan.logs import get_logger
 from stowplan.scheduler.engine import Engine
 
 log = get_logger(__name__)
 
 PORT: Final = 10270
-HOST: Final = "127.0.0.1"
 _LIMITS: Final = Limits(
-    max_body=1024, request_timeout_s=30.0, idle_timeout_s=75.0, max_connections=128
+    max_body=32 * 1024, request_timeout_s=30.0, idle_timeout_s=75.0, max_connections=128
 )
 _TICK_S: Final = 1.0
 _HEARTBEAT_TICKS: Final = 10
@@ -46,18 +48,14 @@ _MOST_FOUND: Final = 30
 _QUIET_S: Final = 60e-6
 
 
-def check_loopback(address: str, *, flag: str) -> None:
-    """Raise ConfigError for an address that others could connect to."""
-    try:
-        is_loopback = ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        is_loopback = address == "localhost"
-    if not is_loopback:
-        raise ConfigError(
-            f"{address} is not loopback, and the console has neither TLS nor logins yet: use"
-            f" {HOST}, and reach it from elsewhere through `ssh -L` or `kubectl port-forward`",
-            where=flag,
-        )
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a console needs that others can reach: TLS, and a check of tokens."""
+
+    tls: ServerTls
+    check: TokenCheck
+    #: The names that the certificate is for.
+    names: Callable[[], Collection[str]]
 
 
 class Console:
@@ -87,7 +85,7 @@ class Console:
         self._listing: asyncio.Task[dict[str, Any]] | None = None
         #: Clients are not told of changes of the queue before this time.
         self._queue_quiet_until = 0.0
-        site = ConsoleSite()
+        self._site = site = ConsoleSite()
         site.events = self._hub.stream
         site.resources = {
             "cluster": self._cluster,
@@ -96,30 +94,50 @@ class Console:
             "pods": self._pods,
             "flow": lambda rest, query: None if rest else self.flow.view(),
             "about": lambda rest, query: {"tries": embedded is not None},
+            "session": lambda rest, query: None if rest else {"user": ""},
         }
-        limits = _LIMITS
+        self._limits = _LIMITS
         if embedded is not None:
-            limits = replace(_LIMITS, max_body=MOST_BYTES)
+            self._limits = replace(_LIMITS, max_body=MOST_BYTES)
             trying = TryCluster(embedded, mirror.config.written)
             site.resources["try"] = trying.read
             site.writes["try"] = trying.write
-        self._server = HttpServer(site, limits)
+        self._server: HttpServer | None = None
+        self._listener: TlsListener | None = None
         self._ticking: asyncio.Task[None] | None = None
         self.url = ""
 
-    async def start(self, listening: socket.socket) -> None:
-        """Serve on a socket that listens on loopback."""
+    async def start(self, listening: socket.socket, access: Access | None = None) -> None:
+        """Serve on a socket; without `access` it must listen on loopback."""
         loop = asyncio.get_running_loop()
         host, port, *_ = listening.getsockname()
-        await self._server.listen(lambda make: loop.create_server(make, sock=listening))
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{PREFIX}"
+        if host in ("0.0.0.0", "::"):  # noqa: S104 - the user's choice
+            host = socket.gethostname()
+        scheme = "http" if access is None else "https"
+        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{PREFIX}"
+        if access is None:
+            self._server = HttpServer(self._site, self._limits)
+            await self._server.listen(lambda make: loop.create_server(make, sock=listening))
+        else:
+            names = access.names
+            self._site.schemes = ("https",)
+            self._site.is_own_host = lambda host: is_named(host, names())
+            self._site.host_advice = (
+                "the Host header must be an address or a name of the certificate"
+            )
+            guarded = SignInSite(self._site, access.check, self._clock)
+            self._server = HttpServer(guarded, self._limits)
+            self._listener = TlsListener(self._server, access.tls, listening)
         self._ticking = asyncio.create_task(self._tick(), name="console")
 
     async def stop(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
         self._hub.close()
-        await self._server.stop(_LINGER_S)
+        if self._listener is not None:
+            self._listener.close()
+        if self._server is not None:
+            await self._server.stop(_LINGER_S)
 
     # Resources
 

@@ -1,14 +1,13 @@
 """Paths of the console, its files, and the checks of every request.
 
 A page of another site must not read a cluster through the user's browser. Hence: only GET, no CORS,
-a Host header that names loopback (a name of the attacker's that resolves to 127.0.0.1 is refused),
-no API request that another site caused, and a Content-Security-Policy without inline scripts.
-Where there are writes (`try_cluster`), a POST must be JSON and name this server as its Origin.
+a Host header that is this server's own (`hosts`), no API request that another site caused, and a
+Content-Security-Policy without inline scripts. Where there are writes (`try_cluster`, `sign_in`),
+they must be JSON and name this server as their Origin.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import mimetypes
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -19,12 +18,13 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
+from stowplan.console.hosts import names_loopback
 from stowplan.errors import ApiError
 from stowplan.http.messages import JSON, PeerCertificate, Request, Response, error_response
 from stowplan.http.parser import RequestHead
 
 PREFIX: Final = "/console/"
-_API: Final = "/console/api/"
+API: Final = "/console/api/"
 _CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -60,23 +60,48 @@ class ConsoleSite:
         self.writes: dict[str, Write] = {}
         self.events: Callable[[str], Response] = lambda last_id: _not_found("no events")
         self._files = _static_files()
+        #: Of Origin headers: a proxy on loopback may have added TLS.
+        self.schemes: tuple[str, ...] = ("http", "https")
+        #: Whether a Host header is this server's own, and what to do if not.
+        self.is_own_host: Callable[[str], bool] = names_loopback
+        self.host_advice = "the Host header must name loopback: use http://127.0.0.1"
 
     def refuse(self, head: RequestHead, certificate: PeerCertificate | None) -> Response | None:
         is_write = head.method == "POST" and bool(self.writes)
         if head.method not in ("GET", "HEAD") and not is_write:
             problem = "the console only reads: GET and HEAD"
             return _safe(error_response(HTTPStatus.METHOD_NOT_ALLOWED, problem, Allow="GET, HEAD"))
-        host = head.headers.get("host")
-        if not _names_loopback(host):
-            problem = (
-                f"the Host header must name loopback, not {host[:100]!r}: use http://127.0.0.1"
-            )
-            return _safe(error_response(HTTPStatus.MISDIRECTED_REQUEST, problem))
+        refused = self.refuse_host(head)
+        if refused is not None:
+            return refused
         is_foreign = head.headers.get("sec-fetch-site") not in _OWN_SITE
-        if is_foreign and head.path.startswith(_API):
+        if is_foreign and head.path.startswith(API):
             problem = "the request comes from a page of another site"
             return _safe(error_response(HTTPStatus.FORBIDDEN, problem))
-        return _refused_write(head) if is_write else None
+        return self.refuse_foreign_write(head) if is_write else None
+
+    def refuse_host(self, head: RequestHead) -> Response | None:
+        host = head.headers.get("host")
+        if self.is_own_host(host):
+            return None
+        problem = f"{self.host_advice}, not {host[:100]!r}"
+        return _safe(error_response(HTTPStatus.MISDIRECTED_REQUEST, problem))
+
+    def refuse_foreign_write(self, head: RequestHead) -> Response | None:
+        """Refuse what a form or a script of another site could send."""
+        own = tuple(f"{scheme}://{head.headers.get('host')}" for scheme in self.schemes)
+        if head.headers.get("origin") not in own:
+            problem = f"a write needs the header Origin: {own[0]}"
+            return _safe(error_response(HTTPStatus.FORBIDDEN, problem))
+        kind = head.headers.get("content-type").partition(";")[0].strip().lower()
+        if head.method == "POST" and kind != JSON:
+            problem = f"a write needs the header Content-Type: {JSON}"
+            return _safe(error_response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem))
+        return None
+
+    def safe(self, response: Response) -> Response:
+        """The response with the headers of every response."""
+        return _safe(response)
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
         answer = self._answer(request)
@@ -95,7 +120,7 @@ class ConsoleSite:
         path = request.head.path
         if path in ("/", "/console"):
             return Response(b"", HTTPStatus.FOUND.value, "text/plain", {"Location": PREFIX})
-        if path.startswith(_API):
+        if path.startswith(API):
             return self._read(request) if request.head.method != "POST" else self._write(request)
         found = self._files.get(path.removeprefix(PREFIX) or "index.html")
         if found is None or not path.startswith(PREFIX):
@@ -104,7 +129,7 @@ class ConsoleSite:
 
     def _read(self, request: Request) -> Response | Awaitable[Response]:
         head = request.head
-        name, *rest = [unquote(part) for part in head.path.removeprefix(_API).split("/")]
+        name, *rest = [unquote(part) for part in head.path.removeprefix(API).split("/")]
         query = parse_qs(head.query)
         if name == "events" and not rest:
             return self.events(head.headers.get("last-event-id") or query.get("after", [""])[0])
@@ -117,7 +142,7 @@ class ConsoleSite:
 
     def _write(self, request: Request) -> Response | Awaitable[Response]:
         path = request.head.path
-        name, *rest = path.removeprefix(_API).split("/")
+        name, *rest = path.removeprefix(API).split("/")
         write = self.writes.get(name)
         if write is None:
             return _not_found(f"{path}: not found")
@@ -139,33 +164,6 @@ def _json(found: Any, path: str) -> Response:
 
 def _failed(problem: ApiError) -> Response:
     return error_response(HTTPStatus(problem.status), problem.message)
-
-
-def _refused_write(head: RequestHead) -> Response | None:
-    """Refuse what a form or a script of another site could send."""
-    own = tuple(f"{scheme}://{head.headers.get('host')}" for scheme in ("http", "https"))
-    if head.headers.get("origin") not in own:
-        problem = f"a write needs the header Origin: {own[0]}"
-        return _safe(error_response(HTTPStatus.FORBIDDEN, problem))
-    if head.headers.get("content-type").partition(";")[0].strip().lower() != JSON:
-        problem = f"a write needs the header Content-Type: {JSON}"
-        return _safe(error_response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem))
-    return None
-
-
-def _names_loopback(host: str) -> bool:
-    """Whether a Host header, with a port or without, is localhost or an address of loopback."""
-    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
-    if not name:
-        name, port = port, ""
-    if port and not port.isdecimal():
-        return False
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _not_found(problem: str) -> Response:

@@ -89,13 +89,18 @@ class Authenticator:
                     return _authenticated(found)
         token = _bearer_token(request.head)
         if token:
-            user = await self._reviewed(token)
+            user = await self.by_token(token)
             if user is not None:
-                return _authenticated(user)
+                return user
             problems.append("invalid bearer token")
         if problems:
             raise Unauthenticated("; ".join(problems))
         return ANONYMOUS
+
+    async def by_token(self, token: str) -> User | None:
+        """The user of a token; None if it is not valid. Errors are those of a call."""
+        user = await self._reviewed(token)
+        return None if user is None else _authenticated(user)
 
     def _proxied(self, head: RequestHead, certificate: PeerCertificate) -> User | None:
         """The user whom an authenticating proxy names."""

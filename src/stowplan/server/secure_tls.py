@@ -53,8 +53,11 @@ _CIPHERS: Final = {
 }
 
 
-def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> ServerTls:
-    """TLS that follows the options' files; ConfigError if one of them is unusable."""
+def secure_tls(options: ServingOptions, cas: ClientCas | None, queues: WorkQueues) -> ServerTls:
+    """TLS that follows the options' files; ConfigError if one of them is unusable.
+
+    Without `cas` clients are not asked for certificates, which a browser would ask its user for.
+    """
     if (options.tls_cert_file is None) != (options.tls_private_key_file is None):
         given, missing = "--tls-cert-file", "--tls-private-key-file"
         if options.tls_cert_file is None:
@@ -82,7 +85,7 @@ def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> S
             return contexts()
 
     def contexts() -> Contexts:
-        bundles = cas.read()
+        bundles = None if cas is None else cas.read()
         finish = partial(_finish, version=version, ciphers=ciphers, bundles=bundles)
         if certificate is not None and key is not None:
             default = server_context(certificate, key)
@@ -97,10 +100,11 @@ def secure_tls(options: ServingOptions, cas: ClientCas, queues: WorkQueues) -> S
             finish(context)
             for name in each.names or names_of(each.certificate):
                 by_name.setdefault(name.lower(), context)
-        cas.use(bundles)
+        if cas is not None and bundles is not None:
+            cas.use(bundles)
         return Contexts(default, by_name)
 
-    files: list[Path | None] = [certificate, key, *cas.files]
+    files: list[Path | None] = [certificate, key, *(cas.files if cas is not None else ())]
     for each in options.tls_sni_cert_keys:
         files += [each.certificate, each.key]
     return ServerTls(make, [file for file in files if file is not None])
@@ -114,7 +118,7 @@ def _warn_if_expired(certificate: Path) -> None:
 
 
 def _finish(
-    context: ssl.SSLContext, *, version: ssl.TLSVersion, ciphers: str, bundles: Bundles
+    context: ssl.SSLContext, *, version: ssl.TLSVersion, ciphers: str, bundles: Bundles | None
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the user asked for an old version
@@ -128,6 +132,8 @@ def _finish(
         except ssl.SSLError:
             problem = "this build of OpenSSL has none of the cipher suites"
             raise ConfigError(problem, where="--tls-cipher-suites") from None
+    if bundles is None:
+        return
     ask_for_certificates(context)
     trusted = [bundle for bundle in bundles if bundle is not None]
     for bundle in trusted:

@@ -13,9 +13,9 @@ import socket
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan import __version__
 from stowplan.api.client import ApiClient
@@ -51,10 +51,13 @@ from stowplan.server.memory import (
     spare_the_collector,
 )
 from stowplan.server.pod_resources import pod_resources
-from stowplan.server.serving_options import ServingOptions
+from stowplan.server.serving_options import ConsoleOptions, ServingOptions
 from stowplan.server.tracing import start_tracing
 from stowplan.server.v1 import V1
 from stowplan.server.zpages import add_zpages
+
+if TYPE_CHECKING:
+    from stowplan.console.mirror import ClusterMirror
 
 log = get_logger(__name__)
 
@@ -82,8 +85,8 @@ class ServeOptions:
     namespace: str = ""
     #: The endpoints; None: no ports.
     serving: ServingOptions | None = None
-    #: The port of the web console on loopback; None: no console.
-    console_port: int | None = None
+    #: None: no console.
+    console: ConsoleOptions | None = None
     #: kube-scheduler's feature gates, for metrics.
     gates: FeatureGates = field(default_factory=FeatureGates)
     versions: ShownVersions = field(default_factory=ShownVersions)
@@ -173,7 +176,7 @@ async def serve(options: ServeOptions) -> None:
         if options.on_node is not None:
             handlers = partial(_NodeWatcher, on_node=options.on_node)
         mirror = None
-        if options.console_port is not None:
+        if options.console is not None:
             # Loaded only if it is used: it needs the packages of `stowplan explain`.
             from stowplan.console.mirror import MirroringHandlers, mirror_of
 
@@ -210,14 +213,9 @@ async def serve(options: ServeOptions) -> None:
         if options.serving is not None and options.serving.secure_port:
             _add_v1(server.site, process, options.registry)
         await _open_ports(ports, server, options.serving, client, engine.metrics)
-        if mirror is not None:
-            from stowplan.console.serving import HOST, Console
-
+        if mirror is not None and options.console is not None:
             mirror.is_synced = process.is_synced
-            console = Console(mirror, engine)
-            ports.push_async_callback(console.stop)
-            await console.start(open_port(HOST, options.console_port or 0, flag="--console"))
-            log.info("Serving the console", extra=kv(url=console.url))
+            await _open_console(ports, mirror, engine, options, client)
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")
@@ -248,7 +246,7 @@ def _start_ledger(until: AsyncExitStack, engine: Engine, options: ServeOptions) 
     """Keep attempts where a reader can get at them: secure port, console or a file."""
     chosen = options.ledger
     has_port = options.serving is not None and options.serving.secure_port
-    has_reader = has_port or options.console_port is not None
+    has_reader = has_port or options.console is not None
     if chosen.file and not chosen.memory:
         raise ConfigError("needs memory. Fix: leave out --ledger-memory=0", where="--ledger")
     if not chosen.memory or not (has_reader or chosen.file):
@@ -284,6 +282,28 @@ async def _open_ports(
         await ports.enter_async_context(https_port(server.site, options, client, metrics))
 
 
+async def _open_console(
+    ports: AsyncExitStack,
+    mirror: ClusterMirror,
+    engine: Engine,
+    options: ServeOptions,
+    client: ApiClient,
+) -> None:
+    from stowplan.console.serving import Console
+
+    console = Console(mirror, engine)
+    chosen = options.console or ConsoleOptions()
+    access = None
+    if chosen.has_sign_in:
+        from stowplan.server.console_access import console_access
+
+        serving = replace(options.serving or ServingOptions(), bind_address=chosen.address)
+        access = await ports.enter_async_context(console_access(chosen, serving, client))
+    ports.push_async_callback(console.stop)
+    await console.start(open_port(chosen.address, chosen.port, flag="--console"), access)
+    log.info("Serving the console", extra=kv(url=console.url))
+
+
 def _add_v1(site: Site, process: SchedulerProcess, registry: Registry | None) -> None:
     """Add the JSON API, which only the HTTPS port serves."""
     v1 = V1(site)
@@ -310,6 +330,11 @@ async def _settle(process: SchedulerProcess) -> None:
 
 async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine) -> None:
     """Report all missing permissions at once, instead of failing request by request."""
+    console = options.console
+    if console is not None and console.has_sign_in:
+        from stowplan.server.console_access import check_delegation
+
+        await check_delegation(console, client)
     election = options.config.leader_election
     lease = (election.resource_namespace, election.resource_name) if election.leader_elect else None
     missing = await missing_rights(

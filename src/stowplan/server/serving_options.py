@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,29 @@ class RequestHeaders:
     uid_headers: tuple[str, ...] = ()
     group_headers: tuple[str, ...] = ("x-remote-group",)
     extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """Where the web console is served, and the token that opens it."""
+
+    address: str = LOOPBACK
+    port: int = 10270
+    #: None: tokens are the cluster's own.
+    token_file: Path | None = None
+    #: The flags that say so, for messages.
+    flag: str = "--console"
+    file_flag: str = "--console-token-file"
+
+    @property
+    def has_sign_in(self) -> bool:
+        """Whether TLS and a token are needed: beyond loopback always."""
+        if self.token_file is not None:
+            return True
+        try:
+            return not ip_address(self.address).is_loopback
+        except ValueError:
+            return self.address != "localhost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,13 @@ function Connection() {
   </p>`;
 }
 
+/** Who has signed in, where that is needed. */
+function User() {
+  const user = useResource("session").data?.user;
+  const end = () => fetch("api/session", { method: "DELETE" }).then(() => location.assign("sign-in.html"));
+  return user ? html`<p class="user"><span title=${user}>${user}</span> <button type="button" onClick=${end}>Sign out</button></p>` : null;
+}
+
 function App() {
   const [{ page, parts }, go] = useState(route());
   useEffect(() => {
@@ -60,6 +67,7 @@ function App() {
         <a href="#/${name}" aria-current=${name === page ? "page" : undefined}>${label}</a>`)}
       </nav>
       <${Connection} />
+      <${User} />
     </header>
     <main id="main" tabindex="-1" class=${connection === "lost" ? "stale" : ""}>
       <h1 class="hidden">${title}</h1>

@@ -44,9 +44,13 @@ export function useEvents(kind, listener) {
   }, [kind]);
 }
 
+/** The page that asks for a token, and leads back here. */
+const signIn = () => location.assign(`sign-in.html${location.hash}`);
+
 export async function read(path) {
   const response = await fetch(`api/${path}`);
   const body = await response.json().catch(() => ({}));
+  if (response.status === 401) signIn();
   if (!response.ok) throw Object.assign(new Error(body.Error ?? `The server answered ${response.status}.`), { status: response.status });
   return body;
 }
@@ -84,7 +88,9 @@ function connect() {
   on("flow", (data) => live.flow.forEach((each) => each(data)));
   source.onerror = () => {
     lost();
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => document.hidden || connect(), RETRY_MS);
+    if (source.readyState !== EventSource.CLOSED) return;
+    read("session").catch(() => {}); // has it ended?
+    setTimeout(() => document.hidden || connect(), RETRY_MS);
   };
 }
 
