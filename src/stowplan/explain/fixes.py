@@ -17,6 +17,7 @@ from typing import Final
 from stowplan.api.objects import Pod
 from stowplan.api.resources import NODES, PODS
 from stowplan.clock import Clock
+from stowplan.cluster.work import DecisionDeferred
 from stowplan.explain import changes
 from stowplan.explain.changes import Change
 from stowplan.explain.explanation import Fix
@@ -57,14 +58,29 @@ def find_fixes(explainer: Explainer, thing: Thing, clock: Clock) -> tuple[Fix, .
 def proven_changes(explainer: Explainer, thing: Thing, clock: Clock) -> list[tuple[Change, str]]:
     """The changes themselves, each with the node that the pod would go to."""
     deadline = clock.monotonic() + SEARCH_S
+    found = []
+    for tried in tried_changes(explainer, thing):
+        if tried is not None:
+            found.append(tried)
+        if clock.monotonic() > deadline:
+            break
+    return found
+
+
+def tried_changes(explainer: Explainer, thing: Thing) -> Iterator[tuple[Change, str] | None]:
+    """The same in steps of one decision, without a limit of time; None: a step without a fix.
+
+    After each step the cluster is as it was, and may change before the next.
+    """
     with explainer.judged(thing) as decision:
         if decision.feasible_nodes:
-            return []
+            return
         plans = list(_plans(explainer.profile_for(thing.struct), decision))
-    found: dict[str, tuple[Change, str]] = {}
+    yield None
+    found: set[str] = set()
     kinds: Counter[str] = Counter()
     for plan in sorted(plans, key=lambda each: each.cost)[:MOST_PLANS]:
-        if len(found) == MOST_FIXES or clock.monotonic() > deadline:
+        if len(found) == MOST_FIXES:
             break
         if plan.text in found or kinds[plan.kind] == _MOST_ALIKE:
             continue
@@ -73,8 +89,8 @@ def proven_changes(explainer: Explainer, thing: Thing, clock: Clock) -> list[tup
         node = _node_if_applied(explainer, thing, plan)
         if node:
             kinds[plan.kind] += 1
-            found[plan.text] = plan, node
-    return list(found.values())
+            found.add(plan.text)
+        yield (plan, node) if node else None
 
 
 def _plans(profile: Profile, decision: Decision) -> Iterator[Change]:
@@ -99,6 +115,9 @@ def _plans(profile: Profile, decision: Decision) -> Iterator[Change]:
 def _node_if_applied(explainer: Explainer, thing: Thing, plan: Change) -> str:
     """The node that the pod would go to; empty if it fits nowhere. The cluster is restored."""
     cluster = explainer.cluster
+    victims = [thing_of(PODS, victim).key for victim in plan.victims]
+    if any(key not in cluster.things for key in victims):
+        return ""  # gone since the search began
     keys: list[Key] = []
     before: list[Thing | None] = []
 
@@ -111,13 +130,14 @@ def _node_if_applied(explainer: Explainer, thing: Thing, plan: Change) -> str:
             changed = thing_of(NODES, plan.node)
             remember(changed.key)
             cluster.put(changed)
-        for victim in plan.victims:
-            key = thing_of(PODS, victim).key
+        for key in victims:
             remember(key)
             cluster.remove(key)
         asked = thing if plan.pod is None else replace(thing, struct=_same_pod(thing, plan.pod))
         with explainer.judged(asked) as decision:
             return decision.node or ""
+    except DecisionDeferred:
+        return ""  # more work than the caller allows for one decision
     finally:
         for key, old in zip(keys, before, strict=True):
             if old is not None:
