@@ -171,6 +171,11 @@ def test_attempts_of_the_ledger(stage: Stage) -> None:
         (2, "worker-[1-2]"),
         (1, "gpu"),
     ]
+    assert (details["requests"]["cpu"], details["waited"] > 0) == ("6", True)
+    _, placed = stage.get("/v1/attempts/default/placed/1")
+    details = placed["attempt"]["details"]
+    assert details["refused"] == {"TaintToleration": 1}
+    assert {"Filter", "Reserve", "Permit", "PreBind", "Bind"} <= details["durations"].keys()
     for path in ("default/big/999", "default/none", "default/gated"):
         status, problem = stage.get(f"/v1/attempts/{path}")
         assert (status, problem["kind"]) == (404, "Status")
@@ -231,7 +236,11 @@ def test_an_attempt_from_the_server_and_from_the_file(stage: Stage) -> None:
     assert read.startswith("default/placed, attempt 1 of 1, ")
     assert ": bound to worker-" in read
     assert "Best nodes, the chosen one first:" in read
-    assert "Durations: PreFilter " in read
+    read = " ".join(read.split())
+    assert "It asked for 1 cpu" in read
+    assert "It fitted on 2 of 3 nodes. The others: NODES PLUGIN REASON NAMES 1 TaintToler" in read
+    assert "in the queue, PreFilter " in read
+    assert ", Bind " in read
 
 
 def _recorded(stage: Stage, name: str) -> str:

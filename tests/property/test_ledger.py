@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stowplan.clock import VirtualClock
 from stowplan.queue.pod import QueuedPod
-from stowplan.scheduler.ledger import ENTRY_BYTES, Ledger
+from stowplan.scheduler.ledger import ENTRY_BYTES, Ledger, _undecided
 from stowplan.scheduler.node_names import fold_names
 from stowplan.testing import pod
 
@@ -28,7 +28,9 @@ def test_the_budget_holds_and_the_oldest_go_first(
     under_way: list[QueuedPod] = []
     for number, (name, size, message, ends) in enumerate(attempts):
         queued = QueuedPod(pod(f"pod-{name}"), 0.0, attempts=number)
-        ledger._add(queued, "", b" " * size)
+        entry = _undecided(queued, 0.0)
+        entry.decision, entry.size = b" " * size, ENTRY_BYTES + size
+        ledger._add(queued, entry)
         under_way.append(queued)
         if ends:
             for each in under_way:

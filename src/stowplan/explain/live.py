@@ -92,7 +92,10 @@ class LiveExplainer:
         for queued in (each for some in (*waiting, queue.gated) for each in some):
             if not namespace or queued.pod.metadata.namespace == namespace:
                 groups.setdefault(self._cause(queued), []).append(queued)
-        found = [self._group(cause, pods) for cause, pods in groups.items()]
+        first = {pods[0].key for pods in groups.values()}
+        ledger = self._engine.ledger
+        tried = ledger.latest(first) if ledger is not None else {}
+        found = [_group(cause, pods, tried.get(pods[0].key)) for cause, pods in groups.items()]
         found.sort(key=lambda each: (-each.pods, each.examples))
         return Pending(counts, tuple(found))
 
@@ -198,10 +201,12 @@ class LiveExplainer:
         state = State.NOMINATED if queued.pod.status.nominated_node_name else State.PENDING
         return state, plugin or ", ".join(sorted(queued.rejectors)), reason or "refused"
 
-    def _group(self, cause: tuple[State, str, str], pods: list[QueuedPod]) -> PendingGroup:
-        state, plugin, reason = cause
-        examples = tuple(sorted(queued.key for queued in pods)[:_EXAMPLES])
-        first = pods[0]
-        last = self._engine.ledger.latest(first.key) if self._engine.ledger is not None else None
-        summary = first.gating_message or (last.message if last is not None else "")
-        return PendingGroup(len(pods), state, plugin, reason, examples, summary)
+
+def _group(
+    cause: tuple[State, str, str], pods: list[QueuedPod], last: Entry | None
+) -> PendingGroup:
+    """Pods with one cause; `last` is the latest attempt of the first of them."""
+    state, plugin, reason = cause
+    examples = tuple(sorted(queued.key for queued in pods)[:_EXAMPLES])
+    summary = pods[0].gating_message or (last.message if last is not None else "")
+    return PendingGroup(len(pods), state, plugin, reason, examples, summary)

@@ -10,8 +10,7 @@ from stowplan.explain.explanation import NodeAnswer
 from stowplan.explain.facts import Answer
 from stowplan.explain.text import scores_text, seconds_text, wrapped
 from stowplan.present.tables import format_table, printable
-from stowplan.scheduler.ledger import Attempt
-from stowplan.scheduler.ledger_details import Details
+from stowplan.scheduler.ledger_records import Attempt, Details
 
 
 class Attempts(Answer, frozen=True):
@@ -50,18 +49,25 @@ def attempt_text(said: AttemptAnswer, now: float) -> str:
 
 def _blocks(said: AttemptAnswer, now: float) -> Iterator[str]:
     attempt, details = said.attempt, said.attempt.details or Details()
+    total = details.evaluated_nodes
     when = datetime.fromtimestamp(attempt.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     yield wrapped(
         f"{attempt.pod}, attempt {attempt.attempt} of {said.of}, {when}: {_result(attempt)}."
     )
     if attempt.message:
         yield wrapped(attempt.message)
+    if asked := _asked(details):
+        yield wrapped(asked)
     if details.reasons:
         rows = [
             (each.nodes, each.plugin, each.reason, _names(each.names, each.names_left_out))
             for each in details.reasons
         ]
+        if attempt.node:
+            yield wrapped(f"It fitted on {details.feasible_nodes} of {total} nodes. The others:")
         yield format_table(("NODES", "PLUGIN", "REASON", "NAMES"), rows)
+    elif attempt.node and total:
+        yield wrapped(f"It fitted on {details.feasible_nodes} of {total} nodes.")
     if details.eviction is not None:
         victims = ", ".join(details.eviction.victims)
         more = details.eviction.victims_left_out
@@ -71,10 +77,11 @@ def _blocks(said: AttemptAnswer, now: float) -> Iterator[str]:
         best = [NodeAnswer(e.node, (), e.total, e.by_plugin) for e in details.scores]
         yield scores_text("Best nodes, the chosen one first:", best)
     if details.is_shortened:
-        yield "Scores or names of nodes were left out, because there were too many attempts.\n"
-    if details.durations:
-        parts = (f"{name} {seconds_text(took)}" for name, took in details.durations.items())
-        yield wrapped(f"Durations: {', '.join(parts)}.")
+        yield "Some details were left out, because there were too many attempts.\n"
+    waited = f"{seconds_text(details.waited)} in the queue" if details.waited else ""
+    parts = [f"{name} {seconds_text(took)}" for name, took in details.durations.items()]
+    if waited or parts:
+        yield wrapped(f"Durations: {', '.join([waited, *parts] if waited else parts)}.")
     retry = _retry(attempt, now, is_latest=attempt.attempt == said.of)
     if retry:
         yield wrapped(retry)
@@ -87,6 +94,17 @@ def _result(attempt: Attempt) -> str:
     if attempt.result == "binding":
         return f"{printable(attempt.node)} is chosen, and the pod is not bound yet"
     return f"{attempt.result} {took}"
+
+
+def _asked(details: Details) -> str:
+    """What the pod asked for, in a sentence."""
+    asked = ", ".join(f"{amount} {name}" for name, amount in details.requests.items())
+    parts = [f"asked for {printable(asked)}"] if asked else []
+    if details.priority:
+        parts.append(f"had priority {details.priority}")
+    if details.constraints:
+        parts.append(f"set {', '.join(details.constraints)}")
+    return f"It {' and '.join(parts)}." if parts else ""
 
 
 def _names(names: str, left_out: int) -> str:

@@ -44,6 +44,10 @@ class Diagnosis:
     post_filter_message: str = ""
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
+    #: Filters whose columns the search did not read, because it knew the rows that pass them.
+    unread: Sequence[FilterStep] = ()
+    #: If the search ended early: the order of nodes, where it began and how many it looked at.
+    part: tuple[Rows, int, int] | None = None
     #: Every status and its rows, once they are final.
     settled: list[tuple[Status, Rows]] | None = None
 
@@ -83,6 +87,13 @@ class Diagnosis:
             for verdict_id in np.unique(ids).tolist():
                 yield step.status(self.cycle, verdict_id), rows[ids == verdict_id]
             left &= ~failed
+
+    def absent_count(self) -> int:
+        """How many nodes PreFilter kept from the search."""
+        if self.candidates is None:
+            return self.total_nodes
+        outside = int(np.count_nonzero(~self.candidates[list(self.overrides)]))
+        return self.total_nodes - int(np.count_nonzero(self.candidates)) - outside
 
     def status_of(self, row: int) -> Status:
         """One row's status."""
@@ -131,8 +142,7 @@ class Diagnosis:
             for reason in rest:
                 counts[reason] += total
         if self.candidates is not None:
-            outside = int(np.count_nonzero(~self.candidates[list(self.overrides)]))
-            absent = self.total_nodes - int(self.candidates.sum()) - outside
+            absent = self.absent_count()
             if absent:
                 for reason in self.absent.reasons:
                     counts[reason] += absent

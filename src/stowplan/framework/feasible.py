@@ -99,7 +99,25 @@ def find_feasible(
         # already: it counts once more, unless the search refused it again.
         searched = in_search_order(order, start)[: found.searched]
         found.searched += refused in found.rows or refused not in searched
+    if found.searched < size:
+        diagnosis.part = (order, start, found.searched)
     return found
+
+
+def complete(profile: Profile, diagnosis: Diagnosis) -> None:
+    """Read the verdicts that the search for a pod's node had no need of, for the nodes it passed.
+
+    Only before the table changes.
+    """
+    cycle = diagnosis.cycle
+    diagnosis.columns[:0] = [
+        (step, profile.columns.verdicts(step, cycle)) for step in diagnosis.unread
+    ]
+    diagnosis.unread = ()
+    if diagnosis.part is not None:
+        order, start, searched = diagnosis.part
+        diagnosis.candidates = np.zeros(cycle.table.capacity, np.bool_)
+        diagnosis.candidates[in_search_order(order, start)[:searched]] = True
 
 
 @dataclass(slots=True)
@@ -143,9 +161,11 @@ class _Search:
             rows, searched, key = shape.search(self.order, start=self.start, limit=self.limit)
         else:
             rows, searched = first_feasible(self.order, alive, start=self.start, limit=self.limit)
-        if not len(rows):
+        self.diagnosis.candidates = self.candidates
+        if len(rows):
+            self.diagnosis.unread = steps[:leading]
+        else:
             columns[:0] = [(step, self._verdicts(step, alive)) for step in steps[:leading]]
-            self.diagnosis.candidates = self.candidates
         return Feasible(rows, searched, shape, key)
 
     def by_columns(self) -> Feasible:

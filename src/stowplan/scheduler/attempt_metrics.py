@@ -61,13 +61,16 @@ class AttemptMetrics:
         profile: Profile,
         began: float,
         trace: AttemptTrace | None = None,
+        kept: dict[str, float] | None = None,
     ) -> float:
-        """Count an extension point; returns the time at which it ended."""
+        """Count an extension point, and keep its seconds; returns the time at which it ended."""
         now = self._clock.monotonic()
         durations = self._metrics.framework_extension_point_duration
         durations.at(point, LABELS[status.code], profile.name).observe(now - began)
         if trace is not None:
             trace.point(point, LABELS[status.code], began, now)
+        if kept is not None:
+            kept[point] = now - began
         return now
 
     def watch(self, profile: str) -> Stopwatch | None:

@@ -141,8 +141,11 @@ class Binder:
     def _observe(self, point: str, status: Status, placement: Placement, began: float) -> None:
         now, label = self._engine.clock.monotonic(), status.code.label
         self._engine.metrics.point_ended(point, label, placement.profile.name, now - began)
-        if (trace := placement.queued.trace) is not None:
-            trace.point(point, label, began, now)
+        queued = placement.queued
+        if queued.trace is not None:
+            queued.trace.point(point, label, began, now)
+        if (record := queued.record) is not None and record.durations is not None:
+            record.durations[point] = now - began
 
     # Permit
 
@@ -165,6 +168,8 @@ class Binder:
         self._engine.metrics.permit_wait_duration.at(label).observe(now - started)
         if (trace := placement.queued.trace) is not None:
             trace.point("WaitOnPermit", label, started, now)
+        if (record := placement.queued.record) is not None and record.durations is not None:
+            record.durations["WaitOnPermit"] = now - started
         return waiting.status
 
     # PreBind, Bind, PostBind

@@ -357,6 +357,7 @@ class _Attempt:
             profile=self.profile.name,
             status=SUCCESS,
             diagnosis=self.diagnosis if self.keeps_verdicts else None,
+            search=self.diagnosis,
             node=self.table.names[feasible.rows[place]],
             sheet=None if best is None else best.sheet,
             evaluated_nodes=self.evaluated,

@@ -30,6 +30,9 @@ class Decision:
     #: The text of the failure, as events and the condition show it.
     message: str = ""
     diagnosis: Diagnosis | None = None
+    #: What filters said on the way to the chosen node, to be completed (`framework.feasible`)
+    #: before the table changes; None once the attempt is recorded.
+    search: Diagnosis | None = None
     #: The scores, or a function that builds them when they are read.
     sheet: ScoreSheet | BuildSheet | None = None
     evaluated_nodes: int = 0

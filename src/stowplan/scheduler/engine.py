@@ -209,7 +209,9 @@ class Engine:
                 queued.deferred_work += work.spent - spent
                 self._expensive.finished(queued)
             if self.ledger is not None:
-                self.ledger.decided(queued, decision, self._durations)
+                waited = started - queued.timestamp
+                self.ledger.decided(queued, decision, profile, self._durations, waited)
+            decision.search = None  # its columns change with the table
             if decision.node is None:
                 return self._decided_nowhere(queued, decision, started)
             return self._reserve(queued, profile, decision, info, started)
@@ -258,8 +260,9 @@ class Engine:
         before = last = monotonic()
         durations = self.metrics.framework_extension_point_duration
         kept: dict[str, float] | None = None
-        if self.ledger is not None:
-            kept = self._durations = {} if self.ledger.has_time(before) else None
+        if self.ledger is not None and self.ledger.has_time(before):
+            kept = {}
+        self._durations = kept
 
         def on_point(point: str, status: str) -> None:
             nonlocal last
@@ -362,11 +365,11 @@ class Engine:
         placement = Placement(queued, profile, decision, pod, node, started)
         now = self.clock.monotonic()
         status = run_reserve(profile, decision.cycle, pod, node)
-        ended, trace = self._attempt_metrics.point_ended, queued.trace
-        now = ended("Reserve", status, profile, now, trace)
+        ended, trace, kept = self._attempt_metrics.point_ended, queued.trace, self._durations
+        now = ended("Reserve", status, profile, now, trace, kept)
         if status.is_success:
             status, placement.waiting = run_permit(profile, decision.cycle, pod, node, now=now)
-            ended("Permit", status, profile, now, trace)
+            ended("Permit", status, profile, now, trace, kept)
         self._attempt_metrics.report_slow_plugins(decision.cycle, profile)
         if status.is_success or status.is_wait:
             if placement.waiting is not None:

@@ -4,15 +4,15 @@ The engine calls `decided` after each decision and `ended` when the attempt is o
 the attempts of a pod. When the budget is spent the oldest attempts are dropped. Reasons and
 scores are encoded when the decision is made, because it is valid only until the next one.
 
-What costs more than a microsecond or two (scores of the best nodes, names of refused nodes) is kept
-only while it takes less than `DETAIL_SHARE` of the time: always in a quiet cluster, sometimes in a
-rush. A record says so if something was left out.
+What costs more than a microsecond or two (scores of the best nodes, refusals of a pod that found a
+node, names of refused nodes) is kept only while it takes less than `DETAIL_SHARE` of the time:
+always in a quiet cluster, sometimes in a rush. A record says so if something was left out.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +20,12 @@ import msgspec
 
 from stowplan.clock import Clock
 from stowplan.logs import get_logger, kv
-from stowplan.scheduler.ledger_details import Details, DetailsReader, Recorded
+from stowplan.scheduler.ledger_details import DetailsReader, quantity
+from stowplan.scheduler.ledger_records import BINDING, DEFAULT_FILE_SIZE, Attempt, Details
 
-if TYPE_CHECKING:  # readers of attempts need none of the scheduler's
+if TYPE_CHECKING:
+    from stowplan.cluster.pod_info import Request
+    from stowplan.framework.profile import Profile
     from stowplan.queue.pod import QueuedPod
     from stowplan.scheduler.decision import Decision
 
@@ -30,8 +33,7 @@ log = get_logger(__name__)
 
 #: Bytes that the ledger takes at most, unless a flag says otherwise.
 DEFAULT_BUDGET: Final = 16 * 1024 * 1024
-DEFAULT_FILE_SIZE: Final = 256 * 1024 * 1024
-#: The share of the time that scores and node names may take.
+#: The share of the time that scores, refusals and node names may take.
 DETAIL_SHARE: Final = 0.003
 #: How much of it can be saved up, in seconds of quiet.
 _SAVED_S: Final = 1.0
@@ -40,13 +42,8 @@ ENTRY_BYTES: Final = 1_000
 #: Characters of a message that are kept.
 _MOST_MESSAGE: Final = 4_000
 
-#: The result of an attempt that is not over: the pod has a node, and waits for permission or
-#: is being bound.
-BINDING: Final = "binding"
-
 _EMPTY: Final = b"{}"
 _NO_REASON: Final = ("", "")
-_NOTHING: Final[Mapping[str, float]] = {}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -62,68 +59,48 @@ class LedgerOptions:
     file_size: int = DEFAULT_FILE_SIZE
 
 
-class Attempt(Recorded):
-    """One attempt, as readers get it."""
+class Entry(msgspec.Struct, gc=False):
+    """An attempt as it is kept: plain fields, and JSON of what only some attempts have.
+
+    No field refers to what refers to it, so the garbage collector can leave it alone.
+    """
 
     #: Wall time of the decision.
     time: float
-    pod: str
+    key: str
     uid: str
     attempt: int
     profile: str
-    #: scheduled, unschedulable, error, or binding while it goes on.
-    result: str
-    #: The chosen node.
-    node: str = ""
+    node: str
+    #: Seconds in the queue.
+    waited: float
+    #: Pairs of resource and amount, shared with all pods of a template.
+    request: Request
+    priority: int
+    evaluated_nodes: int
+    feasible_nodes: int
+    #: By extension point; None: there was no time for details.
+    durations: dict[str, float] | None
+    #: `Details` without the fields above.
+    decision: bytes
+    size: int
+    result: str = BINDING
     message: str = ""
-    #: From the beginning of the attempt to its end.
     seconds: float = 0.0
-    #: Plugins whose cluster events bring the pod back; empty after an error.
     retried_by: tuple[str, ...] = ()
-    #: Wall times: the pod is not tried before the first unless the queue is empty, and is tried
-    #: by the second although nothing happens.
     backoff_until: float | None = None
     retry_by: float | None = None
-    details: Details | None = None
-
-
-class Entry:
-    """An attempt as it is kept: plain fields, and JSON of what only some attempts have."""
-
-    __slots__ = (
-        "attempt", "backoff_until", "decision", "durations", "evaluated_nodes", "feasible_nodes",
-        "is_shortened", "key", "message", "node", "profile", "result", "retried_by", "retry_by",
-        "seconds", "size", "time", "uid",
-    )  # fmt: skip
-
-    def __init__(self, queued: QueuedPod, time: float, node: str, decision: bytes) -> None:
-        self.time = time
-        self.key = queued.key
-        self.uid = queued.uid
-        self.attempt = queued.attempts
-        self.profile = queued.scheduler_name
-        self.result = BINDING
-        self.node = node
-        self.message = ""
-        self.seconds = 0.0
-        self.retried_by: tuple[str, ...] = ()
-        self.backoff_until: float | None = None
-        self.retry_by: float | None = None
-        self.evaluated_nodes = 0
-        self.feasible_nodes = 0
-        self.durations: Mapping[str, float] = _NOTHING
-        self.is_shortened = False
-        #: `Details` without the fields above.
-        self.decision = decision
-        self.size = ENTRY_BYTES + len(decision)
 
     def details(self) -> Details:
         """Everything about the decision."""
         found = msgspec.json.decode(self.decision, type=Details)
         found.evaluated_nodes = self.evaluated_nodes
         found.feasible_nodes = self.feasible_nodes
-        found.durations = self.durations
-        found.is_shortened |= self.is_shortened
+        found.requests = {name: quantity(name, amount) for name, amount in self.request}
+        found.priority = self.priority
+        found.waited = self.waited
+        found.durations = self.durations or {}
+        found.is_shortened |= self.durations is None and self.evaluated_nodes > 0
         return found
 
     def read(self, *, is_whole: bool) -> Attempt:
@@ -152,8 +129,6 @@ class Ledger:
         self._clock = clock
         self._budget = budget
         self._entries: deque[Entry] = deque()
-        #: Most pods have one attempt, and no list.
-        self._by_pod: dict[str, Entry | list[Entry]] = {}
         self._details = DetailsReader()
         #: Monotonic time from which on costly details may be kept again.
         self._details_from = -_SAVED_S
@@ -168,50 +143,58 @@ class Ledger:
         return now >= self._details_from
 
     def decided(
-        self, queued: QueuedPod, decision: Decision, durations: Mapping[str, float] | None
+        self,
+        queued: QueuedPod,
+        decision: Decision,
+        profile: Profile,
+        durations: dict[str, float] | None,
+        waited: float,
     ) -> None:
         """A decision is made; neither the table nor the scores have changed since.
 
-        `durations` are seconds by extension point; None: there is no time for details.
+        `durations` are seconds by extension point; None: there is no time for details. `waited`
+        are the seconds in the queue.
         """
+        node, encoded, info = decision.node, _EMPTY, decision.cycle.info
         queued.reason = _NO_REASON
-        if durations is None and decision.node is not None:
-            entry = self._add(queued, decision.node, _EMPTY)
-            entry.is_shortened = True
-        else:
-            entry = self._add(
-                queued, decision.node or "", self._detailed(queued, decision, durations)
-            )
-            entry.durations = durations or _NOTHING
-            entry.is_shortened = durations is None
-        entry.evaluated_nodes = decision.evaluated_nodes
-        entry.feasible_nodes = decision.feasible_nodes
+        if durations is not None or node is None:
+            encoded = self._detailed(queued, decision, profile, has_time=durations is not None)
+        self._add(
+            queued,
+            Entry(
+                self._clock.time(),
+                queued.key,
+                queued.uid,
+                queued.attempts,
+                queued.scheduler_name,
+                node or "",
+                waited,
+                info.request,
+                info.priority,
+                decision.evaluated_nodes,
+                decision.feasible_nodes,
+                durations,
+                encoded,
+                ENTRY_BYTES if encoded is _EMPTY else ENTRY_BYTES + len(encoded),
+            ),
+        )
 
     def _detailed(
-        self, queued: QueuedPod, decision: Decision, durations: Mapping[str, float] | None
+        self, queued: QueuedPod, decision: Decision, profile: Profile, *, has_time: bool
     ) -> bytes:
         began = self._clock.monotonic()
         try:
-            return self._encoded(queued, decision, has_time=durations is not None)
+            details = self._details.read(decision, profile, has_time=has_time)
+            if details.reasons and decision.node is None:
+                queued.reason = details.reasons[0].plugin, details.reasons[0].reason
+            return _encode(details)
         except Exception:
             # A plugin's odd answer, such as half a surrogate pair, must not fail the attempt.
             log.exception("Cannot record a decision", extra=kv(pod=queued.key))
             return _EMPTY
         finally:
-            if durations is not None:
+            if has_time:
                 self._spent(began)
-
-    def _encoded(self, queued: QueuedPod, decision: Decision, *, has_time: bool) -> bytes:
-        details = Details()
-        if decision.node is not None:
-            if decision.sheet is None:
-                return _EMPTY  # a single node was feasible, and not scored
-            details.scores = self._details.scores(decision)
-        else:
-            self._details.add_reasons(details, decision, has_names=has_time)
-            if details.reasons:
-                queued.reason = details.reasons[0].plugin, details.reasons[0].reason
-        return _encode(details)
 
     def ended(
         self,
@@ -228,7 +211,7 @@ class Ledger:
         if entry is None:
             if result == "scheduled":
                 return  # switched on in the middle of the attempt
-            entry = self._add(queued, "", _EMPTY)
+            entry = self._add(queued, _undecided(queued, self._clock.time()))
         queued.record = None
         entry.result = result
         entry.seconds = seconds
@@ -248,15 +231,9 @@ class Ledger:
         if self.on_ended is not None:
             self.on_ended(entry)
 
-    def _add(self, queued: QueuedPod, node: str, decision: bytes) -> Entry:
-        entry = queued.record = Entry(queued, self._clock.time(), node, decision)
+    def _add(self, queued: QueuedPod, entry: Entry) -> Entry:
+        queued.record = entry
         self._entries.append(entry)
-        known = self._by_pod.setdefault(entry.key, entry)
-        if known is not entry:
-            if isinstance(known, Entry):
-                self._by_pod[entry.key] = [known, entry]
-            else:
-                known.append(entry)
         self.size += entry.size
         if self.size > self._budget:
             self._trim()
@@ -267,19 +244,18 @@ class Ledger:
         start = max(self._details_from, now - _SAVED_S)
         self._details_from = start + (now - began) / DETAIL_SHARE
 
+    def discount(self, seconds: float) -> None:
+        """Let time pass that earns no details: a measurement's pauses."""
+        self._details_from += seconds
+
     def _trim(self) -> None:
         while self.size > self._budget and self._entries:
             oldest = self._entries.popleft()
             self.size -= oldest.size
             oldest.size = 0
             self.dropped += 1
-            of_pod = self._by_pod[oldest.key]
-            if isinstance(of_pod, Entry) or len(of_pod) == 1:
-                del self._by_pod[oldest.key]
-            else:
-                del of_pod[0]
 
-    # Reading
+    # Reading. There is no index by pod: to keep one would cost more than all the rest.
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -289,10 +265,14 @@ class Ledger:
 
     def of_pod(self, key: str) -> list[Entry]:
         """The attempts of the pods of that namespace and name, oldest first."""
-        known = self._by_pod.get(key, [])
-        return [known] if isinstance(known, Entry) else list(known)
+        return [entry for entry in self._entries if entry.key == key]
 
-    def latest(self, key: str) -> Entry | None:
-        """The latest attempt of a pod."""
-        known = self._by_pod.get(key)
-        return known[-1] if isinstance(known, list) else known
+    def latest(self, keys: Collection[str]) -> dict[str, Entry]:
+        """The latest attempts of some pods, by namespace and name."""
+        return {entry.key: entry for entry in self._entries if entry.key in keys}
+
+
+def _undecided(queued: QueuedPod, time: float) -> Entry:
+    """An attempt that failed before a decision was made."""
+    key, uid, number, profile = queued.key, queued.uid, queued.attempts, queued.scheduler_name
+    return Entry(time, key, uid, number, profile, "", 0.0, (), 0, 0, 0, None, _EMPTY, ENTRY_BYTES)

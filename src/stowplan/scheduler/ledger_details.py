@@ -6,18 +6,25 @@ once: a `Details` costs as many bytes of the budget as its JSON has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from stowplan.api.quantity import format_quantity
+from stowplan.framework.feasible import complete
+from stowplan.scheduler.ledger_records import (
+    Details,
+    RecordedEviction,
+    RecordedReason,
+    RecordedScore,
+)
 from stowplan.scheduler.node_names import fold_names
 
 if TYPE_CHECKING:
     from stowplan.cluster.journal import Rows
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.table import NodeTable
     from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.profile import Profile
     from stowplan.scheduler.decision import Decision
 
 #: Best nodes whose scores are kept: the winner and its runners-up.
@@ -32,57 +39,6 @@ _MOST_VICTIMS: Final = 20
 _MOST_SETS: Final = 64
 
 
-class Recorded(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Base class: fields in lower camel case, and only those that say something."""
-
-
-class RecordedReason(Recorded):
-    """What a plugin said about some nodes."""
-
-    plugin: str
-    reason: str
-    nodes: int
-    #: The nodes as `node_names` folds them, `*` for all; empty if they were not kept.
-    names: str = ""
-    names_left_out: int = 0
-
-
-class RecordedScore(Recorded):
-    """A node's weighted score, in all and by plugin."""
-
-    node: str
-    total: int
-    by_plugin: dict[str, int] = {}
-
-
-class RecordedEviction(Recorded):
-    """The preemption plan: the pods to evict, the most important first."""
-
-    node: str
-    victims: list[str]
-    victims_left_out: int = 0
-
-
-class Details(Recorded):
-    """One decision."""
-
-    #: Nodes that were filtered, and those that passed.
-    evaluated_nodes: int = 0
-    feasible_nodes: int = 0
-    #: Seconds by extension point.
-    durations: Mapping[str, float] = {}
-    #: How many nodes each plugin refused.
-    refused: dict[str, int] = {}
-    #: Largest group of nodes first.
-    reasons: list[RecordedReason] = []
-    #: Highest first.
-    scores: list[RecordedScore] = []
-    nominated_node: str = ""
-    eviction: RecordedEviction | None = None
-    #: True if scores or node names were left out, because attempts were too many.
-    is_shortened: bool = False
-
-
 class DetailsReader:
     """Copies what `Details` need from decisions."""
 
@@ -91,7 +47,24 @@ class DetailsReader:
         self._folded: dict[bytes, tuple[str, int]] = {}
         self._folded_at = -1
 
-    def scores(self, decision: Decision) -> list[RecordedScore]:
+    def read(self, decision: Decision, profile: Profile, *, has_time: bool) -> Details:
+        """Everything; without `has_time`, not what takes long."""
+        details = Details()
+        if has_time:
+            details.constraints = _constraints(decision.cycle.info)
+        if decision.node is None:
+            self._add_failure(details, decision, has_names=has_time)
+            return details
+        if decision.sheet is not None:  # else a single node was feasible, and not scored
+            details.scores = self._scores(decision)
+        search = decision.search
+        if search is not None and decision.feasible_nodes < search.total_nodes:
+            absent = search.absent_count()
+            complete(profile, search)
+            self._add_verdicts(details, search, absent, has_names=has_time)
+        return details
+
+    def _scores(self, decision: Decision) -> list[RecordedScore]:
         """The winner first, then its runners-up; empty if nothing was scored."""
         sheet = decision.scores
         if sheet is None:
@@ -105,35 +78,36 @@ class DetailsReader:
         won = sheet.of(row)
         return [RecordedScore(won.node, won.total, won.by_plugin), *best[: _BEST - 1]]
 
-    def add_reasons(self, details: Details, decision: Decision, *, has_names: bool) -> None:
+    def _add_failure(self, details: Details, decision: Decision, *, has_names: bool) -> None:
         """Add what is known of a decision for no node: its reasons and the preemption plan."""
         details.nominated_node = decision.nominated_node or ""
         if decision.eviction is not None:
             victims = [pod.key for pod in islice(decision.eviction.victims, _MOST_VICTIMS)]
             left_out = len(decision.eviction.victims) - len(victims)
             details.eviction = RecordedEviction(decision.eviction.node, victims, left_out)
-        if decision.diagnosis is not None:
-            self._add_verdicts(details, decision.diagnosis, has_names=has_names)
-
-    def _add_verdicts(self, details: Details, diagnosis: Diagnosis, *, has_names: bool) -> None:
-        table = diagnosis.cycle.table
-        absent = diagnosis.absent
-        if diagnosis.candidates is None:
-            if absent.plugin or absent.reasons:
-                count = diagnosis.total_nodes
-                details.reasons.append(RecordedReason(absent.plugin, absent.message, count, "*"))
+        diagnosis = decision.diagnosis
+        if diagnosis is None:
             return
+        if diagnosis.candidates is not None:
+            self._add_verdicts(details, diagnosis, diagnosis.absent_count(), has_names=has_names)
+        elif (absent := diagnosis.absent).plugin or absent.reasons:
+            count = diagnosis.total_nodes
+            details.refused[absent.plugin] = count
+            details.reasons.append(RecordedReason(absent.plugin, absent.message, count, "*"))
+
+    def _add_verdicts(
+        self, details: Details, diagnosis: Diagnosis, left: int, *, has_names: bool
+    ) -> None:
+        """Add what filters said; `left`: how many nodes PreFilter kept from them."""
+        table, absent = diagnosis.cycle.table, diagnosis.absent
         found: dict[tuple[str, str], list[Rows]] = {}
-        seen = 0
         for number, (status, rows) in enumerate(diagnosis.groups()):
             if number >= _MOST_STATUSES:
                 details.is_shortened = True
                 break
-            seen += len(rows)
             details.refused[status.plugin] = details.refused.get(status.plugin, 0) + len(rows)
             for reason in islice(status.reasons, _MOST_REASONS):
                 found.setdefault((status.plugin, reason), []).append(rows)
-        left = diagnosis.total_nodes - seen
         counted = [
             (sum(map(len, groups)), plugin, reason, groups)
             for (plugin, reason), groups in found.items()
@@ -164,3 +138,31 @@ class DetailsReader:
             names = (table.names[row] for rows in groups for row in rows.tolist())
             known = self._folded[key] = fold_names(names, _MOST_NAMES)
         return known
+
+
+def quantity(resource: str, amount: int) -> str:
+    """A canonical amount as Kubernetes writes it: 1500m, 4Gi, 3."""
+    if resource == "cpu":
+        return format_quantity(f"{amount}m")
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for suffix, power in (("Gi", 30), ("Mi", 20), ("Ki", 10)):
+            if amount and not amount % (1 << power):
+                return f"{amount >> power}{suffix}"
+    return str(amount)
+
+
+def _constraints(info: PodInfo) -> list[str]:
+    """The fields of a pod's spec that restrict its place, beside its requests."""
+    spec, affinity = info.pod.spec, info.pod.spec.affinity
+    fields = {
+        "nodeSelector": spec.node_selector,
+        "nodeAffinity": affinity and affinity.node_affinity,
+        "podAffinity": affinity and affinity.pod_affinity,
+        "podAntiAffinity": affinity and affinity.pod_anti_affinity,
+        "topologySpreadConstraints": spec.topology_spread_constraints,
+        "tolerations": spec.tolerations,
+        "hostPorts": info.host_ports,
+        "volumes": info.volumes,
+        "resourceClaims": spec.resource_claims,
+    }
+    return [name for name, value in fields.items() if value]

@@ -12,14 +12,16 @@ import threading
 from collections import deque
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from stowplan.errors import ConfigError
 from stowplan.logs import get_logger, kv
-from stowplan.scheduler.ledger import DEFAULT_FILE_SIZE, Attempt, Entry
-from stowplan.scheduler.ledger_details import Details
+from stowplan.scheduler.ledger_records import DEFAULT_FILE_SIZE, Attempt, Details
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.ledger import Entry
 
 log = get_logger(__name__)
 
@@ -204,7 +206,8 @@ def _check_layout(connection: sqlite3.Connection, path: str) -> None:
         raise ConfigError("is an SQLite file, but not a ledger of Stowplan", where=path)
     if version != _VERSION:
         raise ConfigError(
-            f"is a ledger of layout {version}, and this version of Stowplan knows {_VERSION}",
+            f"is a ledger of layout {version}, and this Stowplan knows {_VERSION}."
+            " Fix: use the Stowplan that wrote it, or another file",
             where=path,
         )
 

@@ -8,8 +8,12 @@ from stowplan.errors import NotFound
 from stowplan.explain.explanation import Explanation, State, Waiting
 from stowplan.explain.recorded import AttemptAnswer, attempt_text, chosen_attempt
 from stowplan.explain.text import explanation_text, seconds_text
-from stowplan.scheduler.ledger import Attempt
-from stowplan.scheduler.ledger_details import Details, RecordedEviction, RecordedReason
+from stowplan.scheduler.ledger_records import (
+    Attempt,
+    Details,
+    RecordedEviction,
+    RecordedReason,
+)
 
 EVENTS = ("a node is added", "a pod is deleted")
 
@@ -69,6 +73,10 @@ def test_a_failed_attempt() -> None:
         ],
         eviction=RecordedEviction("n-1", ["default/low"], 2),
         nominated_node="n-1",
+        requests={"cpu": "1500m", "memory": "2Gi"},
+        priority=10,
+        constraints=["nodeSelector"],
+        waited=90.0,
         is_shortened=True,
     )
     made = attempt(3, details=details, retried_by=("NodeResourcesFit",), retry_by=1_700_000_300.0)
@@ -80,6 +88,10 @@ def test_a_failed_attempt() -> None:
     assert "n-[1-9] and 891 more" in text
     assert "\x1b" not in text
     assert "To make room on n-1, evict default/low and 2 more." in text
+    words = " ".join(text.split())
+    asked = "It asked for 1500m cpu, 2Gi memory and had priority 10 and set nodeSelector."
+    assert asked in words
+    assert "Durations: 1 min 30 s in the queue." in words
     assert "left out, because there were too many attempts" in text
     assert "The next try was due within 5 min 0 s, or when something changes" in text
     latest = attempt_text(AttemptAnswer(made, 3), 1_700_000_288.0)

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from types import FrameType
 
+import msgspec
 import pytest
 
 import stowplan
@@ -18,10 +19,11 @@ from stowplan.config.defaults import default_config
 from stowplan.errors import ConfigError
 from stowplan.framework.status import error
 from stowplan.queue.pod import Place, QueuedPod
+from stowplan.scheduler import ledger_details
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
-from stowplan.scheduler.ledger import Entry, Ledger
+from stowplan.scheduler.ledger import ENTRY_BYTES, Entry, Ledger, _undecided
 from stowplan.scheduler.ledger_file import MAX_WAITING, LedgerFile, read_attempts
 from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.server.library import profile_of
@@ -63,12 +65,61 @@ def test_a_placed_pod_has_its_scores_and_durations() -> None:
     assert (said.result, said.node, said.uid) == ("scheduled", outcome.node, outcome.pod.uid)
     assert said.details is not None
     assert (said.details.evaluated_nodes, said.details.feasible_nodes) == (5, 5)
-    assert list(said.details.durations) == ["PreFilter", "Filter", "PreScore", "Score"]
+    points = ["PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit"]
+    assert list(said.details.durations) == points
     best = said.details.scores
     assert best[0].node == outcome.node
     assert len(best) == 4
     assert all(sum(each.by_plugin.values()) == each.total for each in best)
     assert best[0].by_plugin["NodeResourcesFit"] > 0
+
+
+def test_a_placed_pod_has_its_shape_its_wait_and_the_nodes_that_each_plugin_refused() -> None:
+    engine = engine_with_nodes()
+    handlers = EventHandlers(engine)
+    handlers.add_node(node("gpu-1", cpu=8, taints=["gpu=yes:NoSchedule"]))
+    handlers.add_node(node("small-1", cpu="500m"))
+    handlers.add_node(node("small-2", cpu="500m"))
+    tolerated = ["spot=yes:NoSchedule"]
+    handlers.add_pod(pod("web", cpu="1500m", memory="2Gi", priority=7, tolerations=tolerated))
+    assert isinstance(engine.clock, VirtualClock)
+    engine.clock.advance(1.5)
+    outcome = engine.attempt()
+    assert isinstance(outcome, Placement)
+    said = only(engine.ledger, "default/web").details()
+    assert said.waited == 1.5
+    assert said.requests == {"cpu": "1500m", "memory": "2Gi"}
+    assert (said.priority, said.constraints) == (7, ["tolerations"])
+    assert (said.evaluated_nodes, said.feasible_nodes) == (8, 5)
+    assert said.refused == {"NodeResourcesFit": 2, "TaintToleration": 1}
+    assert [(e.plugin, e.nodes, e.names) for e in said.reasons] == [
+        ("NodeResourcesFit", 2, "small-[1-2]"),
+        ("TaintToleration", 1, "gpu-1"),
+    ]
+    assert outcome.decision.search is None, "its columns must not outlive the attempt"
+
+
+def test_refusals_are_those_of_the_nodes_that_the_search_passed() -> None:
+    config = msgspec.structs.replace(default_config(), percentage_of_nodes_to_score=50)
+    engine = build_engine(config, clock=VirtualClock())
+    engine.ledger = Ledger(engine.clock)
+    handlers = EventHandlers(engine)
+    for number in range(300):
+        handlers.add_node(node(f"worker-{number}", cpu="500m" if number % 3 == 0 else 4))
+    assert isinstance(attempt(engine, pod("web", cpu=1)), Placement)
+    said = only(engine.ledger, "default/web").details()
+    assert said.evaluated_nodes < 300
+    assert said.refused == {"NodeResourcesFit": said.evaluated_nodes - said.feasible_nodes}
+
+
+def test_a_pod_without_refusals_reads_no_column_for_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_with_nodes()
+    asked: list[object] = []
+    monkeypatch.setattr(ledger_details, "complete", lambda *given: asked.append(given))
+    assert isinstance(attempt(engine, pod("web", cpu=1)), Placement)
+    assert asked == []
 
 
 def test_a_pod_that_fits_nowhere_has_reasons_with_their_nodes_and_its_retry() -> None:
@@ -150,6 +201,12 @@ def test_without_a_ledger_nothing_of_it_is_called() -> None:
     assert seen == []
 
 
+def entry_for(queued: QueuedPod, decision: bytes) -> Entry:
+    entry = _undecided(queued, 1.0)
+    entry.node, entry.decision, entry.size = "node", decision, ENTRY_BYTES + len(decision)
+    return entry
+
+
 def test_the_budget_is_of_real_memory() -> None:
     """Attempts of as many pods take no more memory than they are counted with."""
     clock = VirtualClock()
@@ -160,9 +217,11 @@ def test_the_budget_is_of_real_memory() -> None:
         before = tracemalloc.get_traced_memory()[0]
         for number in range(8_000):
             queued = QueuedPod(pod(f"pod-{number}"), 0.0)
-            entry = ledger._add(queued, "node", bytes(bytearray(details)))
-            entry.durations = dict.fromkeys(("PreFilter", "Filter", "Score"), number / 3)
+            entry = entry_for(queued, bytes(bytearray(details)))
+            points = ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "Bind")
+            entry.durations = dict.fromkeys(points, number / 3)
             entry.evaluated_nodes = entry.feasible_nodes = 1_000 + number
+            ledger._add(queued, entry)
             ledger.ended(
                 queued, "unschedulable", 1.0, f"no node for {number}", retry_by=1.0 * number
             )

@@ -4,7 +4,8 @@ From queue pop to recorded decision (`Engine.attempt` on an engine as `scheduler
 it) on synthetic clusters, in CPU time of one core. What a running scheduler does afterwards (end
 of the binding, the informer's confirmation) happens between two attempts and is reported apart, and
 so is the first pod of a scenario, for which counters and columns are made. Of several rounds the
-best counts: whatever else runs on the machine makes figures worse, never better.
+best counts: whatever else runs on the machine makes figures worse, never better. The cost of the
+ledger comes from short runs with and without it in turns, which suffer alike.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
+from statistics import mean, median
 
 from stowplan.api.objects import Pod
 from stowplan.config.defaults import default_config
@@ -49,6 +51,9 @@ _SHAPES = ("one shape", "100 shapes", "all distinct")
 _COSTED = ("one shape", "all distinct", "soft spreading", "anti-affinity")
 #: Pods before the measured ones: columns and counters are kept from their second use on.
 WARM_UP = 20
+#: Pods of a run with or without a ledger, and the memory of that ledger.
+_SLICE = 100
+_LEDGER_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,9 @@ class DecisionCost:
     afterwards_us: float
     #: The very first pod, which pays for counters and columns.
     first_us: float
-    #: What the ledger of attempts adds to all that; None: it was not measured.
+    #: What a full ledger of attempts adds to all that, and in per cent; None: not measured.
     ledger_us: float | None = None
+    ledger_percent: float | None = None
 
     @property
     def pods_per_s(self) -> float:
@@ -142,12 +148,20 @@ class LoadedEngine:
         return [next(self._pods) for _ in range(count)]
 
     def play(self, count: int) -> tuple[float, float]:
-        """CPU microseconds a pod for decisions, and for what follows each."""
-        engine, handlers, clock = self.engine, self._handlers, time.process_time
+        """`decide` new pods."""
+        self.enqueue(count)
+        return self.decide(count)
+
+    def enqueue(self, count: int) -> None:
+        """Queue new pods of the scenario's kind."""
         for each in self.next_pods(count):
-            handlers.add_pod(each)
+            self._handlers.add_pod(each)
         gc.collect()
         gc.freeze()  # as a running scheduler does after its first list
+
+    def decide(self, count: int) -> tuple[float, float]:
+        """CPU microseconds a pod for decisions, and for what follows each."""
+        engine, handlers, clock = self.engine, self._handlers, time.process_time
         deciding = following = 0.0
         for _ in range(count):
             began = clock()
@@ -179,16 +193,10 @@ def measure(
     stage.warm_up()
     stage.engine.verify_decisions(verify_every)
     played: list[tuple[float, float]] = []
-    recorded: list[float] = []
-    kept = Ledger(stage.engine.clock)
     for _ in range(rounds):
         stage.clear()
         played.append(stage.play(scenario.pods))
-        if ledger:
-            stage.clear()
-            stage.engine.ledger = kept
-            recorded.append(sum(stage.play(scenario.pods)))
-            stage.engine.ledger = None
+    added = _ledger_cost(stage, max(rounds * scenario.pods // _SLICE, 2)) if ledger else None
     decisions = [decision for decision, _ in played]
     return DecisionCost(
         scenario,
@@ -196,8 +204,30 @@ def measure(
         rounds_us=decisions,
         afterwards_us=min(afterwards for _, afterwards in played),
         first_us=stage.first_us,
-        ledger_us=min(recorded) - min(map(sum, played)) if ledger else None,
+        ledger_us=added and added[0],
+        ledger_percent=added and added[1],
     )
+
+
+def _ledger_cost(stage: LoadedEngine, pairs: int) -> tuple[float, float]:
+    """Microseconds and per cent that a ledger adds, going by the quickest quarter of short runs."""
+    # So small that it is full soon, and drops as many attempts as it takes.
+    full = Ledger(stage.engine.clock, _LEDGER_BYTES)
+    costs: dict[bool, list[float]] = {False: [], True: []}
+    ended = time.monotonic()
+    for number in range(pairs):
+        for has_ledger in (False, True) if number % 2 else (True, False):
+            stage.clear()
+            stage.enqueue(_SLICE)
+            if has_ledger:
+                full.discount(time.monotonic() - ended)
+            stage.engine.ledger = full if has_ledger else None
+            costs[has_ledger].append(sum(stage.decide(_SLICE)))
+            if has_ledger:
+                ended = time.monotonic()
+    stage.engine.ledger = None
+    without, having = (mean(sorted(each)[: pairs // 4 + 1]) for each in costs.values())
+    return having - without, 100 * (having / without - 1)
 
 
 def measure_plugins(scenario: DecisionCase) -> dict[str, float]:
@@ -224,7 +254,7 @@ def table(results: Sequence[DecisionCost]) -> str:
             lines += ["", f"By {group}:" if group != "kinds" else "Other kinds of pods:"]
             lines.append(
                 _line("pods", "nodes", "existing", "pods/s", "us", "after", "first pod ms")
-                + (_cell("ledger us") if result.ledger_us is not None else "")
+                + ("".join(map(_cell, ("ledger us", "ledger %"))) if _has_ledger(result) else "")
             )
         lines.append(
             _line(
@@ -237,8 +267,15 @@ def table(results: Sequence[DecisionCost]) -> str:
                 f"{result.first_us / 1e3:.1f}",
             )
             + (_cell(f"{result.ledger_us:.1f}") if result.ledger_us is not None else "")
+            + (_cell(f"{result.ledger_percent:.1f}") if result.ledger_percent is not None else "")
         )
+    if shares := [each.ledger_percent for each in results if each.ledger_percent is not None]:
+        lines += ["", f"The ledger adds {median(shares):.1f} % of CPU time (median of all lines)."]
     return "\n".join(lines[1:])
+
+
+def _has_ledger(result: DecisionCost) -> bool:
+    return result.ledger_us is not None
 
 
 def _line(kind: str, *cells: str) -> str:
@@ -279,7 +316,9 @@ def _parser() -> argparse.ArgumentParser:
         help="make every N-th decision again on a rebuilt cluster, as `stowplan run` does",
     )
     parser.add_argument(
-        "--ledger", action="store_true", help="also measure what the ledger of attempts adds"
+        "--ledger",
+        action="store_true",
+        help="also measure what the ledger of attempts adds; more --rounds make it more exact",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     return parser
