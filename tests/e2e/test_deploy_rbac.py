@@ -255,6 +255,36 @@ def test_the_cluster_wide_roles_suffice(plane: ControlPlane, tmp_path: Path) -> 
     assert plane.api.get(f"{leases}/stowplan")["spec"]["holderIdentity"] == "", "given up"
 
 
+def test_annotations_need_the_role_for_them(plane: ControlPlane, tmp_path: Path) -> None:
+    """Without it pods are scheduled, and the log says what is missing."""
+    create_namespace(plane, "annotated")
+    wait_for_roles(plane, "stowplan")
+    kubeconfig = token_kubeconfig(plane, "stowplan")
+    words = command(plane, kubeconfig, "--annotate", namespace="stowplan")
+    key = "kube-scheduler-simulator.sigs.k8s.io/selected-node"
+
+    def written(name: str) -> str:
+        found = get_pod(plane, "annotated", name)
+        return str(found["metadata"].get("annotations", {}).get(key, ""))
+
+    with started(tmp_path / "without", words) as scheduler:
+        create_pod(plane, "annotated", "first")
+        wait_bound(plane, "annotated", "first")
+        wait_for("the refusal", lambda: "Cannot annotate some pods" in scheduler.log)
+        assert '"A permission is missing" right="patch pods in the whole cluster"' in scheduler.log
+        scheduler.process.terminate()
+        assert scheduler.process.wait(30) == 0
+    assert written("first") == ""
+    plane.kubectl("apply", "-f", str(DEPLOY / "annotate" / "rbac.yaml"), check=True)
+    allowed = partial(is_allowed, plane, "stowplan", verb="patch", resource="pods")
+    wait_for("the role", allowed)
+    with started(tmp_path / "with", words) as scheduler:
+        create_pod(plane, "annotated", "second")
+        wait_for("the annotation", lambda: written("second"))
+        scheduler.stop()
+    assert written("second") == get_pod(plane, "annotated", "second")["spec"]["nodeName"]
+
+
 def test_the_service_account_of_a_pod_suffices(plane: ControlPlane, tmp_path: Path) -> None:
     """In-cluster configuration: no kubeconfig, only what the kubelet would give to the pod."""
     wait_for_roles(plane, "stowplan")

@@ -96,6 +96,12 @@ MAX_IN_UNSCHEDULABLE_S = 300.0
 )
 @verify_option(0)
 @ledger_options
+@click.option(
+    "--annotate",
+    is_flag=True,
+    help="Write the results of every attempt into the pod, as kube-scheduler-simulator does. Needs "
+    "the right to patch pods. See docs/explain.md.",
+)
 @logging_options
 # DIVERGES: kube-scheduler listens on all interfaces by default; every command of ours listens on
 # loopback unless a flag opens it.
@@ -121,6 +127,7 @@ def run(
     ledger: str,
     ledger_size: int,
     ledger_memory: int,
+    annotate: bool,
     flags: dict[str, Any],
 ) -> None:
     """Schedule the pods of a cluster.
@@ -157,6 +164,7 @@ def run(
             console=_console_options(console, console_token_file),
             verify_decisions=verify_decisions,
             ledger=(ledger_memory, ledger, ledger_size),
+            annotate=annotate,
             shown=_shown_options(ctx) | {"port": str(port or 0)},
         ),
     )
@@ -195,6 +203,7 @@ class OwnOptions(NamedTuple):
     verify_decisions: int = 0
     #: Bytes in memory, the file, bytes of the file; None: the defaults.
     ledger: tuple[int, str, int] | None = None
+    annotate: bool = False
     #: All of them by name, for the log and /flagz.
     shown: Mapping[str, str] = {}
 
@@ -323,6 +332,7 @@ def _start(
         registry=registry,
         verify_decisions=own.verify_decisions,
         ledger=LedgerOptions(*own.ledger) if own.ledger else LedgerOptions(),
+        annotate=own.annotate,
         max_in_unschedulable_s=flags.get(
             "pod-max-in-unschedulable-pods-duration", MAX_IN_UNSCHEDULABLE_S
         ),

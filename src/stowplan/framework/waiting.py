@@ -27,6 +27,8 @@ class WaitingPod:
         self.started = started
         #: Plugin name -> monotonic time at which its wait times out.
         self._deadlines = dict(deadlines)
+        #: Seconds that each plugin lets it wait.
+        self.timeouts = {plugin: deadline - started for plugin, deadline in deadlines.items()}
         self._status: Status | None = None
         self.on_decided: Callable[[], None] | None = None
 

@@ -44,6 +44,8 @@ RIGHTS = (
     Right(("patch",), "pods", subresource="status", optional=True),
     Right(("create", "patch"), "events", group="events.k8s.io", optional=True),
 )
+#: For --annotate.
+ANNOTATE_RIGHTS = (Right(("patch",), "pods", optional=True),)
 LEASE_RIGHTS = (
     Right(("create",), "leases", group="coordination.k8s.io"),
     Right(("get", "update"), "leases", group="coordination.k8s.io"),
@@ -121,14 +123,15 @@ async def missing_rights(
     namespace: str = "",
     lease: tuple[str, str] | None = None,
     plugins: Collection[Plugin] = (),
+    more: Collection[Right] = (),
 ) -> list[MissingRight]:
     """Ask the API server which permissions we lack.
 
-    `lease` is (namespace, name), or None without leader election.
+    `lease` is (namespace, name), or None without leader election. `more` are rights of options.
     """
     wanted = [
         MissingRight(right, verb, "" if right.cluster_wide else namespace)
-        for right in rights_for(plugins)
+        for right in (*rights_for(plugins), *more)
         for verb in right.verbs
     ]
     names = [""] * len(wanted)

@@ -97,6 +97,8 @@ class Engine:
         self.pre_binding: dict[str, Callable[[str], None]] = {}
         #: Decisions so far; this number seeds the random choices for a pod.
         self.turn = 0
+        #: Whether the diagnosis is complete for `on_decision`, also of pods that find a node.
+        self.keeps_verdicts = False
         #: Called with every decision while the table is as it was decided on.
         self.on_decision: Callable[[Decision], None] | None = None
         #: Records attempts for tracing; None: they are not traced.
@@ -288,7 +290,7 @@ class Engine:
             draw_seed=self.draw_seed,
             on_point=on_point,
             watch=observed.watch(profile.name),
-            keeps_verdicts=is_explained,
+            keeps_verdicts=is_explained or self.keeps_verdicts,
         )
         try:
             request = next(steps)
@@ -310,12 +312,12 @@ class Engine:
             self._log_failures(decision.cycle)
             if is_explained:
                 log_verdicts(decision, [extender.name for extender in self.extenders])
-                if decision.node is not None:
-                    decision.diagnosis = None  # its columns change with the table
             observed.report_slow_plugins(decision.cycle, profile)
             if self.on_decision is not None:
                 table.work.unlimit()
                 self.on_decision(decision)
+            if decision.node is not None:
+                decision.diagnosis = None  # its columns change with the table
             return decision
         finally:
             table.work.unlimit()

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -43,6 +43,9 @@ from stowplan.scheduler.reporter import Reporter
 from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.watch_check import WatchCheck
 from stowplan.scheduler.whole_objects import WholeObjects
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.annotator import Annotator
 
 log = get_logger(__name__)
 
@@ -110,6 +113,7 @@ class SchedulerProcess:
         handlers: Callable[[Engine], EventHandlers] = EventHandlers,
         reporter: type[Reporter] = Reporter,
         means: Means | None = None,
+        annotates: bool = False,
     ) -> None:
         """`handlers` and `reporter` may be replaced by subclasses that see or report more."""
         self.engine = engine
@@ -165,6 +169,14 @@ class SchedulerProcess:
             on_refused=lambda _: means.on_refused("create events"),
         )
         self.reporter = reporter(writer, self.recorder, self._clock, self.pods.store.get)
+        #: Writes the results of attempts into pods; None: nothing is written there.
+        self.annotator: Annotator | None = None
+        if annotates:
+            from stowplan.scheduler.annotator import Annotator  # loaded only if it is used
+
+            lookup = self.pods.store.get
+            self.annotator = Annotator(engine, writer, lookup, self._is_rushing)
+            self.reporter.on_ended = self.annotator.ended
         self.watch_check = WatchCheck(client, self.pods, self.informers.values(), self._clock)
         self.reporter.on_bound = self.watch_check.bound
         self.loop = SchedulingLoop(
@@ -282,6 +294,8 @@ class SchedulerProcess:
             start(informer.run(), name)
         start(self.recorder.run(), "events")
         start(self.reporter.run(), "status")
+        if self.annotator is not None:
+            start(self.annotator.run(), "annotations")
         start(self.watch_check.run(), "watch-check")
         leading = group.create_task(self._lead(won_at, checking, start), name="scheduling")
         await asyncio.wait([stopping, leading], return_when=asyncio.FIRST_COMPLETED)
@@ -411,6 +425,8 @@ class SchedulerProcess:
             log.warning("Some binds did not finish in time; the next start looks them up")
         await self.reporter.drain(_LAST_WORDS_S)
         await self.recorder.drain(_LAST_WORDS_S)
+        if self.annotator is not None:
+            await self.annotator.drain(_LAST_WORDS_S)
         if self._holding is not None:
             self._holding.cancel()
             await asyncio.wait([self._holding])

@@ -65,6 +65,8 @@ class Reporter:
         self.on_bound: Callable[[Pod], None] = lambda _: None
         #: Called with every failure of a pod that is still pending.
         self.on_failed: Callable[[Failure], None] | None = None
+        #: Called with every placement that we bound, and with every failure.
+        self.on_ended: Callable[[Placement | Failure], None] | None = None
         #: False if a plugin writes its own event about a bind.
         self.writes_scheduled = True
 
@@ -85,6 +87,8 @@ class Reporter:
         self._patches.pop(pod.uid, None)
         self._expected.pop(pod.uid, None)
         self.on_bound(pod)
+        if self.on_ended is not None:
+            self.on_ended(placement)
         if self.writes_scheduled:
             self._recorder.event(pod, **scheduled(pod, placement.node))
 
@@ -114,6 +118,8 @@ class Reporter:
         )
 
     def failed(self, failure: Failure) -> None:
+        if self.on_ended is not None:
+            self.on_ended(failure)
         if not failure.message:
             return
         if not failure.is_pending and not failure.pod.is_terminating:

@@ -30,7 +30,7 @@ from stowplan.framework.registry import Registry
 from stowplan.logs import get_logger, kv
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.redaction import redact, redact_url
-from stowplan.scheduler.access import grouped, missing_rights
+from stowplan.scheduler.access import ANNOTATE_RIGHTS, grouped, missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -97,6 +97,8 @@ class ServeOptions:
     #: None: the in-tree plugins and those of installed distributions.
     registry: Registry | None = None
     ledger: LedgerOptions = field(default_factory=LedgerOptions)
+    #: Write the results of attempts into pods.
+    annotate: bool = False
     #: Make every N-th decision again on a rebuilt cluster and compare; 0: never.
     verify_decisions: int = 0
     #: Retry a pod that was unschedulable for this long.
@@ -188,6 +190,7 @@ async def serve(options: ServeOptions) -> None:
             namespace=options.namespace,
             election=election,
             handlers=handlers,
+            annotates=options.annotate,
         )
         names = (options.registry or in_tree_registry()).names
         watchdog: dict[str, Check] = {}
@@ -342,6 +345,7 @@ async def _check_rights(client: ApiClient, options: ServeOptions, engine: Engine
         namespace=options.namespace,
         lease=lease,
         plugins=engine.plugins(),
+        more=ANNOTATE_RIGHTS if options.annotate else (),
     )
     for right in missing:
         if right.is_optional:
