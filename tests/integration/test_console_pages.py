@@ -226,6 +226,39 @@ async def test_the_slider_goes_back_in_time(tab: Tab) -> None:
         assert await serious_findings(tab) == []
 
 
+async def test_fixes_and_attempts_of_a_pod(tab: Tab) -> None:
+    stage = busy_stage(nodes=30)
+    async with stage.served() as url:
+        await tab.open(f"{url}#/decision/shop/db-0", width=390, height=820)
+        await until_text(tab, "shop/db-0 is pending", "Find fixes")
+        assert not any("/fixes" in each for each in tab.requests)
+        await tab.ask("document.querySelector('.fixes button').focus()")
+        await press(tab, "Enter", "\r")
+        await until_text(tab, "Any one of these would place it", "with disk=nvme", "Search again")
+        await until_text(tab, "kubectl label node")
+        assert await serious_findings(tab) == []
+        await tab.ask("document.querySelector('[aria-label=\"Open attempt 1\"]').click()")
+        await until(tab, "location.hash", lambda said: said == "#/decision/shop/db-0/1")
+        await until_text(tab, "Attempt 1 of 1", "0 of 30 nodes fit", "Next try within")
+        assert await serious_findings(tab) == []
+        assert await tab.ask("document.documentElement.scrollWidth") <= 390
+        await tab.ask("document.querySelector('.attempt .close').click()")
+        await until(tab, TEXT, lambda said: "Attempt 1 of 1" not in said)
+        # A pod that nothing helps, one that is placed, and an attempt that is not kept.
+        claim = {"name": "data", "persistentVolumeClaim": {"claimName": "none"}}
+        stage.add_pods([pod("lost", volumes=[claim]), pod("small", cpu="10m")])
+        await tab.ask("location.hash = '#/decision/default/lost'")
+        await until_text(tab, "default/lost is pending", "Find fixes")
+        await tab.ask("document.querySelector('.fixes button').click()")
+        await until_text(tab, "No small change would place it")
+        await tab.ask("location.hash = '#/decision/default/small/1'")
+        await until_text(tab, "default/small", "Attempt 1 of 1", "30 nodes fit")
+        assert "Find fixes" not in await tab.ask(TEXT)
+        assert tab.complaints == []
+        await tab.ask("location.hash = '#/decision/default/small/7'")
+        await until_text(tab, "the ledger has no attempt 7")
+
+
 async def test_a_pod_that_is_gone_and_figures_that_only_a_scheduler_has(tab: Tab) -> None:
     stage = Stage(with_engine=False)
     async with stage.served() as url:

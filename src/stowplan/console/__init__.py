@@ -5,6 +5,7 @@
     history   the same over the last minutes
     pieces    long listings in small steps
     pending   waiting pods by state and cause
+    fixes     what would place a pending pod
     decision  one pod: its explanation, and nodes by plugins
     flow      throughput, latency and attempts over time
     events    server-sent events, with resume

@@ -17,6 +17,7 @@ from stowplan.console.mirror import ClusterMirror
 from stowplan.errors import BadRequest, ServerError
 from stowplan.explain.explanation import NodeAnswer
 from stowplan.explain.obstacles import nearest_rows, obstacles_of
+from stowplan.explain.recorded import chosen_attempt
 from stowplan.framework.profile import Profile
 from stowplan.judge.objects import Thing
 from stowplan.judge.refusal import QuestionRefused
@@ -70,6 +71,16 @@ def _attempts(engine: Engine | None, pod: Pod) -> list[dict[str, Any]]:
     kept = [each for each in engine.ledger.of_pod(pod.key) if each.uid == pod.uid]
     shown = kept[-_MOST_ATTEMPTS:][::-1]
     return [msgspec.to_builtins(each.read(is_whole=False)) for each in shown]
+
+
+def recorded_attempt(engine: Engine | None, key: str, number: int) -> dict[str, Any] | None:
+    """An attempt with all that the ledger has of it; NotFound if it is not there."""
+    if engine is None or engine.ledger is None:
+        return None
+    entries = engine.ledger.of_pod(key)
+    numbered = [each.read(is_whole=each.attempt == number) for each in entries]
+    said: dict[str, Any] = msgspec.to_builtins(chosen_attempt(key, numbered, number))
+    return said
 
 
 def _matrix(profile: Profile, decision: Decision, own: str) -> dict[str, Any] | None:

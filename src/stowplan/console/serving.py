@@ -16,8 +16,9 @@ from uuid import uuid4
 from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.clock import Clock, SystemClock
 from stowplan.console.columns import NodeColumns, node_details
-from stowplan.console.decision import explain_pod
+from stowplan.console.decision import explain_pod, recorded_attempt
 from stowplan.console.events import EventHub
+from stowplan.console.fixes import FixSearch
 from stowplan.console.flow import FlowRecorder
 from stowplan.console.history import NodeHistory
 from stowplan.console.hosts import is_named
@@ -81,6 +82,7 @@ class Console:
         self._hub = EventHub(boot)
         self._clock = clock = clock or SystemClock()
         self.flow = FlowRecorder(mirror, engine, clock)
+        self._fixes = FixSearch(mirror, clock, has_scheduler=engine is not None)
         self._queue_seen: object = None
         self._listing: asyncio.Task[dict[str, Any]] | None = None
         #: Clients are not told of changes of the queue before this time.
@@ -177,6 +179,11 @@ class Console:
             case [namespace, name]:
                 thing = self._mirror.find_pod(namespace, name)
                 return thing and explain_pod(self._mirror, self._engine, thing)
+            case [namespace, name, "fixes"]:
+                thing = self._mirror.find_pod(namespace, name)
+                return thing and self._fixes.find(thing)
+            case [namespace, name, "attempts", number] if number.isdecimal() and len(number) < 10:
+                return recorded_attempt(self._engine, f"{namespace}/{name}", int(number))
         return None
 
     async def _search(self, text: str) -> list[dict[str, Any]]:

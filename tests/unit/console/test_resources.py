@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
 from stowplan.api.resources import NODES, PODS
 from stowplan.config.defaults import default_config
-from stowplan.console.decision import explain_pod
+from stowplan.console.decision import explain_pod, recorded_attempt
+from stowplan.console.fixes import FixSearch
 from stowplan.console.flow import quantile
 from stowplan.console.mirror import mirror_of
 from stowplan.console.pending import dominant_reason, waiting_pods
-from stowplan.errors import BadRequest, ServerError
+from stowplan.errors import BadRequest, NotFound, ServerError
+from stowplan.judge.objects import thing_of
 from stowplan.testing import node, pod
 from tests.console_stage import Stage
 
@@ -147,3 +151,74 @@ def test_quantiles_are_interpolated_within_their_bucket() -> None:
     assert quantile((1.0, 2.0, 4.0), (0, 10, 10, 0), 0.75) == 3.0
     assert quantile((1.0, 2.0), (0, 0, 5), 0.5) == 2.0
     assert quantile((1.0,), (0, 0), 0.5) is None
+
+
+async def test_fixes_are_searched_in_steps_between_which_others_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = staged()
+    stage.add_pods([pod("db", cpu=1, node_selector={"disk": "ssd"})])
+    thing = stage.mirror.find_pod("default", "db")
+    assert thing is not None
+    steps = 0
+
+    async def others() -> None:
+        nonlocal steps
+        while True:
+            await asyncio.sleep(0)
+            # Between steps the cluster is as it was.
+            assert stage.mirror.table.node_names() == ["big", "small", "off"]
+            assert "disk" not in (
+                stage.mirror.cluster.things[node_key].struct.metadata.labels or {}
+            )
+            steps += 1
+
+    node_key = thing_of(NODES, node("big")).key
+    running = asyncio.create_task(others())
+    search = FixSearch(stage.mirror, stage.clock, has_scheduler=True)
+    first, second = await asyncio.gather(search.find(thing), search.find(thing))
+    assert first is second
+    assert first["whole"] is True
+    assert [fix["kind"] for fix in first["fixes"]][:1] == ["NodeLabel"]
+    assert "disk=ssd" in first["fixes"][0]["text"]
+    assert steps > len(first["fixes"])
+    running.cancel()
+    # Each step may do the work of one decision.
+    monkeypatch.setattr(search, "_limit", 0)
+    stage.mirror.put(NODES, node("late", labels={"disk": "hdd"}))
+    with pytest.raises(ServerError, match="too expensive to decide beside scheduling"):
+        await search.find(thing)
+    # Nothing limits what comes next.
+    assert explain_pod(stage.mirror, None, thing)["matrix"] is not None
+
+
+async def test_a_victim_that_is_gone_in_the_middle_of_a_search() -> None:
+    stage = Stage()
+    stage.add_nodes([node("n1", cpu=4)])
+    stage.add_pods([pod(f"low-{number}", cpu=2, priority=-5, node="n1") for number in range(2)])
+    stage.add_pods([pod("web", cpu=4)])
+    web = stage.mirror.find_pod("default", "web")
+    assert web is not None
+    search = FixSearch(stage.mirror, stage.clock, has_scheduler=False)
+    kinds = {fix["kind"] for fix in (await search.find(web))["fixes"]}
+    assert "Eviction" in kinds
+    asked = asyncio.create_task(search.find(web))
+    await asyncio.sleep(0)  # the plans are made
+    for number in range(2):
+        stage.mirror.remove(PODS, pod(f"low-{number}"))
+    assert {fix["kind"] for fix in (await asked)["fixes"]}.isdisjoint({"Eviction"})
+    assert stage.mirror.table.node_names() == ["n1"]
+
+
+def test_a_recorded_attempt_is_opened() -> None:
+    stage = staged()
+    said = recorded_attempt(stage.engine, "default/huge", 1)
+    assert said is not None
+    details = said["attempt"]["details"]
+    assert (said["of"], details["reasons"][0]["plugin"]) == (1, "NodeResourcesFit")
+    placed = recorded_attempt(stage.engine, "default/web", 1)
+    assert placed is not None
+    assert placed["attempt"]["details"]["scores"][0]["node"] == "big"
+    with pytest.raises(NotFound, match="the ledger has no attempt 2 of pod"):
+        recorded_attempt(stage.engine, "default/huge", 2)
+    assert recorded_attempt(None, "default/huge", 1) is None

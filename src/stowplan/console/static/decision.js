@@ -1,14 +1,15 @@
-// Decision: one pod, why it is where it is or nowhere, and what every plugin says of the nodes.
-import { Placeholder, count, html, nodeLink, plural, podLink, useEffect, useState } from "./ui.js";
-import { useLive, useResource } from "./live.js";
+// Decision: one pod, why it is where it is or nowhere, what every plugin says of the nodes, what would
+// place it, and what earlier attempts found.
+import { Placeholder, count, duration, html, nodeLink, plural, podLink, useEffect, useRef, useState } from "./ui.js";
+import { read, useLive, useResource } from "./live.js";
 
 const WAIT_MS = 150;
 
-export function DecisionPage({ parts: [namespace, name] }) {
+export function DecisionPage({ parts: [namespace, name, attempt] }) {
   return html`<div class="decision">
     <${Search} />
     ${namespace && name
-      ? html`<${Pod} key=${`${namespace}/${name}`} namespace=${namespace} name=${name} />`
+      ? html`<${Pod} key=${`${namespace}/${name}`} namespace=${namespace} name=${name} attempt=${attempt} />`
       : html`<p class="state">Pick a pod to see why it is where it is, or why it is pending.</p>`}
   </div>`;
 }
@@ -37,9 +38,10 @@ function Search() {
   </form>`;
 }
 
-function Pod({ namespace, name }) {
+function Pod({ namespace, name, attempt }) {
   const { queue, layout } = useLive();
-  const loaded = useResource(`pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, queue + layout);
+  const path = `pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+  const loaded = useResource(path, queue + layout);
   const { data } = loaded;
   if (!data) return html`<article><h2>${namespace}/${name}</h2>${loaded.status === 404
     ? html`<p class="state" role="alert">There is no such pod now. It may have been deleted.</p>`
@@ -51,6 +53,7 @@ function Pod({ namespace, name }) {
     <p class="cause">${said.summary}</p>
     ${said.preemption && html`<p>${said.preemption.text}</p>`}
     ${said.advice && html`<p>${said.advice}</p>`}
+    ${!said.feasibleNodes && ["Pending", "SchedulingGated", "WaitingForVictims"].includes(said.state) && html`<${Fixes} path=${path} />`}
     <dl class="facts">
       <div><dt>nodes that fit</dt><dd>${count(said.feasibleNodes ?? 0)} of ${count(said.nodes ?? 0)}</dd></div>
       <div><dt>scheduler</dt><dd>${said.scheduler}</dd></div>
@@ -63,19 +66,82 @@ function Pod({ namespace, name }) {
         <td>${(each.examples ?? []).join(", ")}${each.nodes > (each.examples ?? []).length ? ", …" : ""}</td></tr>`)}</tbody></table></div>`}
     ${matrix && matrix.nodes.length > 0 && html`<${Matrix} matrix=${matrix} own=${said.node} />`}
     ${said.retriedOn && html`<h3>Tried again when</h3><ul>${said.retriedOn.map((each) => html`<li>${each}</li>`)}</ul>`}
-    ${said.state === "Pending" && !said.feasibleNodes && html`<p class="faint">What would place it: <code>stowplan explain ${name} -n ${namespace} --fix</code></p>`}
-    ${attempts.length > 0 && html`<${Attempts} attempts=${attempts} />`}
+    ${attempts.length > 0 && html`<${Attempts} attempts=${attempts} pod=${said.pod} chosen=${attempt} path=${path} />`}
     ${said.lastMessage && html`<details><summary>The scheduler's last message</summary><p>${said.lastMessage}</p></details>`}
   </article>`;
 }
 
-const Attempts = ({ attempts }) => html`<h3>Attempts</h3>
+/** What would place the pod: searched only when asked for, because it takes the server some work. */
+function Fixes({ path }) {
+  const [state, set] = useState({});
+  const isShown = useRef(true);
+  useEffect(() => () => { isShown.current = false; }, []);
+  const find = () => {
+    set({ busy: true });
+    read(`${path}/fixes`).then(
+      (data) => isShown.current && set({ data }),
+      (error) => isShown.current && set({ error: error.message }),
+    );
+  };
+  const { busy, data, error } = state;
+  return html`<section class="fixes" aria-live="polite" aria-busy=${!!busy}>
+    <button type="button" class="action" disabled=${busy} onClick=${find}>${busy ? "Searching…" : data ? "Search again" : "Find fixes"}</button>
+    ${error && html`<p class="bad">${error}</p>`}
+    ${data && data.fixes.length === 0 && html`<p>${data.whole ? "No small change would place it: none of those that were tried helps." : "Nothing was found within the time for a search."}</p>`}
+    ${data && data.fixes.length > 0 && html`<h3>Any one of these would place it</h3><ol>${data.fixes.map((fix) => html`<li key=${fix.text}>${fix.text},
+      ${" "}then it goes to ${fix.kind === "NewNode" ? "the new node" : html`<a href=${nodeLink(fix.node)}>${fix.node}</a>`}${fix.command && html`<br /><code>${fix.command}</code>`}</li>`)}</ol>
+      <p class="faint">Each was tried by the scheduler's own code on the cluster as it is now; nothing was changed.</p>`}
+  </section>`;
+}
+
+const time = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
+const took = (seconds) => `${+((seconds ?? 0) * 1000).toFixed(1)} ms`;
+
+const Attempts = ({ attempts, pod, chosen, path }) => html`<h3>Attempts</h3>
   <div class="wide" tabindex="0" role="group" aria-label="Attempts"><table>
     <thead><tr><th scope="col" class="number">attempt</th><th scope="col">time</th><th scope="col">result</th>
       <th scope="col" class="number">took</th><th scope="col">node or message</th></tr></thead>
-    <tbody>${attempts.map((each) => html`<tr key=${each.attempt}><td class="number">${count(each.attempt)}</td>
-      <td>${new Date(each.time * 1000).toLocaleTimeString("en-GB")}</td><td>${each.result}</td>
-      <td class="number">${+((each.seconds ?? 0) * 1000).toFixed(1)} ms</td><td>${each.message || each.node}</td></tr>`)}</tbody></table></div>`;
+    <tbody>${attempts.map((each) => html`<tr key=${each.attempt} class=${String(each.attempt) === chosen ? "winner" : ""}>
+      <td class="number"><a href=${`${podLink(pod)}/${each.attempt}`} aria-label=${`Open attempt ${each.attempt}`}>${count(each.attempt)}</a></td>
+      <td>${time(each.time)}</td><td>${each.result}</td>
+      <td class="number">${took(each.seconds)}</td><td>${each.message || each.node}</td></tr>`)}</tbody></table></div>
+  ${chosen && html`<${Attempt} key=${chosen} path=${`${path}/attempts/${encodeURIComponent(chosen)}`} close=${podLink(pod)} />`}`;
+
+/** One attempt as the ledger has it. */
+function Attempt({ path, close }) {
+  const { queue } = useLive();
+  const loaded = useResource(path, queue);
+  const title = useRef();
+  useEffect(() => { title.current?.scrollIntoView({ block: "nearest" }); }, [!!loaded.data]);
+  if (!loaded.data) return html`<${Placeholder} of=${loaded} />`;
+  const { attempt: said, of } = loaded.data;
+  const { reasons = [], scores = [], durations = {}, eviction, isShortened, feasibleNodes = 0, evaluatedNodes = 0 } = said.details ?? {};
+  const plugins = [...new Set(scores.flatMap((each) => Object.keys(each.byPlugin ?? {})))];
+  return html`<section class="attempt" aria-label=${`Attempt ${said.attempt}`}>
+    <h3 ref=${title}>Attempt ${count(said.attempt)} of ${count(of)} <small>${time(said.time)}</small> <a class="close" href=${close}>close</a></h3>
+    <p>${said.result}${said.node ? html`: <a href=${nodeLink(said.node)}>${said.node}</a>` : ""}, after ${took(said.seconds)};
+      ${" "}${count(feasibleNodes)} of ${plural(evaluatedNodes, "node")} fit.</p>
+    ${said.message && html`<p>${said.message}</p>`}
+    ${reasons.length > 0 && html`<div class="wide" tabindex="0" role="group" aria-label="Reasons of this attempt"><table>
+      <thead><tr><th scope="col" class="number">nodes</th><th scope="col">plugin</th><th scope="col">reason</th><th scope="col">names</th></tr></thead>
+      <tbody>${reasons.map((each) => html`<tr><td class="number">${count(each.nodes)}</td><td>${each.plugin}</td><td>${each.reason}</td>
+        <td class="names">${each.names === "*" ? "all nodes" : each.names}${each.namesLeftOut ? ` and ${count(each.namesLeftOut)} more` : ""}</td></tr>`)}</tbody></table></div>`}
+    ${eviction && html`<p>To make room on <a href=${nodeLink(eviction.node)}>${eviction.node}</a>, evict ${eviction.victims.join(", ")}${eviction.victimsLeftOut ? ` and ${count(eviction.victimsLeftOut)} more` : ""}.</p>`}
+    ${scores.length > 0 && html`<div class="wide matrix" tabindex="0" role="group" aria-label="Scores of this attempt"><table>
+      <thead><tr><th scope="col">node</th>${plugins.map((name) => html`<th scope="col" key=${name} class="plugin"><span>${name}</span></th>`)}<th scope="col" class="number">total</th></tr></thead>
+      <tbody>${scores.map((each) => html`<tr key=${each.node} class=${each.node === said.node ? "winner" : ""}><th scope="row"><a href=${nodeLink(each.node)}>${each.node}</a></th>
+        ${plugins.map((name) => html`<td class="number">${count(each.byPlugin?.[name] ?? 0)}</td>`)}<td class="number">${count(each.total)}</td></tr>`)}</tbody></table></div>`}
+    ${isShortened && html`<p class="faint">Scores or names of nodes were left out, because there were too many attempts.</p>`}
+    ${Object.keys(durations).length > 0 && html`<p class="faint">${Object.entries(durations).map(([name, seconds]) => `${name} ${took(seconds)}`).join(", ")}</p>`}
+    ${said.retryBy && html`<p class="faint">${retry(said)}</p>`}
+  </section>`;
+}
+
+function retry({ retryBy, retriedBy = [] }) {
+  const left = retryBy - Date.now() / 1000;
+  const event = retriedBy.length ? `, or when something changes that ${retriedBy.join(" or ")} waits for` : "";
+  return `${left > 0 ? `Next try within ${duration(left)}` : `The next try was due by ${time(retryBy)}`}${event}.`;
+}
 
 /** Nodes by plugins. Plugins that accept every node and give no points are named below it. */
 function Matrix({ matrix, own }) {
