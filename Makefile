@@ -136,9 +136,13 @@ bench-extender: $(READY) ## The extender service beside Flask + gunicorn, 7 minu
 soak: controlplane ## Half an hour of churn on 2,000 nodes: memory flat, cache true; SOAK_ARGS="--minutes 5 --nodes 500"
 	@$(BIN)/python -m stowplan.bench.soak $(SOAK_ARGS)
 
+.PHONY: chaos
+chaos: controlplane ## Kills, freezes, cuts, storms on two schedulers and a real control plane, then an audit; SEED=1 MINUTES=34 CHAOS_ARGS="--scheduler kube-scheduler"
+	@$(BIN)/python -m tools.chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),3) $(CHAOS_ARGS)
+
 .PHONY: freeze
-freeze: controlplane ## Leaders stopped past their lease and woken, audited from etcd's history; FREEZE_ARGS="--freezes 5"
-	@$(BIN)/python -m tools.freeze $(FREEZE_ARGS)
+freeze: controlplane ## Leaders stopped past their lease and woken, audited from etcd's history; FREEZE_ARGS="--minutes 1"
+	@$(BIN)/python -m tools.chaos --only freeze --nodes 30 --minutes 8 $(FREEZE_ARGS)
 
 .PHONY: tracing-collector
 tracing-collector: controlplane ## The spans of a scheduler on a real OpenTelemetry collector, which is built first, 5 minutes

@@ -59,8 +59,10 @@ class ControlPlane:
         self._scheduler_user = credentials.TokenUser(credentials.KUBE_SCHEDULER)
         self._processes: list[ServerProcess] = []
         self._apiserver: ServerProcess | None = None
+        self._etcd: ServerProcess | None = None
         self._api: ApiAccess | None = None
         self._ports = (0, 0)  # of kube-apiserver and of etcd
+        self._etcd_peer_port = 0
 
     # -- life cycle ---------------------------------------------------------------------------
 
@@ -90,7 +92,7 @@ class ControlPlane:
         grace = 0.0 if self._kept_directory is None else 5.0
         while self._processes:
             self._processes.pop().stop(grace)
-        self._apiserver = None
+        self._apiserver = self._etcd = None
         if self._directory is not None and self._kept_directory is None:
             shutil.rmtree(self._directory, ignore_errors=True)
         self._directory = None
@@ -281,6 +283,22 @@ class ControlPlane:
         self.stop_apiserver(grace)
         self.start_apiserver()
 
+    def kill_etcd(self) -> None:
+        """Take etcd away as by a crash; its data directory stays."""
+        if self._etcd is not None:
+            self._etcd.stop(grace=0)
+            self._processes.remove(self._etcd)
+            self._etcd = None
+
+    def start_etcd(self) -> None:
+        """Start etcd, or bring it back at the same address with the same data."""
+        if self._etcd is not None:
+            raise ControlPlaneError("etcd is already running")
+        data = self.directory / "etcd"
+        command = components.etcd(data, self._ports[1], self._etcd_peer_port)
+        self._etcd = self._run("etcd", command, self.etcd_url)
+        self._when_healthy(self._etcd, unverified_access(self.etcd_url), "/readyz")
+
     # -- inside -------------------------------------------------------------------------------
 
     def _start_once(self) -> None:
@@ -298,9 +316,8 @@ class ControlPlane:
         self._write_secret("tokens.csv", credentials.token_file(users))
 
         self._ports = (free_port(), free_port())
-        data = self._directory / "etcd"
-        etcd = self._run("etcd", components.etcd(data, self._ports[1], free_port()), self.etcd_url)
-        self._when_healthy(etcd, unverified_access(self.etcd_url), "/readyz")
+        self._etcd_peer_port = free_port()
+        self.start_etcd()
         self.start_apiserver()
         self.write_kubeconfig("admin", self.admin_token)
 
