@@ -22,7 +22,7 @@ SHOWN = """[...document.querySelectorAll(".picture")].filter(each => each.offset
 PODS = """[...document.querySelectorAll(".node")].map(
   node => [...node.querySelectorAll(".pod")].map(pod => pod.textContent))"""
 #: How far the middle of the slider is from the middle of the first chart.
-OFFSET = """(() => { const [one, other] = ["#at", ".plot"].map(
+OFFSET = """(() => { const [one, other] = ["#at", ".u-over"].map(
   each => document.querySelector(each).getBoundingClientRect());
   return one.x + one.width / 2 - other.x - other.width / 2; })()"""
 CUT_OFF = """[...document.querySelectorAll("h1, h2, h3, p, li, td, .pod")].filter(
@@ -80,7 +80,7 @@ async def test_the_slider_shows_the_cluster_at_a_moment(tab: Tab, url: str) -> N
     await move(tab, 0.7)
     assert await tab.ask(PODS) == [[], []]
     assert await tab.ask("document.querySelector('.node .note').textContent") == "not ready"
-    assert await tab.ask("document.querySelector('.plot .now').style.left") == "35%"
+    assert await tab.ask("document.querySelector('.plot .moment').style.left") == "35%"
     await move(tab, 1.2)
     hover = await tab.ask("document.querySelector('.pod').title")
     assert "the only feasible node of 2" in hover

@@ -17,6 +17,8 @@
     follow    informers for a cluster that another scheduler serves
     try_cluster, try_changes
               the page Try: writes to the embedded cluster of a demo or a simulation
+    file_page, plots
+              HTML files of other commands, with the same look
 
 The console reads; only Try changes anything, and only a cluster of this process. The pages are in
 `static`, plain modules without a build step; `static/vendor` holds the libraries of others.

@@ -1,8 +1,9 @@
 // Flow: throughput, waiting pods, attempts and latency of the last ten minutes.
 import { Placeholder, Bar, html, percent, useEffect, useRef, useState } from "./ui.js";
 import { useEvents, useResource } from "./live.js";
+import { drawChart } from "./chart.js";
 
-const KEPT = 600, HEIGHT = 190;
+const KEPT = 600;
 const COLOURS = ["--line-1", "--line-2", "--line-3"];
 const milliseconds = (column) => column.map((value) => (value == null ? null : value * 1000));
 
@@ -39,38 +40,20 @@ export function FlowPage() {
 }
 
 const clock = (at, step) => new Date(at * 1000).toLocaleTimeString("en-GB").slice(0, step < 60 ? 8 : 5);
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function Chart({ title, unit, time, lines, tick }) {
-  const place = useRef(), plot = useRef();
+  const place = useRef(), chart = useRef();
   const columns = () => [time, ...lines.map(([, values]) => values)];
   useEffect(() => {
-    const build = () => {
-      plot.current?.destroy();
-      const axis = { stroke: colour("--faint"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-      plot.current = new uPlot({
-        width: place.current.clientWidth,
-        height: HEIGHT,
-        legend: { show: false },
-        cursor: { y: false },
-        scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1)] } },
-        axes: [{ ...axis, values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step)), space: 70 }, { ...axis, size: 46 }],
-        series: [{}, ...lines.map(([label], at) => ({ label, stroke: colour(COLOURS[at]), width: 2, points: { show: false }, spanGaps: true }))],
-      }, columns(), place.current);
-    };
-    build();
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", build);
-    const observer = new ResizeObserver(() => plot.current.setSize({ width: place.current.clientWidth, height: HEIGHT }));
-    observer.observe(place.current);
+    const shown = lines.map(([label], at) => ({ label, colour: COLOURS[at] }));
+    const x = { values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step)) };
+    chart.current = drawChart(place.current, columns(), shown, { x });
     return () => {
-      observer.disconnect();
-      scheme.removeEventListener("change", build);
-      plot.current.destroy();
-      plot.current = null;
+      chart.current.destroy();
+      chart.current = null;
     };
   }, [lines.length]);
-  useEffect(() => { plot.current?.setData(columns()); }, [tick, time]);
+  useEffect(() => { chart.current?.plot.setData(columns()); }, [tick, time]);
   const now = lines.map(([label, values]) => {
     const value = values.at(-1);
     return [label, value == null ? "–" : +value.toFixed(value < 10 ? 2 : 0)];

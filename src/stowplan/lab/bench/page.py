@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
+from stowplan.console import file_page, plots
+from stowplan.console.plots import Bar, Series, bars, breakable, lines
 from stowplan.lab.bench.figures import FEW_PODS, KUBE, RAW, RAW_EVENTS, STOWPLAN
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.terminal import (
@@ -17,25 +19,19 @@ from stowplan.lab.bench.terminal import (
     ratio_text,
     scale_note,
 )
-from stowplan.present import html, plots
-from stowplan.present.plots import Bar, Series, bars, breakable, lines
 
 _BUCKET_S: Final = 0.5
-_COLORS: Final = {STOWPLAN: "ours", KUBE: "kube", RAW: "raw", RAW_EVENTS: "raw-events"}
-_COLOURS: Final[html.Colours] = {
-    "ours": ("#0b7285", "#3bc9db"),
-    "kube": ("#d9480f", "#ff922b"),
-    "raw": ("#868e96", "#868e96"),
-    "raw-events": ("#adb5bd", "#5c636a"),
-}
+#: By contestant: a colour of the look.
+_COLORS: Final = {STOWPLAN: "line-1", KUBE: "line-2", RAW: "faint", RAW_EVENTS: "good"}
 
 _STYLE: Final = """
-body { max-width: 58rem; } p.bad { font-weight: 600; }
+main { max-width: 60rem; } header { padding-block: .6rem; } h1 { font-size: 1.6rem; }
+h2 { scroll-margin-top: 4rem; } p.about { color: var(--faint); } p.bad { font-weight: 600; }
 th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
   font-variant-numeric: tabular-nums; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; position: sticky; left: 0;
   background: var(--paper); }
-@media (max-width: 44rem) { th, td { padding: .25rem .35rem; } th { white-space: normal; }
+@media (max-width: 44rem) { th, td { padding: .25rem .35rem; } thead th { white-space: normal; }
   td:first-child { white-space: normal; min-width: 6rem; } }
 """
 
@@ -43,7 +39,7 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; position: st
 def page(all_measured: Sequence[Measured]) -> str:
     title = "Stowplan beside kube-scheduler"
     body = _body(title, all_measured)
-    return html.page(title, body, colours=_COLOURS, style=plots.STYLE + _STYLE)
+    return file_page.page(title, body, style=plots.STYLE + _STYLE)
 
 
 def _body(title: str, all_measured: Sequence[Measured]) -> Iterator[str]:
@@ -81,7 +77,7 @@ def _overview(all_measured: Sequence[Measured]) -> Iterator[str]:
                 ratio.low,
                 ratio.high,
                 ratio_text(ratio, is_limit=is_limit),
-                "ours",
+                _COLORS[STOWPLAN],
                 one.setup.title,
             )
             for one in all_measured
@@ -126,23 +122,21 @@ def _section(measured: Measured) -> Iterator[str]:
         ],
     )
     shown = outcome.runs[0].round
+    runs = [run for name in outcome.contestants for run in outcome.of(name) if run.round == shown]
+    buckets = max([len(run.binds_over_time) for run in runs] + [1])
     series = [
         Series(
             run.contestant,
-            [
-                ((bucket + 0.5) * _BUCKET_S, count / _BUCKET_S)
-                for bucket, count in enumerate(run.binds_over_time)
-            ],
+            [count / _BUCKET_S for count in run.binds_over_time]
+            + [None] * (buckets - len(run.binds_over_time)),
             _color(run.contestant),
             dashed=run.contestant == RAW_EVENTS,
         )
-        for name in outcome.contestants
-        for run in outcome.of(name)
-        if run.round == shown
+        for run in runs
     ]
     caption = f"Pods bound per second, round {shown}"
-    until_s = max([len(line.points) for line in series] + [1]) * _BUCKET_S
-    yield lines(f"{setup.title}, binds over time", caption, series, until_s=until_s)
+    at = [(bucket + 0.5) * _BUCKET_S for bucket in range(buckets)]
+    yield lines(f"{setup.title}, binds over time", caption, at, series, until_s=buckets * _BUCKET_S)
     ratios = [
         f"{escape(below)}: <b>{ratio_text(ratio, is_limit=below != KUBE)}</b>"
         for below in (KUBE, RAW, RAW_EVENTS)
@@ -152,7 +146,7 @@ def _section(measured: Measured) -> Iterator[str]:
         yield f"<p>Stowplan beside {', '.join(ratios)}</p>"
     if setup.without_raw:
         yield f'<p class="about">raw did not take part: {escape(setup.without_raw)}.</p>'
-    yield html.table(figure_lines(outcome))
+    yield file_page.table(figure_lines(outcome))
     commands = {" ".join(each.about.command) for each in measured.results}
     commits = {each.about.commit for each in measured.results if each.about.commit}
     said = "; ".join(f"<code>{escape(command)}</code>" for command in sorted(commands))
@@ -160,4 +154,4 @@ def _section(measured: Measured) -> Iterator[str]:
 
 
 def _color(contestant: str) -> str:
-    return _COLORS.get(contestant, "raw")
+    return _COLORS.get(contestant, "faint")

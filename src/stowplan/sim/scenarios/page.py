@@ -6,18 +6,17 @@ from a cluster must be escaped.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 from typing import Final
 from zlib import crc32
 
-from stowplan.present import html, plots
-from stowplan.present.plots import Mark, Series, lines
+from stowplan.console import file_page, plots
+from stowplan.console.plots import Mark, Series, json_text, lines
 from stowplan.sim.scenarios.drawing import MOST_PODS
 from stowplan.sim.scenarios.history import history, node_order
-from stowplan.sim.scenarios.page_style import COLOURS, FAMILIES, SCRIPT, STYLE
+from stowplan.sim.scenarios.page_style import FAMILIES, SCRIPT, STYLE
 from stowplan.sim.scenarios.picture import NodeBox, PodBox, take_picture
 from stowplan.sim.scenarios.report import entry_text, figure_rows, is_worth_a_line, summary
 from stowplan.sim.scenarios.timeline import Entry, EntryKind, Outcome
@@ -32,13 +31,13 @@ _POINTS: Final = 600
 _MOST_MARKS: Final = 200
 #: Heading, unit, and lines: column of the course, label, colour.
 _CHARTS: Final = (
-    ("Pods", "", (("placed", "with a node", "used"), ("waiting", "waiting", "waiting"))),
+    ("Pods", "", (("placed", "with a node", "line-1"), ("waiting", "waiting", "line-2"))),
     (
         "Requested share of what nodes offer",
         "%",
-        (("cpu", "CPU", "used"), ("memory", "memory", "waiting")),
+        (("cpu", "CPU", "line-1"), ("memory", "memory", "line-2")),
     ),
-    ("Nodes", "", (("nodes_in_use", "in use", "used"), ("nodes", "there", "faint"))),
+    ("Nodes", "", (("nodes_in_use", "in use", "line-1"), ("nodes", "there", "faint"))),
 )
 _GIB: Final = 2**30
 
@@ -46,8 +45,7 @@ _GIB: Final = 2**30
 def page(outcome: Outcome, *, about: str = "") -> str:
     """The page of an outcome; one that was played with `draws` can be seen at any moment."""
     body = _body(outcome, about)
-    style = plots.STYLE + STYLE
-    return html.page(outcome.name, body, colours=COLOURS, style=style, script=SCRIPT)
+    return file_page.page(outcome.name, body, style=plots.STYLE + STYLE, script=SCRIPT)
 
 
 def _body(outcome: Outcome, about: str) -> Iterator[str]:
@@ -66,7 +64,7 @@ def _body(outcome: Outcome, about: str) -> Iterator[str]:
         yield _expectations(outcome)
     if rows := figure_rows(outcome):
         yield "<h2>Figures</h2>"
-        yield html.table([("figure", "value"), *rows])
+        yield file_page.table([("figure", "value"), *rows])
     if outcome.nodes or outcome.pods:
         yield "<h2>The cluster over time</h2>"
         yield from _cluster(outcome)
@@ -123,12 +121,7 @@ def _cluster(outcome: Outcome) -> Iterator[str]:
     yield _waiting(picture.waiting)
     yield "</div>"
     if drawing is not None and can_move:
-        told = json.dumps(
-            history(outcome.entries, drawing, outcome.cluster_s),
-            separators=(",", ":"),
-            ensure_ascii=False,
-        )
-        told = told.replace("<", "\\u003c")
+        told = json_text(history(outcome.entries, drawing, outcome.cluster_s))
         yield f'<script type="application/json" id="history">{told}</script>'
 
 
@@ -177,11 +170,10 @@ def _look(node: NodeBox) -> str:
 
 
 def _meter(what: str, share: float) -> str:
-    over = " over" if share > 1 else ""
+    look = "over" if share > 1 else "full" if share >= 0.9 else ""
     return (
-        f'<div class="meter"><span>{what}</span><span class="track"><span class="fill{over}" '
-        f'style="display:block;width:{min(share, 1) * 100:.0f}%"></span></span>'
-        f"<span>{share:.0%}</span></div>"
+        f'<div class="meter"><span>{what}</span><span class="bar"><span class="{look}" '
+        f'style="width:{min(share, 1) * 100:.0f}%"></span></span><span>{share:.0%}</span></div>'
     )
 
 
@@ -230,37 +222,36 @@ def _charts(outcome: Outcome) -> Iterator[str]:
     faults = [entry for entry in outcome.entries if _is_fault(entry)]
     marks = _marks(faults, until)
     dashed = f"; dashed: {len(faults):,} fault{'s' if len(faults) != 1 else ''}" if faults else ""
+    drawn = _drawn(course, until)
+    at = [course["at"][each] for each in drawn] + [until]
     for heading, unit, names in _CHARTS:
+        factor = 100 if unit == "%" else 1
         series = [
-            _series(label, course["at"], course[name], until, unit, color)
+            Series(
+                f"{label}, at most {max(course[name]) * factor:,.0f}{unit}",
+                [round(course[name][each] * factor, 2) for each in [*drawn, drawn[-1]]],
+                color,
+            )
             for name, label, color in names
         ]
         caption = f"{heading}{dashed}"
-        yield lines(heading, caption, series, until_s=until, marks=marks, unit=unit)
+        yield lines(heading, caption, at, series, until_s=until, marks=marks, unit=unit, steps=True)
 
 
-def _series(
-    label: str, at: Sequence[float], values: Sequence[float], until: float, unit: str, color: str
-) -> Series:
-    """A line, and its peak in the legend: of all values, not only of those that are drawn."""
-    factor = 100 if unit == "%" else 1
-    scaled = [(when, value * factor) for when, value in zip(at, values, strict=True)]
-    points = _stairs(scaled, until)
-    points.append((until, points[-1][1]))
-    return Series(f"{label}, at most {max(values) * factor:,.0f}{unit}", points, color)
-
-
-def _stairs(points: Sequence[tuple[float, float]], until: float) -> list[tuple[float, float]]:
-    """A line that keeps each value until the next one; of many points the extremes of each span."""
-    span = until / _POINTS if len(points) > _POINTS else 0.0
-    stairs = [(points[0][0], 0.0)]
-    for at, several in groupby(points, lambda point: point[0] // span if span else point[0]):
-        values = [value for _, value in several]
-        when = at * span if span else at
-        drawn = dict.fromkeys((stairs[-1][1], values[0], min(values), max(values), values[-1]))
-        stairs += [(when, value) for value in drawn]
-        stairs.append((when, values[-1]))
-    return stairs[1:]
+def _drawn(course: Mapping[str, Sequence[float]], until: float) -> list[int]:
+    """The points to draw: all, or of each span of time the extremes of every line and the last."""
+    at = course["at"]
+    if len(at) <= _POINTS:
+        return list(range(len(at)))
+    chosen: set[int] = set()
+    for _, several in groupby(range(len(at)), lambda each: at[each] * _POINTS // until):
+        span = list(several)
+        chosen.add(span[-1])
+        for _, _, names in _CHARTS:
+            for name, _, _ in names:
+                values = course[name]
+                chosen |= {min(span, key=values.__getitem__), max(span, key=values.__getitem__)}
+    return sorted(chosen)
 
 
 def _is_fault(entry: Entry) -> bool:
@@ -295,7 +286,7 @@ def _timeline(entries: Sequence[Entry]) -> str:
         f"<td>{escape(entry_text(entry).strip())}</td></tr>"
         for entry in shown
     )
-    return f'{left_out}<div class="wide"><table>{rows}</table></div>'
+    return f'{left_out}<div class="wide" tabindex="0"><table>{rows}</table></div>'
 
 
 def _row_look(entry: Entry) -> str:

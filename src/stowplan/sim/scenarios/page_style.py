@@ -8,65 +8,49 @@ from __future__ import annotations
 
 from typing import Final
 
-from stowplan.present.html import Colours
-
 #: Colours for families of pods, in turn: `f0` to `f7`.
 FAMILIES: Final = 8
 
-COLOURS: Final[Colours] = {
-    "card": ("#f6f8fa", "#1c2228"),
-    "used": ("#0b7285", "#3bc9db"),
-    "waiting": ("#b35900", "#ffa94d"),
-    "chip": ("#1c2126", "#f1f3f5"),
-    "f0": ("#a5d8ff", "#1c4f7c"),
-    "f1": ("#b2f2bb", "#24592d"),
-    "f2": ("#ffec99", "#6b5a14"),
-    "f3": ("#ffc9c9", "#7a2e2e"),
-    "f4": ("#d0bfff", "#47367d"),
-    "f5": ("#99e9f2", "#175a63"),
-    "f6": ("#ffd8a8", "#71441a"),
-    "f7": ("#eebefa", "#5f2c6d"),
-}
-
 STYLE: Final = """
-body { max-width: 68rem; }
-h1 { margin-bottom: .2rem; }
-p.about { margin-top: 0; }
+:root { --f0: #a5d8ff; --f1: #b2f2bb; --f2: #ffec99; --f3: #ffc9c9; --f4: #d0bfff; --f5: #99e9f2;
+  --f6: #ffd8a8; --f7: #eebefa; }
+@media (prefers-color-scheme: dark) { :root { --f0: #1c4f7c; --f1: #24592d; --f2: #6b5a14;
+  --f3: #7a2e2e; --f4: #47367d; --f5: #175a63; --f6: #71441a; --f7: #5f2c6d; } }
+main { max-width: 70rem; }
+header { padding-block: .6rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin-bottom: .2rem; }
+p.about { color: var(--faint); margin-top: 0; }
 .verdict { font-weight: 600; }
 ul.expectations { list-style: none; padding: 0; }
 ul.expectations li { margin: .15rem 0; } ul.expectations .found { color: var(--faint); }
 /* The slider's thumb is above the same moment of the charts. */
-.turn { display: grid; grid-template-columns: 3.6rem minmax(0, 1fr); align-items: center;
-  margin: .5rem 1.5rem .5rem 0; }
-.turn input { margin: 0 -8px; width: calc(100% + 16px); }
-.turn button { font: inherit; font-size: .7rem; padding: .1rem .3rem; margin-right: .2rem; }
-th { text-align: left; } td:first-child { white-space: nowrap; } td.at { width: 1%; }
+.turn { display: grid; grid-template-columns: 58px minmax(0, 1fr); align-items: center;
+  margin: .5rem 24px .5rem 0; }
+.turn input { margin: 0 -8px; width: calc(100% + 16px); max-width: none; padding: 0; }
+.turn button { font-size: .75rem; padding: .2rem .3rem; margin-right: .2rem;
+  border-color: var(--rule); }
+td.at { width: 1%; text-align: right; white-space: nowrap; color: var(--faint);
+  font-variant-numeric: tabular-nums; }
 [hidden], .turn[hidden] { display: none; }
 .caption { color: var(--faint); margin: .2rem 0 .7rem; }
 .nodes { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); }
-.node { background: var(--card); border: 1px solid var(--rule); border-radius: 6px;
+.node { background: var(--raised); border: 1px solid var(--rule); border-radius: 6px;
   padding: .5rem .6rem; }
 .node.closed { border-style: dashed; } .node.lost { border-color: var(--bad); }
-.node h3 { margin: 0; font-size: .95rem; display: flex; justify-content: space-between;
-  gap: .5rem; }
-.node h3 small, .node .note { color: var(--faint); font-weight: 400; font-size: .8rem; }
+.node h3 { margin: 0; display: flex; justify-content: space-between; gap: .5rem; }
+.node .note { color: var(--faint); font-size: .8rem; }
 .meter { display: grid; grid-template-columns: 3.6rem 1fr 3rem; gap: .4rem; align-items: center;
   font-size: .75rem; color: var(--faint); font-variant-numeric: tabular-nums; }
-.meter .track { background: var(--rule); border-radius: 3px; height: .5rem; overflow: hidden; }
-.meter .fill { background: var(--used); height: 100%; }
-.meter .fill.over { background: var(--bad); }
 .pods { display: flex; flex-wrap: wrap; gap: .25rem; margin-top: .4rem; }
-.pod { border-radius: 4px; padding: 0 .35rem; font-size: .75rem; color: var(--chip); }
-.waiting .pod { outline: 1px dashed var(--waiting); }
+.pod { border-radius: 4px; padding: 0 .35rem; font-size: .75rem; }
+.waiting .pod { outline: 1px dashed var(--warm); }
 .tiles { display: flex; flex-wrap: wrap; gap: 2px; }
 .tile { width: 12px; height: 12px; border-radius: 2px; background: var(--rule);
   position: relative; }
-.tile span { position: absolute; inset: auto 0 0 0; background: var(--used); border-radius: 2px; }
+.tile span { position: absolute; inset: auto 0 0 0; background: var(--line-1);
+  border-radius: 2px; }
 .tile.lost { outline: 1px solid var(--bad); }
-table { width: 100%; }
-td { padding: .2rem .7rem .2rem 0; vertical-align: top; }
-td.at { text-align: right; white-space: nowrap; color: var(--faint);
-  font-variant-numeric: tabular-nums; }
+.moment { position: absolute; inset: 0 auto 0 0; border-left: 1px solid var(--ink); }
 tr.step td { font-weight: 600; padding-top: .6rem; } tr.said td + td { font-style: italic; }
 tr.detail td + td { padding-left: 1.2rem; } tr.bad td + td { color: var(--bad); }
 tr.good td + td { color: var(--good); }
@@ -79,9 +63,9 @@ if (source) {
   const [slider, caption, waiting, turn] =
     ["#at", ".caption", ".waiting", ".turn"].map(each => document.querySelector(each));
   const cells = [...document.querySelectorAll("[data-n]")];
-  const lines = [...document.querySelectorAll(".plot")].map(plot => {
+  const lines = [...document.querySelectorAll(".u-over")].map(plot => {
     const line = document.createElement("div");
-    line.className = "now";
+    line.className = "moment";
     plot.append(line);
     return line;
   });
@@ -139,9 +123,9 @@ if (source) {
       note.textContent = [node.lost && "not ready", node.cordoned && "cordoned",
         note.dataset.taints].filter(Boolean).join(", ");
       cell.querySelectorAll(".meter").forEach((meter, place) => {
-        const fill = meter.querySelector(".fill");
-        fill.style.width = percent(Math.min(shares[place], 1));
-        fill.classList.toggle("over", shares[place] > 1);
+        const fill = meter.querySelector(".bar span"), share = shares[place];
+        fill.style.width = percent(Math.min(share, 1));
+        fill.className = share > 1 ? "over" : share >= 0.9 ? "full" : "";
         meter.lastChild.textContent = percent(shares[place]);
       });
       cell.querySelector(".pods").innerHTML = chips(node.pods);

@@ -18,7 +18,7 @@ from stowplan.lab.bench.profiles import digest
 from stowplan.lab.bench.report import check_targets, report
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.targets import SETS, TargetRow, targets
-from stowplan.present.plots import nice_steps
+from stowplan.present.tables import printable
 from tests.unit.lab.bench.runs import BASIC, measured, result, run
 
 
@@ -121,12 +121,12 @@ def test_the_report_shows_a_profile_of_what_missed() -> None:
 def test_a_profile_names_modules_without_saying_where_they_are(tmp_path: Path) -> None:
     profile = tmp_path / "x.prof"
     profiler = cProfile.Profile()
-    profiler.runcall(nice_steps, 5.0)
+    profiler.runcall(printable, "a\n" * 1000)
     profiler.dump_stats(profile)
     packages, functions = (part.splitlines() for part in digest(profile).split("\n\n"))
     assert functions[0].split() == ["function", "share", "seconds", "calls"]
-    assert any(re.match(r"present/plots\.py:\d+ nice_steps +\S+% ", line) for line in functions)
-    # What nice_steps calls of Python's own counts for it.
+    assert any(re.match(r"present/tables\.py:\d+ printable +\S+% ", line) for line in functions)
+    # What printable calls of Python's own counts for it.
     assert re.match(r"present +\d\d\S*% ", packages[1])
     assert not any("/src/" in line for line in packages + functions)
 

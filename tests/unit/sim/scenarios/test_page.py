@@ -109,11 +109,17 @@ def test_pods_of_one_family_share_a_colour() -> None:
 
 def test_the_page_needs_nothing_else() -> None:
     text = page(played(3))
-    assert not re.search(r"https?://|//[a-z]|@import|url\(|src=|href=", text)
+    assert not re.search(r"@import|url\(|\bsrc=|href=|<link", text)
     used = set(re.findall(r"var\(--([\w-]+)\)", text))
-    light, dark = re.findall(r":root \{(.*?)\}", text)
-    for colours in (light, dark):
+    roots = re.findall(r":root \{(.*?)\}", text, re.S)
+    for colours in ("".join(roots[::2]), "".join(roots[1::2])):
         assert used <= set(re.findall(r"--([\w-]+):", colours))
+
+
+def charts(text: str) -> list[Json]:
+    """The data of the charts of a page."""
+    found = re.findall(r'<script type="application/json">(.*?)</script></figure>', text)
+    return [json.loads(each) for each in found]
 
 
 def test_names_are_escaped() -> None:
@@ -125,7 +131,7 @@ def test_names_are_escaped() -> None:
         expectations=[Expectation(bad, False, bad)],
         problem=bad,
     )
-    assert [tag for tag, _ in shown.found].count("script") == 1
+    assert [tag for tag, _ in shown.found].count("script") == 3
     assert bad in shown.texts
 
 
@@ -223,19 +229,21 @@ def test_a_peak_survives_where_points_are_left_out() -> None:
     waiting[2_345] = 165.0
     text = page(outcome)
     assert "waiting, at most 165" in text
-    drawn = re.findall(r'<polyline[^>]*points="([^"]*)"', text)
-    assert all(points.count(" ") < 4_000 for points in drawn)
-    # The scale goes to 200 on 300 units of height.
-    assert any(point.endswith(",52.5") for point in drawn[1].split())
+    drawn = charts(text)
+    assert all(
+        len(each["at"]) == len(line["values"]) < 6_000 for each in drawn for line in each["lines"]
+    )
+    assert max(drawn[0]["lines"][1]["values"]) == 165
+    assert drawn[0]["at"][-1] == 5_000
 
 
 def test_faults_are_marked_and_bounded() -> None:
-    shown = Elements(page(played(100, faults=3)))
-    assert len(shown.of_class("mark")) == 3 * 3
-    assert "50.0 s: node n0 fails" not in shown.texts
-    assert "66.7 s: node n0 fails" in shown.texts
-    assert "Pods; dashed: 3 faults" in shown.texts
-    assert len(Elements(page(played(100, faults=5_000))).of_class("mark")) <= 3 * 201
+    text = page(played(100, faults=3))
+    assert [len(each["marks"]) for each in charts(text)] == [3, 3, 3]
+    assert charts(text)[0]["marks"][2] == [66.66666666666667, "66.7 s: node n0 fails"]
+    assert "Pods; dashed: 3 faults" in Elements(text).texts
+    many = charts(page(played(100, faults=5_000)))
+    assert all(len(each["marks"]) <= 201 for each in many)
     assert "Pods; dashed: 1 fault" in Elements(page(played(100, faults=1))).texts
 
 
