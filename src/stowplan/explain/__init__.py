@@ -6,6 +6,8 @@
                   in facts
     summary       the cause in one sentence
     preemption    which pods would be evicted for it
+    fixes         `--fix`: tries changes (change, pod_changes, node_changes, new_node, evictions,
+                  volume_changes), with their commands
     retries       the cluster events that would bring the pod back
     text          the answer for people
     live          the answer from inside a running scheduler

@@ -15,8 +15,14 @@ _NO_CLAIMS = (
 )
 
 
-def advice_for(pod: Pod, reasons: Sequence[Reason], catalog: Catalog) -> str:
+def advice_for(
+    pod: Pod, reasons: Sequence[Reason], catalog: Catalog, *, is_node_missing: bool = False
+) -> str:
     """One or two sentences; empty if the reasons say enough."""
+    if is_node_missing:
+        key = f"{pod.metadata.name} -n {pod.metadata.namespace}"
+        again = "its owner creates another" if pod.metadata.owner_references else "create it again"
+        return f"No kubelet runs it. Delete it (kubectl delete pod {key}), and {again}."
     if pod.spec.scheduling_gates:
         return "The controller that set a gate removes it; look there for what it waits for."
     if reasons and reasons[0].plugin in _VOLUME_PLUGINS:

@@ -108,6 +108,8 @@ class Explanation(Answer, frozen=True):
     best: tuple[NodeAnswer, ...] = ()
     #: The cluster events that lead to another attempt.
     retried_on: tuple[str, ...] = ()
+    #: The kind and name of the object that creates the pod: `deployment/web`; empty: none.
+    owner: str = ""
     #: Of a pod that fits nowhere and waits for a node.
     preemption: Preemption | None = None
     #: What to look at next, where no plugin's numbers say it.

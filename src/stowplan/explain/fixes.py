@@ -1,7 +1,7 @@
 """`explain --fix`: the smallest changes that would place a pod, each tried by the real decision.
 
-For each of the nearest nodes every obstacle has a change that removes it (`changes`); together they
-are a plan. A plan is a fix only if the pod fits on some node once it is applied to the cluster,
+For each of the nearest nodes every obstacle has changes that remove it; one for each obstacle are a
+plan. A plan is a fix only if the pod fits on some node once it is applied to the cluster,
 which is then restored. The search is bounded by nodes, plans and time, and the cheapest fixes are
 shown first. What no change of these kinds can cure (a missing claim, a broken plugin) has none.
 """
@@ -9,7 +9,7 @@ shown first. What no change of these kinds can cure (a missing claim, a broken p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, product
 from typing import Final
@@ -17,13 +17,14 @@ from typing import Final
 from stowplan.api.objects import Pod
 from stowplan.api.resources import NODES, PODS
 from stowplan.clock import Clock
+from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.work import DecisionDeferred
-from stowplan.explain import changes
-from stowplan.explain.changes import Change
+from stowplan.explain import evictions, node_changes, pod_changes, volume_changes
+from stowplan.explain.change import Change, Make, combined, with_spec
 from stowplan.explain.explanation import Fix
+from stowplan.explain.new_node import new_node
 from stowplan.explain.obstacles import nearest_rows, objections
 from stowplan.explain.reasoning import Explainer
-from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
 from stowplan.judge.objects import Key, Thing, thing_of
 from stowplan.scheduler.decision import Decision
@@ -36,17 +37,22 @@ MOST_FIXES: Final = 5
 #: Fixes of one kind differ only in the node.
 _MOST_ALIKE: Final = 2
 
-_Make = Callable[[Cycle, int], Change | None]
 #: What can be done about a plugin's objection to a node.
-_CURES: Final[dict[str, tuple[_Make, ...]]] = {
-    "NodeUnschedulable": (changes.uncordon,),
-    "TaintToleration": (changes.tolerate,),
-    "NodeAffinity": (changes.label_node,),
-    "NodeResourcesFit": (changes.lower_requests, changes.evict),
-    "NodePorts": (changes.free_ports,),
-    "PodTopologySpread": (changes.relax_spread,),
-    "InterPodAffinity": (changes.relax_affinity,),
+_CURES: Final[dict[str, tuple[Make, ...]]] = {
+    "NodeUnschedulable": (node_changes.uncordon,),
+    "TaintToleration": (pod_changes.tolerate, node_changes.remove_taints),
+    "NodeAffinity": (node_changes.label_node,),
+    "NodeResourcesFit": (pod_changes.lower_requests, evictions.make_room),
+    "NodePorts": (evictions.free_ports,),
+    "PodTopologySpread": (pod_changes.relax_spread, node_changes.label_for_spread),
+    "InterPodAffinity": (pod_changes.relax_affinity, evictions.part_pods),
+    "VolumeRestrictions": (evictions.free_claims,),
+    "NodeVolumeLimits": (evictions.detach_volumes,),
+    "VolumeBinding": (volume_changes.move_volumes,),
+    "VolumeZone": (volume_changes.move_volumes,),
 }
+#: Combinations that are tried for one node.
+_MOST_COMBINED: Final = 8
 
 
 def find_fixes(explainer: Explainer, thing: Thing, clock: Clock) -> tuple[Fix, ...]:
@@ -75,7 +81,8 @@ def tried_changes(explainer: Explainer, thing: Thing) -> Iterator[tuple[Change, 
     with explainer.judged(thing) as decision:
         if decision.feasible_nodes:
             return
-        plans = list(_plans(explainer.profile_for(thing.struct), decision))
+        catalog = explainer.cluster.cache.catalog
+        plans = list(_plans(explainer.profile_for(thing.struct), decision, catalog))
     yield None
     found: set[str] = set()
     kinds: Counter[str] = Counter()
@@ -93,21 +100,24 @@ def tried_changes(explainer: Explainer, thing: Thing) -> Iterator[tuple[Change, 
         yield (plan, node) if node else None
 
 
-def _plans(profile: Profile, decision: Decision) -> Iterator[Change]:
+def _plans(profile: Profile, decision: Decision, catalog: Catalog) -> Iterator[Change]:
     cycle, diagnosis = decision.cycle, decision.diagnosis
-    if diagnosis is None or diagnosis.candidates is None:
+    if diagnosis is None or (diagnosis.candidates is None and len(cycle.table)):
         return
-    for row in nearest_rows(profile, diagnosis, NEAREST):
+    for row in nearest_rows(profile, diagnosis, NEAREST) if len(cycle.table) else ():
         plugins = {each.plugin for each in objections(profile, diagnosis, row)}
         if "NodeUnschedulable" in plugins:
             plugins.discard("TaintToleration")  # uncordoning removes the taint as well
+        if {"VolumeBinding", "VolumeZone"} <= plugins:
+            plugins.discard("VolumeZone")  # the same volume, moved once
         choices = [
-            [change for make in _CURES.get(plugin, ()) if (change := make(cycle, row)) is not None]
-            for plugin in sorted(plugins)
+            [made for make in _CURES.get(each, ()) if (made := make(cycle, row, catalog))]
+            for each in sorted(plugins)
         ]
-        for chosen in islice(product(*choices), 4) if choices else ():
-            yield changes.combined(cycle.pod, chosen) if len(chosen) > 1 else chosen[0]
-    new = changes.empty_twin(cycle.table, cycle)
+        for chosen in islice(product(*choices), _MOST_COMBINED) if choices else ():
+            node = cycle.table.node(row)
+            yield combined(cycle.pod, node, chosen) if len(chosen) > 1 else chosen[0]
+    new = new_node(cycle, catalog)
     if new is not None:
         yield new
 
@@ -130,6 +140,10 @@ def _node_if_applied(explainer: Explainer, thing: Thing, plan: Change) -> str:
             changed = thing_of(NODES, plan.node)
             remember(changed.key)
             cluster.put(changed)
+        for kind, item in plan.objects:
+            other = thing_of(kind, item)
+            remember(other.key)
+            cluster.put(other)
         for key in victims:
             remember(key)
             cluster.remove(key)
@@ -148,4 +162,4 @@ def _node_if_applied(explainer: Explainer, thing: Thing, plan: Change) -> str:
 
 def _same_pod(thing: Thing, changed: Pod) -> Pod:
     original: Pod = thing.struct
-    return changes.with_spec(changed, node_name=original.spec.node_name)
+    return with_spec(changed, node_name=original.spec.node_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ from stowplan.cluster.label_columns import ABSENT
 from stowplan.cluster.pod_affinity import AffinityTerm, pod_terms
 from stowplan.cluster.pod_classes import Namespaces
 from stowplan.cluster.row_counts import RowCounts
-from stowplan.cluster.table import NodeTable
+from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.explain.facts import AffinityConflict, Obstacle, PodOnNode, SpreadConflict
 from stowplan.framework.cycle import Cycle
 from stowplan.plugins.inter_pod_affinity.filtering import FilterNotes
@@ -66,35 +67,54 @@ def _is_mutual(conflict: AffinityConflict, others: Iterable[AffinityConflict]) -
     return conflict.is_of_others and same in others
 
 
-def affinity_conflicts(
-    cycle: Cycle, row: int, most_pods: int = _MOST_PODS
-) -> Iterator[AffinityConflict]:
+def affinity_conflicts(cycle: Cycle, row: int) -> Iterator[AffinityConflict]:
     """Each term, of the pod or of others, that keeps the pod off a node."""
     notes = cycle.get(FilterNotes)
-    if notes is None:
-        return
     for kind, key, selector, of_others, counts, is_one in _terms(cycle, notes):
         column = cycle.table.labels.column(key)
         value = int(column[row])
         domain = None if value == ABSENT else cycle.table.labels.values(key).values[value]
         by_row = counts.dense(cycle.table.capacity)
-        rows = np.flatnonzero(by_row)
-        inside = rows[column[rows] == value] if value != ABSENT else rows[:0]
+        inside = _rows_inside(column, row, by_row)
         if kind == NEAR:
-            if len(inside) or (domain is not None and notes.is_first()):
+            if len(inside) or (domain is not None and notes is not None and notes.is_first()):
                 continue
-            inside = rows[cycle.table.valid[rows]]
+            inside = np.flatnonzero((by_row > 0) & cycle.table.valid)
         elif not len(inside):
             continue
-        pods = tuple(_pods(cycle.table, inside, is_one, most_pods))
+        pods = tuple(
+            PodOnNode(pod.key, pod.spec.node_name)
+            for pod in islice(_pods(cycle.table, inside, is_one), _MOST_PODS)
+        )
         total = int(by_row[inside].sum())
         yield AffinityConflict(kind, selector, key, domain, of_others, pods, total)
 
 
+def avoided_pods(cycle: Cycle, row: int, most: int) -> list[Pod]:
+    """The pods in a node's domains that anti-affinity, theirs or the pod's, keeps it apart from."""
+    found: dict[str, Pod] = {}
+    for kind, key, _, _, counts, is_one in _terms(cycle, cycle.get(FilterNotes)):
+        if kind == APART:
+            column = cycle.table.labels.column(key)
+            inside = _rows_inside(column, row, counts.dense(cycle.table.capacity))
+            for pod in islice(_pods(cycle.table, inside, is_one), most):
+                found[pod.uid] = pod
+    return list(found.values())
+
+
+def _rows_inside(column: Int32Array, row: int, by_row: Int64Array) -> Rows:
+    """The rows with pods in the domain of a row."""
+    if column[row] == ABSENT:
+        return np.empty(0, np.intp)
+    return np.flatnonzero((by_row > 0) & (column == column[row]))
+
+
 def _terms(
-    cycle: Cycle, notes: FilterNotes
+    cycle: Cycle, notes: FilterNotes | None
 ) -> Iterator[tuple[str, str, str, bool, RowCounts, Callable[[Pod], bool]]]:
     """Kind, topology key, selector, whose it is, pods by row, and which pods those are."""
+    if notes is None:
+        return
     table, namespace = cycle.table, cycle.pod.metadata.namespace
     counted = notes.affinity_counted
     for key in notes.affinity_keys:
@@ -122,17 +142,10 @@ def selector_text(selector: CompiledSelector, namespaces: Namespaces, own: str) 
     return text if others == [own] else f"{text} in namespace {', '.join(others[:3])}"
 
 
-def _pods(
-    table: NodeTable, rows: Rows, is_one: Callable[[Pod], bool], most: int
-) -> Iterator[PodOnNode]:
-    left = most
-    for row in map(int, rows):
-        for info in table.pods[row].values():
-            if not left:
-                return
-            if is_one(info.pod):
-                left -= 1
-                yield PodOnNode(info.pod.key, table.names[row])
+def _pods(table: NodeTable, rows: Rows, is_one: Callable[[Pod], bool]) -> Iterator[Pod]:
+    return (
+        info.pod for row in map(int, rows) for info in table.pods[row].values() if is_one(info.pod)
+    )
 
 
 def conflict_text(conflict: AffinityConflict) -> str:

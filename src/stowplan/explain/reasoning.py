@@ -17,6 +17,7 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import NodeTable
 from stowplan.errors import NotFound
 from stowplan.explain.advice import advice_for
+from stowplan.explain.commands import owner_of
 from stowplan.explain.explanation import (
     Comparison,
     Explanation,
@@ -175,8 +176,14 @@ def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) 
         nearest=nearest,
         best=best,
         retried_on=retried,
-        advice=advice_for(pod, () if feasible else reasons, catalog),
+        advice=advice_for(
+            pod,
+            () if feasible else reasons,
+            catalog,
+            is_node_missing=_is_node_missing(pod, decision.cycle.table),
+        ),
         last_message=last_message(pod),
+        owner=owner.resource if (owner := owner_of(pod, catalog)) else "",
         preemption=foretell(profile, decision) if _may_preempt(state, feasible) else None,
     )
 
@@ -185,10 +192,14 @@ def _may_preempt(state: State, feasible: int) -> bool:
     return not feasible and state in (State.PENDING, State.NOMINATED)
 
 
+def _is_node_missing(pod: Pod, table: NodeTable) -> bool:
+    return bool(pod.spec.node_name) and table.live_row(pod.spec.node_name) is None
+
+
 def _summary(pod: Pod, table: NodeTable, feasible: int, cause: str) -> tuple[State, str]:
     key = pod.key
     fits = f"would fit on {nodes_text(feasible, len(table))}"
-    if pod.spec.node_name and table.live_row(pod.spec.node_name) is None:
+    if _is_node_missing(pod, table):
         node = pod.spec.node_name
         return State.SCHEDULED, f"{key} is bound to the node {node}, which does not exist."
     if pod.spec.node_name:

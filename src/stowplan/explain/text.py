@@ -8,7 +8,6 @@ from textwrap import fill
 from stowplan.explain.explanation import (
     Comparison,
     Explanation,
-    Fix,
     NodeAnswer,
     State,
     Waiting,
@@ -52,27 +51,35 @@ def _blocks(said: Explanation) -> Iterator[str]:
     if said.feasible_nodes:
         return
     if said.fixes is not None:
-        yield _fixes(said.fixes)
+        yield "".join(_fixes(said))
     elif said.nearest and said.state is State.PENDING:
         yield f"See what would help:  stowplan explain {_argument(said.pod)} --fix\n"
 
 
-def _fixes(fixes: Sequence[Fix]) -> str:
+def _fixes(said: Explanation) -> Iterator[str]:
+    fixes = said.fixes or ()
     if not fixes:
-        return "No change of the kinds that Stowplan tries would place it (docs/explain.md).\n"
-    lines = ["Any one of these makes it fit:\n"]
+        yield "No change of the kinds that Stowplan tries would place it (docs/explain.md).\n"
+        return
+    yield "Any one of these makes it fit:\n" if len(fixes) > 1 else "This makes it fit:\n"
     for number, fix in enumerate(fixes, start=1):
-        lines.append(f"  {number}. {printable(fix.text)}: it fits on {printable(fix.node)}\n")
+        yield wrapped(f"{number}. {fix.text}: it fits on {fix.node}", "  ", "     ")
         if fix.command:
-            lines.append(f"       {printable(fix.command)}\n")
+            yield f"       {printable(fix.command)}\n"
     kinds = {kind for fix in fixes for kind in fix.kind.split("+")}
-    if kinds & _EDITS:
-        lines.append(
-            "Change the pod where it comes from: its Deployment, StatefulSet, Job or manifest.\n"
-        )
+    if kinds & _EDITS and (said.owner or kinds & _EDITS != {"Toleration"}):
+        yield wrapped(_where_to_edit(said.owner))
     if "Eviction" in kinds:
-        lines.append("Another pending pod may take room that an eviction makes.\n")
-    return "".join(lines)
+        yield wrapped("Another pending pod may take room that an eviction makes.")
+
+
+def _where_to_edit(owner: str) -> str:
+    kind = owner.partition("/")[0]
+    if not owner:
+        return "The pod has no owner: delete it, and create it from its manifest with the change."
+    if kind == "job":
+        return f"The pods of {owner} cannot be changed: create the Job again with the change."
+    return f"It comes from {owner}: make the change there, and in the manifest that it has."
 
 
 def _argument(pod: str) -> str:
@@ -179,6 +186,14 @@ def _any_of(events: Sequence[str]) -> str:
     return f"{', when '.join(first)}, or when {last}" if first else last
 
 
-def wrapped(text: str) -> str:
+def wrapped(text: str, indent: str = "", further: str = "") -> str:
     """Lines of text that a terminal can show, ending in a newline."""
-    return fill(printable(text), _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
+    lines = fill(
+        printable(text),
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"{lines}\n"
