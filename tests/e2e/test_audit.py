@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from stowplan.audit import APISERVER_FLAGS, AuditTrail
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.api_access import ApiError
 from tests.controlplane_fixtures import require_binaries
+from tests.waiting import wait_for
 
 Json: TypeAlias = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -31,8 +33,8 @@ class Stage:
         self.plane = plane
         self.trail = trail
 
-    def node(self, name: str, *, cpu: str = "1", **spec: Any) -> None:
-        offers = {"cpu": cpu, "memory": "1Gi", "pods": "10"}
+    def node(self, name: str, *, cpu: str = "1", pods: str = "10", **spec: Any) -> None:
+        offers = {"cpu": cpu, "memory": "1Gi", "pods": pods}
         meta = {"name": name, "labels": {"kubernetes.io/hostname": name, "zone": name[0]}}
         status = {"allocatable": offers, "capacity": offers}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
@@ -111,6 +113,7 @@ def plant(stage: Stage) -> None:
         stage.node(name)
     stage.node("t1", taints=[{"key": "gpu", "effect": "NoSchedule"}])
     stage.node("t2", unschedulable=True)
+    time.sleep(1.1)  # times are whole seconds: what came before must be older
     plain = [f"plain{number}" for number in range(3)]
     for name in plain:
         stage.pod(name, "a1", labels={"app": "web"})
@@ -190,6 +193,67 @@ def test_a_second_binding_is_refused_and_no_finding(stage: Stage) -> None:
     with pytest.raises(ApiError, match="already assigned"):
         stage.bind("silent", "a1")
     assert found_by(*history_of(stage), "--only", "double-bind") == set()
+
+
+def test_kube_scheduler_is_clean(stage: Stage) -> None:
+    """A hundred pods with rules of all kinds, placed at full speed by the real kube-scheduler."""
+    require_binaries("kube-scheduler")
+    for number in range(6):
+        stage.node(f"{'xyz'[number % 3]}{number}", cpu="4", pods="110")
+    scheduler = stage.plane.start_scheduler()
+    own = {"matchLabels": {"group": "g"}}
+    chosen = {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "zone", "operator": "In", "values": ["x", "y", "z"]}]}]}  # fmt: skip
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    wishes: list[Json] = [
+        {},
+        {"topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+             "labelSelector": own}]},
+        {"affinity": {"podAntiAffinity": {required: [
+            {"labelSelector": {"matchLabels": {"lone": "yes"}},
+             "topologyKey": "kubernetes.io/hostname"}]}}},
+        {"affinity": {"podAffinity": {required: [{"labelSelector": own, "topologyKey": "zone"}]}}},
+    ]  # fmt: skip
+    for number in range(100):
+        more = dict(wishes[number % 4])
+        affinity = {**more.pop("affinity", {}), "nodeAffinity": {required: chosen}}
+        labels = {"group": "g"} if number % 4 == 1 else {}
+        if number % 4 == 2:
+            labels = {"lone": "yes"}
+        stage.pod(
+            f"real{number}",
+            schedulerName="default-scheduler",
+            affinity=affinity,
+            labels=labels,
+            **more,
+        )
+    try:
+        wait_for("the pods to be bound", lambda: len(bound_pods(stage)) >= 75 + 6, 60)
+        wait_for("the events to be written", lambda: scheduled_events(stage) >= 75 + 6, 60)
+    finally:
+        scheduler.stop()
+    bound = bound_pods(stage)
+    assert len(bound) == 75 + 6  # one lone pod a node
+    only = ["--scheduler-name", "default-scheduler"]
+    assert found_by(*history_of(stage)[:-2], *only) == set()
+    # Others have come since: where a rule reads them, only what is certain counts.
+    kubeconfig = str(stage.plane.kubeconfig)
+    assert found_by("--kubeconfig", kubeconfig, "--grace", "0s", "--certain", *only) == set()
+
+
+def bound_pods(stage: Stage) -> list[str]:
+    return [
+        pod["metadata"]["name"]
+        for pod in stage.plane.api.get(PODS)["items"]
+        if pod["spec"].get("nodeName") and pod["metadata"]["name"].startswith("real")
+    ]
+
+
+def scheduled_events(stage: Stage) -> int:
+    path = "/api/v1/namespaces/default/events?fieldSelector=reason=Scheduled"
+    events = stage.plane.api.get(path)["items"]
+    return sum(each["involvedObject"]["name"].startswith("real") for each in events)
 
 
 def test_for_people(stage: Stage) -> None:

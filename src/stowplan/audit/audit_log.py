@@ -30,6 +30,9 @@ rules:
 """
 
 
+_NEVER_ROTATED_MIB = 100_000
+
+
 @dataclass(frozen=True)
 class Request:
     """One request and its answer."""
@@ -65,7 +68,11 @@ class AuditTrail:
         self.path = directory / "audit.log"
         policy = directory / "audit-policy.yaml"
         policy.write_text(_POLICY)
-        self.flags = [f"--audit-policy-file={policy}", f"--audit-log-path={self.path}"]
+        self.flags = [
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.path}",
+            f"--audit-log-maxsize={_NEVER_ROTATED_MIB}",
+        ]
 
     def mark(self) -> int:
         """Where the log ends now; requests begun before it may still be written behind it."""
@@ -78,7 +85,8 @@ class AuditTrail:
 
 def read_audit_log(path: Path, since: int = 0) -> Iterator[Request]:
     """Each request once, in the order of the answers, from a byte position of the log on."""
-    seen: set[str] = set()
+    # A long answer (a watch) is logged when it begins and when it ends.
+    begun: set[str] = set()
     try:
         with path.open("rb") as log:
             log.seek(since)
@@ -86,22 +94,27 @@ def read_audit_log(path: Path, since: int = 0) -> Iterator[Request]:
                 if not line.endswith(b"\n"):
                     return  # it is just being written
                 try:
-                    identity, request = _read(msgspec.json.decode(line))
+                    event = msgspec.json.decode(line)
+                    identity, is_begin = event["auditID"], event.get("stage") == "ResponseStarted"
+                    request = _read(event)
                 except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as problem:
                     where = f"{path}:{number}"
                     raise ConfigError(f"not an audit event: {problem!r}", where=where) from None
-                if identity not in seen:
-                    seen.add(identity)
-                    yield request
+                if is_begin:
+                    begun.add(identity)
+                elif identity in begun:
+                    begun.remove(identity)
+                    continue
+                yield request
     except OSError as problem:
         raise ConfigError(f"cannot be read: {problem.strerror}", where=str(path)) from None
 
 
-def _read(event: Any) -> tuple[str, Request]:
+def _read(event: Any) -> Request:
     about = event.get("objectRef") or {}
     parts = [about.get("resource", ""), about.get("subresource", "")]
     body = event.get("requestObject") or {}
-    return event["auditID"], Request(
+    return Request(
         user=event["user"].get("username", ""),
         verb=event["verb"],
         group=about.get("apiGroup", ""),

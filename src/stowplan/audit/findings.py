@@ -61,6 +61,23 @@ class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     notes: list[str] = []
 
 
+class Unread:
+    """Counts objects that are not what they should be, and keeps the first for the report."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first = ""
+
+    def add(self, name: str, problem: Exception) -> None:
+        self._count += 1
+        self._first = self._first or f"{name.replace(' /', ' ')}: {problem}"
+
+    def notes(self) -> list[str]:
+        if not self._count:
+            return []
+        return [f"{self._count} unreadable objects passed over, such as {self._first}"]
+
+
 @dataclass(frozen=True)
 class Options:
     """What to look for. Times are in seconds."""

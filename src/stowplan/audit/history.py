@@ -18,8 +18,8 @@ import msgspec
 
 from stowplan.audit.audit_log import Request
 from stowplan.audit.etcd import Revision
-from stowplan.audit.facts import PodFacts, node_facts, pod_facts
-from stowplan.audit.findings import DEFAULTS, Finding, Options, Report
+from stowplan.audit.facts import NodeFacts, PodFacts, node_facts, pod_facts
+from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread
 from stowplan.audit.items import Event, Item, decode_item
 from stowplan.audit.neighbours import neighbour_problems
 from stowplan.audit.pending import PendingPods
@@ -53,9 +53,26 @@ def audit_history(
 
 
 class _Bound(NamedTuple):
-    pod: PodFacts
+    """A binding that took effect. Small: there is one for each pod of the history."""
+
+    key: str
+    uid: str
     node: str
+    scheduler: str
     at: float
+    revision: int
+
+    def finding(self, kind: str, message: str) -> tuple[float, Finding]:
+        return self.at, Finding(
+            kind=kind,
+            pod=self.key,
+            uid=self.uid,
+            node=self.node,
+            scheduler=self.scheduler,
+            message=message,
+            time=rfc3339(self.at),
+            revision=self.revision,
+        )
 
 
 class _Ahead(NamedTuple):
@@ -65,6 +82,7 @@ class _Ahead(NamedTuple):
     time: float
     item: Item
     pod: PodFacts | None
+    node: NodeFacts | None
     is_initial: bool
 
 
@@ -81,6 +99,7 @@ class _Replay:
         self._announced: set[str] = set()
         self._has_events = False
         self._is_partial = False
+        self._unread = Unread()
         self.revisions = 0
         self.binds = 0
 
@@ -88,8 +107,11 @@ class _Replay:
         self.revisions += 1
         try:
             item = _item(revision)
-        except (msgspec.MsgspecError, ValueError):
-            return  # not what its key says: nothing that a scheduler could have read either
+            pod = pod_facts(item) if item.kind == "Pod" and item.object is not None else None
+            node = node_facts(item) if item.kind == "Node" and item.object is not None else None
+        except (msgspec.MsgspecError, ValueError) as problem:
+            self._unread.add(f"{revision.kind} {revision.namespace}/{revision.name}", problem)
+            return
         if isinstance(item.object, Event):
             self._has_events = True
             if item.object.reason == "Scheduled":
@@ -98,8 +120,8 @@ class _Replay:
         if item.kind == "Event":
             return
         self._clock = max(self._clock, item.written_at)
-        pod = pod_facts(item) if item.kind == "Pod" and item.object is not None else None
-        self._ahead.append(_Ahead(revision.number, self._clock, item, pod, revision.is_initial))
+        ahead = _Ahead(revision.number, self._clock, item, pod, node, revision.is_initial)
+        self._ahead.append(ahead)
         while self._ahead and (
             self._ahead[0].time < self._clock - self._options.in_flight_s
             or len(self._ahead) > _MOST_AHEAD
@@ -112,7 +134,7 @@ class _Replay:
         options, world = self._options, self._world
         world.now = self._clock
         self._found += self._bindings.faults(self._bound, self._is_partial)
-        notes = []
+        notes = self._unread.notes()
         if options.wants("no-event"):
             if self._has_events or not self._bound:
                 self._find_unannounced()
@@ -143,7 +165,7 @@ class _Replay:
         if item.kind == "Pod":
             self._apply_pod(ahead)
         elif item.kind == "Node":
-            self._world.set_node(item.name, node_facts(item) if item.object is not None else None)
+            self._world.set_node(item.name, ahead.node)
         else:
             self._world.set_other(item)
 
@@ -160,7 +182,7 @@ class _Replay:
         if old is None:
             pod.is_direct = pod.is_direct or bool(pod.node and not ahead.is_initial)
         elif old.node and pod.node != old.node:
-            self._add(pod, Problem("double-bind", f"its node changed from {old.node}"))
+            self._add(pod, ahead, Problem("double-bind", f"its node changed from {old.node}"))
         elif pod.node and not old.node:
             self._judge(dataclasses.replace(old, node=pod.node, arrived_at=ahead.time), ahead)
             pod.arrived_at = ahead.time
@@ -171,8 +193,7 @@ class _Replay:
     def _judge(self, pod: PodFacts, ahead: _Ahead) -> None:
         """Judge a binding, before the pod is on its node."""
         self.binds += 1
-        self._bound[pod.uid] = _Bound(pod, pod.node, ahead.time)
-        pod.revision = ahead.number
+        self._bound[pod.uid] = _bound(pod, ahead)
         world = self._world
         node = world.nodes.get(pod.node)
         if node is not None and not _all_problems(world, pod, None):
@@ -180,10 +201,10 @@ class _Replay:
         moment = self._moment(pod, ahead)
         if node is None:
             if not any(world.versions(pod.node, moment.since)):
-                self._add(pod, Problem("missing-node", "its node does not exist"))
+                self._add(pod, ahead, Problem("missing-node", "its node does not exist"))
             return
         for problem in _all_problems(world, pod, moment):
-            self._add(pod, problem)
+            self._add(pod, ahead, problem)
 
     def _moment(self, pod: PodFacts, ahead: _Ahead) -> Moment:
         """What the scheduler may have seen. A binding that was sent again was decided earlier."""
@@ -197,7 +218,7 @@ class _Replay:
         failed = [
             dataclasses.replace(waiting, node=request.node)
             for request in self._bindings.refused(since, ahead.time + self._options.in_flight_s)
-            if (waiting := world_pod(self._world, request)) is not None
+            if (waiting := _waiting(self._world, request)) is not None
         ]
         return Moment(since, [*coming, *failed])
 
@@ -207,17 +228,15 @@ class _Replay:
 
     # Findings
 
-    def _add(self, pod: PodFacts, problem: Problem) -> None:
+    def _add(self, pod: PodFacts, ahead: _Ahead, problem: Problem) -> None:
         by = self._bindings.user(pod)
         text = f"{problem.message} (bound by {by})" if by else problem.message
-        finding = _finding(pod, problem.kind, text, self._world.now)
-        self._found.append((self._world.now, finding))
+        self._found.append(_bound(pod, ahead).finding(problem.kind, text))
 
     def _find_unannounced(self) -> None:
         for uid, bound in self._bound.items():
             if uid not in self._announced and bound.at <= self._clock - self._options.grace_s:
-                finding = _finding(bound.pod, "no-event", "no Scheduled event for it", bound.at)
-                self._found.append((bound.at, finding))
+                self._found.append(bound.finding("no-event", "no Scheduled event for it"))
 
 
 class _Bindings:
@@ -256,26 +275,26 @@ class _Bindings:
         done = [each for each in self._requests if each.succeeded]
         for uid, count in Counter(each.uid for each in done if each.uid).items():
             if count > 1 and uid in bound:
-                pod, node, at = bound[uid]
-                text = f"{count} binding requests succeeded"
-                yield at, _finding(dataclasses.replace(pod, node=node), "double-bind", text, at)
+                yield bound[uid].finding("double-bind", f"{count} binding requests succeeded")
         for each in done:
             if each.uid in bound and bound[each.uid].node != each.node:
-                pod, node, at = bound[each.uid]
-                text = f"a binding to {each.node} succeeded, but it is on {node}"
-                yield at, _finding(pod, "double-bind", text, at)
+                text = f"a binding to {each.node} succeeded, but it went to {bound[each.uid].node}"
+                yield bound[each.uid].finding("double-bind", text)
         if is_partial:
             return
-        names = Counter(each.pod.key for each in bound.values())
-        for key, count in Counter(f"{each.namespace}/{each.name}" for each in done).items():
-            if count > names[key] and not any(
-                each.uid for each in done if f"{each.namespace}/{each.name}" == key
-            ):
+        names = Counter(each.key for each in bound.values())
+        unidentified = Counter(f"{each.namespace}/{each.name}" for each in done if not each.uid)
+        for key, count in unidentified.items():
+            if count > names[key]:
                 text = f"{count} binding requests without a UID succeeded, {names[key]} took effect"
                 yield 0.0, Finding(kind="double-bind", pod=key, message=text)
 
 
-def world_pod(world: World, request: Request) -> PodFacts | None:
+def _bound(pod: PodFacts, ahead: _Ahead) -> _Bound:
+    return _Bound(pod.key, pod.uid, pod.node, pod.scheduler, ahead.time, ahead.number)
+
+
+def _waiting(world: World, request: Request) -> PodFacts | None:
     """The pod of a request, if it is the same pod and still waits."""
     found = world.pods.get(f"{request.namespace}/{request.name}")
     if found is None or found.node or (request.uid and found.uid != request.uid):
@@ -304,16 +323,3 @@ def _item(revision: Revision) -> Item:
         return Item(revision.kind, revision.namespace, revision.name, None)
     found = decode_item(revision.kind, revision.object)
     return dataclasses.replace(found, namespace=revision.namespace, name=revision.name)
-
-
-def _finding(pod: PodFacts, kind: str, message: str, at: float) -> Finding:
-    return Finding(
-        kind=kind,
-        pod=pod.key,
-        uid=pod.uid,
-        node=pod.node,
-        scheduler=pod.scheduler,
-        message=message,
-        time=rfc3339(at),
-        revision=pod.revision,
-    )

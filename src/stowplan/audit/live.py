@@ -7,7 +7,7 @@ from typing import Final
 
 from stowplan.audit.amounts import PODS, shown
 from stowplan.audit.facts import NodeFacts, PodFacts, node_facts, pod_facts
-from stowplan.audit.findings import DEFAULTS, Finding, Options, Report
+from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread
 from stowplan.audit.items import Event, Item
 from stowplan.audit.neighbours import neighbour_problems
 from stowplan.audit.pending import PendingPods
@@ -44,8 +44,12 @@ class _Audit:
         #: UIDs of pods with a Scheduled event; None if no event was given.
         self._announced: set[str] | None = None
         pods: list[PodFacts] = []
+        self._unread = Unread()
         for item in items:
-            self._read(item, pods)
+            try:
+                self._read(item, pods)
+            except ValueError as problem:
+                self._unread.add(f"{item.kind} {item.namespace}/{item.name}", problem)
         for number, pod in enumerate(pods):
             if number % 1000 == 0:
                 progress(f"{number} of {len(pods)} pods read")
@@ -67,6 +71,7 @@ class _Audit:
 
     def report(self, notes: list[str]) -> Report:
         world, options = self._world, self._options
+        notes += self._unread.notes()
         bound = [pod for pod in world.pods.values() if pod.occupies]
         found: list[Finding] = []
         if options.wants("overcommit"):

@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from stowplan.api.objects import Volume
+from stowplan.api.storage_objects import PersistentVolumeSpec
 from stowplan.audit.amounts import CPU
 from stowplan.audit.facts import NodeFacts, PodFacts
 from stowplan.audit.findings import Finding, Options
@@ -136,34 +138,38 @@ def _not_judged(world: World, pod: PodFacts, limited: set[str]) -> str:
     spec = pod.pod.spec
     if spec.resource_claims:
         return "resource claims"
-    if any(not is_bound(world, pod, name) for name in pod.claims):
-        return "claims that are not bound yet"
-    if any(_driver(world, pod, name) in limited for name in pod.claims):
+    for name in pod.claims:
+        claim = world.claims.get((pod.namespace, name))
+        if claim is None or not is_bound(world, pod, name):
+            return "claims that are not bound yet"
+        if claim.metadata.deletion_timestamp is not None:
+            return "claims that are being deleted"
+    volumes = [volume for _, volume in world.bound_volumes(pod) if volume is not None]
+    if any(each.spec.csi is not None and each.spec.csi.driver in limited for each in volumes):
         return "volumes of drivers that limit their number"
-    inline = (
-        volume.gce_persistent_disk
-        or volume.aws_elastic_block_store
-        or volume.iscsi
-        or volume.rbd
-        or volume.azure_disk
-        or volume.cinder
-        or volume.vsphere_volume
-        or volume.portworx_volume
-        or volume.csi
-        for volume in spec.volumes or ()
-    )
-    if any(inline):
-        return "disks in the pod's own spec"
-    if spec.host_network and spec.host_users is False:
+    if any(_is_in_tree(each.spec) for each in volumes) or any(
+        _is_in_tree(each) or each.iscsi or each.rbd or each.csi for each in spec.volumes or ()
+    ):
+        return "disks of in-tree drivers, or in the pod's own spec"
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    rules = (rule for each in containers for rule in each.restart_policy_rules or ())
+    if (spec.host_network and spec.host_users is False) or any(
+        rule.action == "RestartAllContainers" for rule in rules
+    ):
         return "features that nodes declare"
     return ""
 
 
-def _driver(world: World, pod: PodFacts, claim_name: str) -> str:
-    """The CSI driver of a bound claim; empty if it has none."""
-    claim = world.claims[pod.namespace, claim_name]
-    volume = world.volumes.get(claim.spec.volume_name)
-    return volume.spec.csi.driver if volume is not None and volume.spec.csi is not None else ""
+def _is_in_tree(source: Volume | PersistentVolumeSpec) -> bool:
+    """True for disks of drivers that CSI drivers replace; those can limit their number."""
+    return bool(
+        source.gce_persistent_disk
+        or source.aws_elastic_block_store
+        or source.azure_disk
+        or source.cinder
+        or source.vsphere_volume
+        or source.portworx_volume
+    )
 
 
 def _shape(pod: PodFacts) -> _Shape:

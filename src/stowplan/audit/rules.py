@@ -80,11 +80,13 @@ def _of_node_alone(world: World, pod: PodFacts, node: NodeFacts) -> list[Problem
 def of_node(pod: PodFacts, node: NodeFacts) -> Iterator[Problem]:
     """Cordon, taints, nodeSelector and node affinity."""
     spec = pod.pod.spec
+    taints: Iterable[Taint] = node.taints
     if node.is_unschedulable and untolerated([_CORDON], spec.tolerations):
         yield Problem("unschedulable", "the node is cordoned", "f:unschedulable")
-    taint = untolerated(node.taints, spec.tolerations)
-    # A cordon also shows as this taint; one finding is enough.
-    if taint and not (node.is_unschedulable and taint.key == _CORDON.key):
+        # A cordon also shows as this taint; one finding is enough.
+        taints = [each for each in taints if each != _CORDON]
+    taint = untolerated(taints, spec.tolerations)
+    if taint:
         value = f"={taint.value}" if taint.value else ""
         text = f"taint {taint.key}{value}:{taint.effect} is not tolerated"
         yield Problem("taint", text, "f:taints")

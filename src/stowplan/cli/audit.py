@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,9 +69,10 @@ def _kinds(context: click.Context, parameter: click.Parameter, value: Any) -> fr
 @click.option(
     "--audit-log",
     metavar="FILE",
+    multiple=True,
     type=click.Path(path_type=Path),
     help="Audit log of kube-apiserver, beside --etcd or --history: finds bindings carried out "
-    "twice, and who bound a pod.",
+    "twice, and who bound a pod. Can be repeated.",
 )
 @click.option(
     "--only", multiple=True, metavar="KIND", callback=_kinds, help="Report these kinds only."
@@ -129,7 +131,7 @@ def audit(
     etcd_key: str,
     history: Path | None,
     save_history: Path | None,
-    audit_log: Path | None,
+    audit_log: tuple[Path, ...],
     only: frozenset[str],
     ignore: frozenset[str],
     certain: bool,
@@ -161,7 +163,7 @@ def audit(
     if sum(each is not None for each in (filename, etcd, history)) > 1:
         raise click.UsageError("Choose one of --filename, --etcd and --history.")
     is_history = etcd is not None or history is not None
-    if audit_log is not None and not is_history:
+    if audit_log and not is_history:
         raise click.UsageError("--audit-log goes with --etcd or --history.")
     if save_history is not None and etcd is None:
         raise click.UsageError("--save-history goes with --etcd.")
@@ -204,7 +206,7 @@ def _audit_history(
     etcd: Any,
     history: Path | None,
     save: Path | None,
-    log: Path | None,
+    logs: Sequence[Path],
     options: Options,
     progress: Callable[[str], None],
 ) -> Report:
@@ -215,7 +217,7 @@ def _audit_history(
     revisions = read_history(history) if history is not None else etcd.history()
     if save is not None:
         revisions = save_history(revisions, save)
-    requests = read_audit_log(log) if log is not None else ()
+    requests = chain.from_iterable(map(read_audit_log, logs))
     return audit_history(revisions, requests=requests, options=options, progress=progress)
 
 

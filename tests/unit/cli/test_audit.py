@@ -1,0 +1,86 @@
+"""`stowplan audit` through the console entry point: what it says of mistakes."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from stowplan.cli.main import main
+from tests.unit.audit.cluster import node, pod
+
+
+class Audit:
+    """Runs the command in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, given: str = "") -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
+        self._monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(SystemExit) as ended:
+            main(["audit", *arguments])
+        captured = self._capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, captured.out, captured.err
+
+
+@pytest.fixture
+def audit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Audit:
+    return Audit(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "message"),
+    [
+        (["-f", "nowhere.yaml"], "", "Error: nowhere.yaml: cannot be read: No such file"),
+        (["-f", "-"], "[1, 2", "Error: -: "),
+        (["-f", "-"], "kind: Secret\n", "Error: -: holds no nodes and pods. Fix: "),
+        (["-f", "-"], '{"kind": "Pod", "spec": 5}', "Error: -: "),
+        (["-f", "-"], '{"kind": "List", "items": 5}', "Error: -: "),
+        (["--only", "taints"], "", "'taints' is no kind of finding; did you mean \"taint\"?"),
+        (["-f", "-", "--etcd", "http://x"], "", "Choose one of --filename, --etcd and --history."),
+        (["--audit-log", "x"], "", "--audit-log goes with --etcd or --history."),
+        (["--save-history", "x"], "", "--save-history goes with --etcd."),
+        (["--history", "nowhere"], "", "Error: nowhere: cannot be read: No such file"),
+        (["--since", "soon"], "", "'soon' is not a duration"),
+    ],
+)  # fmt: skip
+def test_mistakes(audit: Audit, arguments: list[str], given: str, message: str) -> None:
+    code, out, error = audit(*arguments, given=given)
+    assert (code, out) == (2, "")
+    assert message in error
+    assert error.count("Error:") == 1
+
+
+def test_etcd_that_is_not_there(audit: Audit) -> None:
+    code, _, error = audit("--etcd", "http://127.0.0.1:9")
+    assert code == 1
+    assert error.startswith("Error: etcd at http://127.0.0.1:9: ")
+    assert error.count("\n") == 1
+
+
+def test_lines_that_are_no_history_and_no_audit_log(audit: Audit, tmp_path: Path) -> None:
+    file, log = tmp_path / "history.jsonl", tmp_path / "audit.log"
+    file.write_text('{"number": 1}\n')
+    code, out, error = audit("--history", str(file))
+    assert (code, out) == (2, "")
+    assert error.startswith(f"Error: {file}:1: not a revision: ")
+    file.write_text("")
+    log.write_text('{"auditID": 5}\n')
+    code, out, error = audit("--history", str(file), "--audit-log", str(log))
+    assert (code, out) == (2, "")
+    assert error.startswith(f"Error: {log}:1: not an audit event: ")
+
+
+def test_quantities_that_are_none_are_counted(audit: Audit) -> None:
+    junk = {"kind": "List", "items": [node("n1"), pod("a", "n1", cpu="much")]}
+    code, out, _ = audit("-f", "-", given=json.dumps(junk))
+    assert code == 0
+    assert "Note: 1 unreadable objects passed over, such as Pod default/a: invalid" in out
