@@ -31,7 +31,7 @@ from stowplan.judge.given_cluster import GivenCluster, compile_asked
 from stowplan.judge.lines import Parts, check_members, decode, is_absent, take_apart
 from stowplan.judge.objects import Key, ReadOptions, Thing, thing_of
 from stowplan.judge.refusal import QuestionRefused
-from stowplan.judge.verdicts import summary, verdicts
+from stowplan.judge.verdicts import Steps, summary_steps, verdict_steps
 from stowplan.logs import get_logger, kv
 from stowplan.plugin_failures import describe
 from stowplan.scheduler.cycle import judge
@@ -39,8 +39,6 @@ from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.engine import Engine
 
 Json: TypeAlias = dict[str, Any]
-#: Yields where the scheduler may go on; returns an answer.
-Steps: TypeAlias = Generator[None, None, Json]
 
 log = get_logger(__name__)
 
@@ -75,7 +73,7 @@ class LiveJudge(Answering):
         super().__init__(registry=registry)
         self._how = ReadOptions(defaults, keep=False, largest=LARGEST_OBJECT)
         self._engine = engine
-        self._shaped: Callable[[Decision], Json] = summary if brief else verdicts
+        self._shaped: Callable[[Decision], Steps] = summary_steps if brief else verdict_steps
         self._warnings: list[str] = []
         self._copy: GivenCluster | None = None
 
@@ -237,10 +235,12 @@ class LiveJudge(Answering):
             table.work.limit(DECISION_WORK)
             try:
                 decision = decide()
-                table.work.unlimit()
-                return self._shaped(decision)
             except DecisionDeferred:
+                table.work.unlimit()
                 yield
+            else:
+                table.work.unlimit()
+                return (yield from self._shaped(decision))
             finally:
                 table.work.unlimit()
         raise QuestionRefused(

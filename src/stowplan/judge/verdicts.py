@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, TypeAlias
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from stowplan.cluster.journal import Rows
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.score_sheet import ScoreSheet
 from stowplan.framework.status import Code, Status
@@ -14,8 +17,12 @@ from stowplan.judge.refusal import QuestionRefused
 from stowplan.scheduler.decision import Decision
 
 Json: TypeAlias = dict[str, Any]
+#: Yields where a scheduler that shares the thread may go on; returns an answer.
+Steps: TypeAlias = Generator[None, None, Json]
 
 EXCLUDED = "ExcludedByPreFilter"
+#: Nodes that one step tells of.
+PIECE: Final = 500
 #: What a summary lists at most.
 _MOST_BEST = 10
 _MOST_VERDICTS = 50
@@ -24,6 +31,17 @@ _SUCCESS: Json = {"code": Code.SUCCESS.label}
 
 def verdicts(decision: Decision) -> Json:
     """An answer without its id. Must be called before the table changes."""
+    steps = verdict_steps(decision)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as finished:
+        answer: Json = finished.value
+        return answer
+
+
+def verdict_steps(decision: Decision) -> Steps:
+    """`verdicts` in steps of some hundred nodes; the table may change after the first one."""
     if decision.diagnosis is None:
         raise QuestionRefused(decision.message)
     table = decision.cycle.table
@@ -31,10 +49,29 @@ def verdicts(decision: Decision) -> Json:
         if not len(table):
             return {"nodes": {}}
         return {"prefilter": _rejection(decision.diagnosis.absent), "nodes": {}}
-    said: Json = {"nodes": _nodes(decision.diagnosis)}
-    if decision.scores is not None:
-        said |= scores(decision.scores)
+    sheet, scored = decision.scores, None
+    nodes = _node_steps(decision.diagnosis)
+    next(nodes)
+    if sheet is not None:
+        sheet = replace(
+            sheet,
+            rows=sheet.rows.copy(),
+            totals=sheet.totals.copy(),
+            by_plugin=[(plugin, weighted.copy()) for plugin, weighted in sheet.by_plugin],
+        )
+        scored = _score_steps(sheet)
+        next(scored)
+    yield
+    said: Json = {"nodes": (yield from nodes)}
+    if scored is not None:
+        said |= yield from scored
     return said
+
+
+def summary_steps(decision: Decision) -> Steps:
+    """`summary`, which is one step."""
+    yield from ()
+    return summary(decision)
 
 
 def summary(decision: Decision) -> Json:
@@ -76,17 +113,28 @@ def _rejected(diagnosis: Diagnosis) -> list[Json]:
     ]
 
 
-def _nodes(diagnosis: Diagnosis) -> Json:
+def _node_steps(diagnosis: Diagnosis) -> Steps:
+    """Verdicts by node. The first step copies what changes with the table."""
     table = diagnosis.cycle.table
     assert diagnosis.candidates is not None
-    names = table.names
-    nodes: Json = {names[row]: _SUCCESS for row in table.order.tolist()}
-    for row in np.flatnonzero(table.valid & ~diagnosis.candidates).tolist():
-        nodes[names[row]] = {"code": EXCLUDED}
-    for status, rows in diagnosis.groups():
-        said = _verdict(status)
-        for row in rows.tolist():
-            nodes[names[row]] = said
+    names = list(table.names)
+    groups: list[tuple[Json, Rows]] = [
+        (_SUCCESS, table.order.copy()),
+        ({"code": EXCLUDED}, np.flatnonzero(table.valid & ~diagnosis.candidates)),
+        *((_verdict(status), rows) for status, rows in diagnosis.groups()),
+    ]
+    yield
+    nodes: Json = {}
+    done = 0
+    for said, rows in groups:
+        for start in range(0, len(rows), PIECE):
+            piece = rows[start : start + PIECE].tolist()
+            for row in piece:
+                nodes[names[row]] = said
+            done += len(piece)
+            if done >= PIECE:
+                done = 0
+                yield
     return nodes
 
 
@@ -105,12 +153,29 @@ def _rejection(status: Status) -> Json:
 
 def scores(sheet: ScoreSheet) -> Json:
     """The scores of all feasible nodes by plugin, their totals, and the best nodes."""
+    steps = _score_steps(sheet)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as finished:
+        answer: Json = finished.value
+        return answer
+
+
+def _score_steps(sheet: ScoreSheet) -> Steps:
+    """`scores` of a sheet that does not change. The first step copies the names."""
     names = [sheet.table.names[row] for row in sheet.rows.tolist()]
-    by_node: dict[str, dict[str, int]] = {name: {} for name in names}
-    for plugin, weighted in sheet.by_plugin:
-        for name, score in zip(names, weighted.tolist(), strict=True):
-            by_node[name][plugin] = score
-    totals = dict(zip(names, sheet.totals.tolist(), strict=True))
-    highest = max(totals.values())
-    best = sorted(name for name, total in totals.items() if total == highest)
+    yield
+    by_node: dict[str, dict[str, int]] = {}
+    totals: dict[str, int] = {}
+    plugins = [plugin for plugin, _ in sheet.by_plugin]
+    for start in range(0, len(names), PIECE):
+        piece = slice(start, start + PIECE)
+        columns = [weighted[piece].tolist() for _, weighted in sheet.by_plugin]
+        of_node = zip(*columns, strict=True) if columns else ((),) * len(names[piece])
+        for name, parts in zip(names[piece], of_node, strict=True):
+            by_node[name] = dict(zip(plugins, parts, strict=True))
+        totals.update(zip(names[piece], sheet.totals[piece].tolist(), strict=True))
+        yield
+    best = sorted(names[place] for place in np.flatnonzero(sheet.totals == sheet.totals.max()))
     return {"scores": by_node, "totals": totals, "best": best}

@@ -29,7 +29,8 @@ from stowplan.server.status_response import status_response
 from stowplan.server.v1 import V1
 
 if TYPE_CHECKING:
-    from stowplan.judge.live import LiveJudge, Steps
+    from stowplan.judge.live import LiveJudge
+    from stowplan.judge.verdicts import Steps
 
 Json: TypeAlias = dict[str, Any]
 

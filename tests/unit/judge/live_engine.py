@@ -12,8 +12,9 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.clock import SystemClock
 from stowplan.config.load import parse_object
 from stowplan.config.types import API_VERSION, KIND
-from stowplan.judge.live import LiveJudge, Steps
+from stowplan.judge.live import LiveJudge
 from stowplan.judge.objects import ReadOptions, read_objects
+from stowplan.judge.verdicts import Steps
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers

@@ -7,10 +7,12 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from stowplan.judge import live
+from stowplan.api.objects import Node
+from stowplan.judge import live, verdicts
 from stowplan.judge.live import LiveJudge
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 from stowplan.scheduler.engine import Engine
+from stowplan.scheduler.event_handlers import EventHandlers
 from tests.unit.judge.live_engine import ask, finished, live_engine
 
 Json: TypeAlias = dict[str, Any]
@@ -65,10 +67,39 @@ def test_expensive_questions_go_on_in_the_next_step(
 ) -> None:
     fresh = live_engine([node(number) for number in range(30)])
     steps, expected = steps_and_answer(fresh, {"pod": picky()})
-    assert (steps, expected["best"][0]) == (1, "n0")
+    assert (steps, expected["best"][0]) == (3, "n0")  # read, decided, scored
     monkeypatch.setattr(live, "DECISION_WORK", fresh.cache.table.work.spent // 4)
     steps, answer = steps_and_answer(engine, {"pod": picky()})
-    assert 1 < steps < live.MOST_DEFERRALS
+    assert 3 < steps < live.MOST_DEFERRALS
+    assert answer == expected
+
+
+def test_an_answer_about_many_nodes_is_put_together_in_pieces_of_one_moment(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the scheduler does to the table in between."""
+    tainted = {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}
+    handlers = EventHandlers(engine)
+    for number in range(10):
+        made = msgspec.convert({**node(100 + number), "spec": tainted}, Node)
+        handlers.add_node(made)
+    _, expected = steps_and_answer(engine, {"pod": pod()})
+    assert len(expected["nodes"]) == 40
+    assert len(expected["scores"]) == 30
+    monkeypatch.setattr(verdicts, "PIECE", 5)
+    steps = LiveJudge(engine).steps(msgspec.json.encode({"pod": pod()}))
+    count, answer = 0, Json()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer = end.value
+            break
+        count += 1
+        if count > 1:  # from the decision on
+            handlers.delete_node(engine.cache.table.node(int(engine.cache.table.order[0])))
+    # Read, decided; 40 nodes and 10 of them again, 30 with scores: by fives.
+    assert count == 2 + 10 + 6
     assert answer == expected
 
 
