@@ -6,13 +6,16 @@ and only while this process schedules: a standby has no queue of its own to spea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
+from stowplan.config.fields import did_you_mean
 from stowplan.errors import ApiError
 from stowplan.explain.explanation import Comparison, Explanation
 from stowplan.explain.live import LiveExplainer
@@ -25,6 +28,10 @@ from stowplan.server.status_response import status_response
 from stowplan.server.v1 import V1, Json, errors
 
 _REF: Final = "#/components/schemas/{name}"
+#: Names of pods that a mistyped one is compared with, and by how many characters they differ.
+_MOST_COMPARED: Final = 2_000
+_MOST_TYPOS: Final = 3
+_ONLY_WATCHED: Final = "; the scheduler does not watch finished pods"
 _NAMES: Final = {
     "namespace": "the pod's namespace",
     "pod": "the pod's name",
@@ -41,8 +48,14 @@ def add_explain(v1: V1, process: SchedulerProcess) -> None:
         key = f"{values['namespace']}/{values['pod']}"
         nodes = query_of(request).get("node")
         if nodes:
-            return await answer(lambda: explainer.compare(key, nodes[-1]))
-        return await answer(lambda: explainer.explain(key))
+            said = await answer(lambda: explainer.compare(key, nodes[-1]))
+        else:
+            said = await answer(lambda: explainer.explain(key))
+        if said.status == HTTPStatus.NOT_FOUND and key not in process.pods.store:
+            hint = await _hint(values["namespace"], values["pod"], process.pods.store)
+            problem = f'pod "{key}" not found' + (hint or _ONLY_WATCHED)
+            return status_response(HTTPStatus.NOT_FOUND, problem)
+        return said
 
     async def pending(request: Request, _: Mapping[str, str]) -> Response:
         namespace = query_of(request).get("namespace", [""])[-1]
@@ -89,6 +102,18 @@ def add_explain(v1: V1, process: SchedulerProcess) -> None:
         ),
     ):
         v1.add("GET", path, operation, _described(path, summary, shape, queries), schemas)
+
+
+async def _hint(namespace: str, name: str, pods: Collection[str]) -> str:
+    """What may have been meant by a pod that is not there; compared beside scheduling."""
+    elsewhere = next((key for key in pods if key.endswith(f"/{name}")), "")
+    if elsewhere:
+        return f'; there is one in the namespace "{elsewhere.partition("/")[0]}"'
+    prefix = f"{namespace}/"
+    sizes = range(len(prefix) + len(name) - _MOST_TYPOS, len(prefix) + len(name) + _MOST_TYPOS + 1)
+    alike = (key for key in pods if len(key) in sizes and key.startswith(prefix))
+    names = [key.removeprefix(prefix) for key in islice(alike, _MOST_COMPARED)]
+    return await asyncio.to_thread(did_you_mean, name, names)
 
 
 async def _answer(process: SchedulerProcess, ask: Callable[[], Any]) -> Response:
