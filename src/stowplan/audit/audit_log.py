@@ -53,6 +53,11 @@ class Request:
     received_at: float = 0.0
 
     @property
+    def right(self) -> tuple[str, str, str]:
+        """What RBAC must allow for it: group, resource and verb."""
+        return (self.group, self.resource, self.verb)
+
+    @property
     def is_bind(self) -> bool:
         return self.resource == "pods/binding" and self.verb == "create"
 

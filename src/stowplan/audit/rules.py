@@ -103,17 +103,17 @@ def of_room(
     moment: Moment | None,
 ) -> Iterator[Problem]:
     """Resources and the number of pods."""
-    others = {key: each for key, each in world.on_node[node.name].items() if key != pod.key}
+    here = world.on_node[node.name]
     held = dict(world.held[node.name])
-    if pod.key in world.on_node[node.name]:
-        added(held, world.on_node[node.name][pod.key].held, -1)
-    strict = list(shortages(pod, node.allocatable, held, len(others)))
+    if pod.key in here:
+        added(held, here[pod.key].held, -1)
+    count = len(here) - (pod.key in here)
+    strict = list(shortages(pod, node.allocatable, held, count))
     if not strict or moment is None:
         yield from strict
         return
-    count = len(others)
-    for other in others.values():
-        if moment.excuses(pod, other):
+    for other in here.values():
+        if other.key != pod.key and moment.excuses(pod, other):
             added(held, other.held, -1)
             if other.before is not None and other.before.node and other.arrived_at < moment.since:
                 added(held, other.before.held)
@@ -145,12 +145,10 @@ def shortages(
 def of_ports(
     world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
 ) -> Iterator[Problem]:
-    if not pod.ports:
-        return
-    for other in world.on_node[node.name].values():
-        if other.key == pod.key or (moment and moment.excuses(pod, other)):
-            continue
-        for port in pod.ports:
+    for port in pod.ports:
+        for other in world.with_port(node.name, port):
+            if other.key == pod.key or (moment and moment.excuses(pod, other)):
+                continue
             if any(port.conflicts(each) for each in other.ports):
                 yield Problem("host-port", f"{port} is also used by {other.key}")
                 return

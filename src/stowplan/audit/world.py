@@ -20,7 +20,7 @@ from stowplan.api.storage_objects import (
 from stowplan.audit.amounts import added
 from stowplan.audit.facts import NodeFacts, PodFacts
 from stowplan.audit.items import Item
-from stowplan.audit.matching import Labels
+from stowplan.audit.matching import HostPort, Labels
 from stowplan.audit.tallies import Tallies
 
 K = TypeVar("K")
@@ -67,6 +67,7 @@ class World:
         self.eased_at: dict[str, float] = {}
         self.departures: deque[Departure] = deque()
         self._namespaces: dict[str, Labels] = {}
+        self._ports: defaultdict[tuple[str, str, int], dict[str, PodFacts]] = defaultdict(dict)
         self._replaced: defaultdict[str, deque[Replaced]] = defaultdict(deque)
 
     def namespace_labels(self, name: str) -> Labels:
@@ -134,6 +135,8 @@ class World:
         added(self.held[pod.node], pod.held)
         for claim in pod.claims:
             self.using[pod.namespace, claim][pod.key] = pod
+        for port in pod.ports:
+            self._ports[pod.node, port.protocol, port.port][pod.key] = pod
         self.tallies.place(pod)
 
     def remove_pod(self, key: str) -> None:
@@ -148,12 +151,18 @@ class World:
             added(self.held[old.node], old.held, -1)
             for claim in old.claims:
                 self.using[old.namespace, claim].pop(old.key, None)
+            for port in old.ports:
+                self._ports[old.node, port.protocol, port.port].pop(old.key, None)
             if new is None or not _counts_alike(old, new):
                 self.departures.append(Departure(self.now, old))
                 while self.departures[0].at < self.now - KEPT_S:
                     self.departures.popleft()
                 self.eased_at[old.node] = self.now
         self.tallies.release(old)
+
+    def with_port(self, node: str, port: HostPort) -> Iterable[PodFacts]:
+        """The pods of a node that use a host port, at whatever address."""
+        return self._ports.get((node, port.protocol, port.port), {}).values()
 
     def recent_departures(self, since: float) -> Iterator[PodFacts]:
         for each in reversed(self.departures):
