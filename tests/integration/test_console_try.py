@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_console import get, refusal
+from tests.integration.test_console import console, get, refusal
 from tests.waiting import wait_for
 
 DATA = Path(__file__).parents[1] / "data" / "kube_scheduler_simulator"
@@ -36,6 +36,14 @@ spec:
   - name: main
     image: web:1
     resources: {requests: {cpu: "1", memory: 1Gi}}
+"""
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: big}
+status:
+  capacity: {cpu: "640", memory: 640Gi, pods: "1000"}
+  allocatable: {cpu: "640", memory: 640Gi, pods: "1000"}
 """
 
 
@@ -296,6 +304,17 @@ def test_explain_and_decide_read_the_simulators_format(tmp_path: Path) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: {broken}: objects[0].nodes[0]: ")
+
+
+def test_the_demo_survives_the_loss_of_all_its_objects(tmp_path: Path) -> None:
+    with console(tmp_path / "log", "demo", "--console=0", "--speed=20") as url:
+        assert get(url, "about") == {"tries": True}
+        wait_for("the story", lambda: sum(get(url, "cluster")["pods"]) > 3)
+        assert post(url, "clear", {"what": "everything"})["problems"] == []
+        text = PODS.replace("NAME", "mine") + "---" + NODE
+        assert post(url, "create", {"text": text})["problems"] == []
+        assert place_of(url, "mine") == "big"
+        wait_for("the story goes on", lambda: len(get(url, "pods?q=default/")) > 1)
 
 
 def test_ctrl_c_ends_it_with_the_verdict_of_the_scenario(tmp_path: Path) -> None:

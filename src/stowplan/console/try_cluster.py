@@ -137,7 +137,7 @@ class TryCluster:
     async def _create(self, ask: Create) -> Json:
         if not 1 <= ask.copies <= MOST_COPIES:
             raise BadRequest(f"copies: must be between 1 and {MOST_COPIES}")
-        found = list(_objects(ask.text))
+        found = await _read(ask.text)
         self._check_room(len(found) * ask.copies)
         written = _Written()
         for place, obj in found:
@@ -251,7 +251,7 @@ class TryCluster:
                     yield {"apiVersion": kind.api_version, "kind": kind.kind, **record.object}
 
     async def _import(self, ask: Import) -> Json:
-        found = [(place, obj) for place, obj in _objects(ask.text) if not is_reserved(obj)]
+        found = [(place, obj) for place, obj in await _read(ask.text) if not is_reserved(obj)]
         found.sort(key=lambda each: _rank(_kind_of(each[1])))
         if not ask.replaces:
             self._check_room(len(found))
@@ -361,6 +361,11 @@ def _objects(text: str) -> Iterator[tuple[str, Json]]:
             raise problem.at(place) from None
     if not found:
         raise QuestionRefused("there is no object in it")
+
+
+async def _read(text: str) -> list[tuple[str, Json]]:
+    """The same as a list. YAML takes seconds for a megabyte, and the scheduler is not to wait."""
+    return await asyncio.to_thread(lambda: list(_objects(text)))
 
 
 def _checked(obj: Any) -> Json:
