@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import yaml
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.api.resources import NODES, PODS
+from stowplan.api.paging import ListResult
+from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
+from stowplan.errors import Forbidden
+from stowplan.explain.sources import read_live
 from stowplan.testing import as_manifest, node, pod
 from tests.embedded_fixtures import EmbeddedServer
+
+T = TypeVar("T")
 
 
 def explain(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -156,3 +164,73 @@ def test_no_name_moves_the_cursor(tmp_path: Path) -> None:
     )
     done = explain("web", "-f", str(file), "--fix")
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def completed(line: str, kubeconfig: str = "") -> list[str]:
+    """What bash is offered for the last word."""
+    words = ["stowplan", "explain", *line.split(" ")]
+    env = {
+        **os.environ,
+        "_STOWPLAN_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+        "KUBECONFIG": kubeconfig or "/no/such/file",
+    }
+    command = [sys.executable, "-m", "stowplan"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [each.removeprefix("plain,") for each in done.stdout.split()]
+
+
+def test_names_are_completed(kubeconfig: str) -> None:
+    assert completed("we", kubeconfig) == ["web", "web-2"]
+    assert completed("default/ga", kubeconfig) == ["default/gated"]
+    assert completed("web --node f", kubeconfig) == ["full"]
+    assert completed("-n def", kubeconfig) == ["default"]
+    assert completed("-n nowhere we", kubeconfig) == []
+
+
+def test_without_a_cluster_nothing_is_completed_and_nothing_is_said() -> None:
+    assert completed("we") == []
+    assert completed("--node f") == []
+
+
+def test_a_server_that_does_not_answer_offers_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        server = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        file = tmp_path / "kubeconfig"
+        file.write_text(
+            yaml.safe_dump(
+                {
+                    "current-context": "a",
+                    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+                    "clusters": [{"name": "a", "cluster": {"server": server}}],
+                    "users": [{"name": "a", "user": {}}],
+                }
+            )
+        )
+        assert completed("we", str(file)) == []
+
+
+def test_kinds_that_may_not_be_listed_are_one_warning(
+    kubeconfig: str,
+) -> None:
+    """As of a user who may list nodes and pods, and nothing else."""
+    warnings: list[str] = []
+    config = load_cluster_config(kubeconfig=kubeconfig)
+
+    class Refusing(ApiClient):
+        async def list_all(self, resource: Resource[T], **more: Any) -> ListResult[T]:
+            if resource not in (NODES, PODS):
+                raise Forbidden(f"{resource.plural} is forbidden", status=403)
+            return await super().list_all(resource, **more)
+
+    async def read() -> int:
+        async with Refusing(config) as client:
+            cluster = await read_live(client, CATALOGED, warnings.append)
+        return len(cluster.things)
+
+    assert asyncio.run(read()) == 6
+    (warning,) = warnings
+    assert warning.startswith("decided without namespaces, services, ")
+    assert warning.endswith("namespaces is forbidden")

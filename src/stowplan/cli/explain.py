@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -14,6 +15,7 @@ import msgspec
 from stowplan import __version__
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.api.pod_names import PodName, parse_pod_name
+from stowplan.cli.cluster_names import complete_namespaces, complete_nodes, complete_pods
 from stowplan.cli.options import kubeconfig_options
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.clock import SystemClock
@@ -34,11 +36,12 @@ _USER_AGENT: Final = f"stowplan/{__version__} explain"
 
 
 @click.command()
-@click.argument("pod", required=False)
+@click.argument("pod", required=False, shell_complete=complete_pods)
 @click.option(
     "-n",
     "--namespace",
     metavar="NS",
+    shell_complete=complete_namespaces,
     help="Namespace of the pod. Default: that of the kubeconfig's context.",
 )
 @click.option(
@@ -48,7 +51,10 @@ _USER_AGENT: Final = f"stowplan/{__version__} explain"
     help="Take the cluster from a file that `kubectl get ... -o yaml` wrote; - is standard input.",
 )
 @click.option(
-    "--node", metavar="NAME", help="Show what every plugin says of one node, beside the best node."
+    "--node",
+    metavar="NAME",
+    shell_complete=complete_nodes,
+    help="Show what every plugin says of one node, beside the best node.",
 )
 @click.option(
     "--fix", is_flag=True, help="Also show the smallest changes that would place the pod."
@@ -227,10 +233,10 @@ def _explain_remotely(
     elif node is not None:
         path = ("explain", pod.namespace, pod.name)
         compared = asyncio.run(ask(config, Comparison, *path, params={"node": node}))
-        _print(compared, comparison_text(compared), output)
+        _print(compared, comparison_text(compared, _columns()), output)
     else:
         said = asyncio.run(ask(config, Explanation, "explain", pod.namespace, pod.name))
-        _print(said, explanation_text(said), output)
+        _print(said, explanation_text(said, _columns()), output)
 
 
 def _print_recorded(file: str, pod: PodName, at: int, output: OutputFormat | None) -> None:
@@ -281,13 +287,13 @@ def _explain_cold(
     thing = find_pod(cluster, asked.namespace, asked.name)
     if node is not None:
         compared = explainer.compare(thing, node)
-        _print(compared, comparison_text(compared), output)
+        _print(compared, comparison_text(compared, _columns()), output)
         return
     said = explainer.explain(thing)
     if fix:
         fixes = find_fixes(explainer, thing, SystemClock())
         said = msgspec.structs.replace(said, fixes=fixes)
-    _print(said, explanation_text(said), output)
+    _print(said, explanation_text(said, _columns()), output)
 
 
 async def _read(access: ClusterConfig, settings: Configuration) -> GivenCluster:
@@ -296,6 +302,11 @@ async def _read(access: ClusterConfig, settings: Configuration) -> GivenCluster:
 
     async with ApiClient(access, user_agent=_USER_AGENT) as client:
         return await read_live(client, settings.looked_up(), _warn)
+
+
+def _columns() -> int:
+    """The width of the terminal; 0 if the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def _warn(text: str) -> None:
@@ -330,6 +341,6 @@ def _print_pending(
 
 def _print_groups(groups: Sequence[PendingGroup], output: OutputFormat | None) -> None:
     if output is None:
-        click.echo(pending_text(groups), nl=False)
+        click.echo(pending_text(groups, _columns()), nl=False)
     else:
         print_object(msgspec.to_builtins(groups), output)

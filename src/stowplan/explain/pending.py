@@ -10,6 +10,7 @@ import msgspec
 from stowplan.api.objects import Pod
 from stowplan.explain.explanation import Explanation, State
 from stowplan.explain.facts import Answer
+from stowplan.explain.text import table_or_list
 from stowplan.present.tables import format_table
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def _group(cause: tuple[State, str, str], members: list[tuple[str, Explanation]]
     return PendingGroup(len(members), state, plugin, reason, examples, members[0][1].summary)
 
 
-def pending_text(groups: Sequence[PendingGroup]) -> str:
-    """A table, largest group first."""
+def pending_text(groups: Sequence[PendingGroup], columns: int = 0) -> str:
+    """A table, largest group first; a list on a terminal that is narrower than the table."""
     if not groups:
         return "No pod is pending.\n"
     rows = [
@@ -93,7 +94,9 @@ def pending_text(groups: Sequence[PendingGroup]) -> str:
         )
         for each in groups
     ]
-    return format_table(("PODS", "CAUSE ON MOST NODES", "PLUGIN", "SUCH AS"), rows)
+    table = format_table(("PODS", "CAUSE ON MOST NODES", "PLUGIN", "SUCH AS"), rows)
+    lines = [f"{pods} pods: {cause} ({plugin}): {some}" for pods, cause, plugin, some in rows]
+    return table_or_list(table, lines, columns)
 
 
 def _state_text(state: State) -> str:

@@ -14,7 +14,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.objects import Pod
 from stowplan.api.resources import NAMESPACES, NODES, PODS, Resource
 from stowplan.config.fields import did_you_mean
-from stowplan.errors import ConfigError, Forbidden, NotFound
+from stowplan.errors import ApiError, ConfigError, Forbidden, NotFound
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, ReadOptions, Thing, read_objects, thing_of
 from stowplan.judge.refusal import QuestionRefused
@@ -29,23 +29,28 @@ async def read_live(
 ) -> GivenCluster:
     """Nodes, pods and other kinds, listed at once; kinds that may not be read are left out."""
     wanted: list[Resource[Any]] = [NODES, PODS, *kinds]
-    answers = await asyncio.gather(*(_listed(client, kind, warn) for kind in wanted))
+    answers = await asyncio.gather(*(_listed(client, kind) for kind in wanted))
     cluster = GivenCluster()
-    for thing in (each for things in answers for each in things):
-        cluster.put(thing)
+    refused: dict[str, str] = {}
+    for kind, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, ApiError):
+            refused[kind.plural] = str(answer)
+            continue
+        for thing in answer:
+            cluster.put(thing)
+    if refused:
+        warn(f"decided without {', '.join(refused)}: {next(iter(refused.values()))}")
     return cluster
 
 
-async def _listed(
-    client: ApiClient, kind: Resource[Any], warn: Callable[[str], None]
-) -> list[Thing]:
+async def _listed(client: ApiClient, kind: Resource[Any]) -> list[Thing] | ApiError:
+    """The problem, where the kind may not be listed or does not exist."""
     try:
         found = await client.list_all(kind, page_size=_PAGE)
     except (Forbidden, NotFound) as problem:
         if kind in (NODES, PODS):
             raise
-        warn(f"{kind.plural} are left out: {problem}")
-        return []
+        return problem
     return [thing_of(kind, item) for item in found.items]
 
 

@@ -19,58 +19,64 @@ _WIDTH = 100
 _EDITS = {"Request", "Toleration", "TopologySpread", "PodAffinity"}
 
 
-def explanation_text(said: Explanation) -> str:
-    """The whole answer, ending in a newline."""
-    return "\n".join(_blocks(said))
+def explanation_text(said: Explanation, columns: int = 0) -> str:
+    """The whole answer, ending in a newline. `columns`: of the terminal; 0 if it is none."""
+    return "\n".join(_blocks(said, columns))
 
 
-def _blocks(said: Explanation) -> Iterator[str]:
-    yield wrapped(said.summary)
+def _blocks(said: Explanation, columns: int) -> Iterator[str]:
+    def text(sentences: str) -> str:
+        return wrapped(sentences, columns=columns)
+
+    yield text(said.summary)
     if said.state in (State.FINISHED, State.TERMINATING):
         return
     preemption = said.preemption
     if preemption is not None and preemption.would_help:
-        yield wrapped(preemption.text)
+        yield text(preemption.text)
     if said.advice:
-        yield wrapped(said.advice)
+        yield text(said.advice)
     if said.nearest:
-        yield _table(said)
-    if said.nearest:
-        yield "Nearest nodes:\n" + "".join(map(_nearest, said.nearest))
+        yield _reasons(said, columns)
+        yield "Nearest nodes:\n" + "".join(_nearest(each, columns) for each in said.nearest)
     if said.best:
         yield scores_text("Best nodes:", said.best)
     evictable = any(reason.eviction_may_help for reason in said.reasons)
     if preemption is not None and evictable and not preemption.would_help:
-        yield wrapped(preemption.text)
+        yield text(preemption.text)
     if said.waiting is not None:
         waiting = _waiting(said.waiting, said.retried_on)
         if waiting:
-            yield wrapped(waiting)
+            yield text(waiting)
     elif said.retried_on:
-        yield wrapped(f"It is tried again when {_any_of(said.retried_on)}.")
+        yield text(f"It is tried again when {_any_of(said.retried_on)}.")
+    if said.last_message and said.state in (State.PENDING, State.NOMINATED):
+        yield text(f"Its scheduler, {said.scheduler}, said last: {said.last_message}")
     if said.feasible_nodes:
         return
     if said.fixes is not None:
-        yield "".join(_fixes(said))
+        yield "".join(_fixes(said, columns))
     elif said.nearest and said.state is State.PENDING:
         yield f"See what would help:  stowplan explain {_argument(said.pod)} --fix\n"
 
 
-def _fixes(said: Explanation) -> Iterator[str]:
+def _fixes(said: Explanation, columns: int) -> Iterator[str]:
     fixes = said.fixes or ()
     if not fixes:
-        yield "No change of the kinds that Stowplan tries would place it (docs/explain.md).\n"
+        nothing = "No change of the kinds that Stowplan tries would place it (docs/explain.md)."
+        yield wrapped(nothing, columns=columns)
         return
     yield "Any one of these makes it fit:\n" if len(fixes) > 1 else "This makes it fit:\n"
     for number, fix in enumerate(fixes, start=1):
-        yield wrapped(f"{number}. {fix.text}: it fits on {fix.node}", "  ", "     ")
-        if fix.command:
+        line = f"{number}. {fix.text}: it fits on {fix.node}"
+        yield wrapped(line, "  ", "     ", columns=columns)
+        if fix.command:  # in one line, to be copied
             yield f"       {printable(fix.command)}\n"
     kinds = {kind for fix in fixes for kind in fix.kind.split("+")}
     if kinds & _EDITS and (said.owner or kinds & _EDITS != {"Toleration"}):
-        yield wrapped(_where_to_edit(said.owner))
+        yield wrapped(_where_to_edit(said.owner), columns=columns)
     if "Eviction" in kinds:
-        yield wrapped("Another pending pod may take room that an eviction makes.")
+        yield wrapped("Another pending pod may take room that an eviction makes.", columns=columns)
 
 
 def _where_to_edit(owner: str) -> str:
@@ -87,22 +93,34 @@ def _argument(pod: str) -> str:
     return f"{name} -n {namespace}"
 
 
-def _table(said: Explanation) -> str:
+def _reasons(said: Explanation, columns: int) -> str:
     rows = [
         (reason.nodes, reason.plugin, reason.reason, _examples(reason.examples, reason.nodes))
         for reason in said.reasons
     ]
-    return format_table(("NODES", "PLUGIN", "REASON", "SUCH AS"), rows)
+    table = format_table(("NODES", "PLUGIN", "REASON", "SUCH AS"), rows)
+    return table_or_list(
+        table,
+        [f"{n} nodes: {reason} ({plugin}): {some}" for n, plugin, reason, some in rows],
+        columns,
+    )
+
+
+def table_or_list(table: str, items: Sequence[str], columns: int) -> str:
+    """The table, or the items as lines if the terminal is narrower than that."""
+    if not columns or max(map(len, table.splitlines())) <= columns:
+        return table
+    return "".join(wrapped(each, "", "  ", columns=columns) for each in items)
 
 
 def _examples(names: Sequence[str], count: int) -> str:
     return ", ".join(names) + (", ..." if count > len(names) and names else "")
 
 
-def _nearest(answer: NodeAnswer) -> str:
-    lines = [f"  {printable(answer.node)}\n"]
+def _nearest(answer: NodeAnswer, columns: int) -> str:
     said = (each.detail or f"{each.reason} ({each.plugin})" for each in answer.obstacles)
-    return "".join([*lines, *(f"    {printable(each)}\n" for each in said)])
+    lines = (wrapped(each, "    ", "      ", columns=columns) for each in said)
+    return "".join([f"  {printable(answer.node)}\n", *lines])
 
 
 def scores_text(title: str, answers: Sequence[NodeAnswer]) -> str:
@@ -116,24 +134,25 @@ def scores_text(title: str, answers: Sequence[NodeAnswer]) -> str:
     return f"{title}\n{format_figures(lines)}\n"
 
 
-def comparison_text(said: Comparison) -> str:
+def comparison_text(said: Comparison, columns: int = 0) -> str:
     """Every plugin's verdict and score on a node, beside the best node's."""
-    return "\n".join(_comparison(said))
+    return "\n".join(_comparison(said, columns))
 
 
-def _comparison(said: Comparison) -> Iterator[str]:
+def _comparison(said: Comparison, columns: int) -> Iterator[str]:
     node = said.node
     rows = [(each.plugin, each.detail or each.reason) for each in node.obstacles]
     rows += [(name, "accepts it") for name in said.accepted_by]
     if node.obstacles:
         count = len(node.obstacles)
         plugins = "a plugin refuses it" if count == 1 else f"{count} plugins refuse it"
-        yield f"{said.pod} does not fit on {node.node}: {plugins}.\n"
+        yield wrapped(f"{said.pod} does not fit on {node.node}: {plugins}.", columns=columns)
     elif said.best is not None and said.best.node == node.node:
-        yield f"{said.pod} fits on {node.node}, which is the best node.\n"
+        yield wrapped(f"{said.pod} fits on {node.node}, which is the best node.", columns=columns)
     else:
-        yield f"{said.pod} fits on {node.node}.\n"
-    yield format_table(("PLUGIN", "VERDICT"), rows)
+        yield wrapped(f"{said.pod} fits on {node.node}.", columns=columns)
+    table = format_table(("PLUGIN", "VERDICT"), rows)
+    yield table_or_list(table, [f"{plugin}: {verdict}" for plugin, verdict in rows], columns)
     scored = [each for each in (node, said.best) if each is not None and each.total is not None]
     if len(scored) == 2 and scored[0].node == scored[1].node:
         scored = scored[:1]
@@ -186,11 +205,11 @@ def _any_of(events: Sequence[str]) -> str:
     return f"{', when '.join(first)}, or when {last}" if first else last
 
 
-def wrapped(text: str, indent: str = "", further: str = "") -> str:
+def wrapped(text: str, indent: str = "", further: str = "", *, columns: int = 0) -> str:
     """Lines of text that a terminal can show, ending in a newline."""
     lines = fill(
         printable(text),
-        _WIDTH,
+        min(_WIDTH, max(columns, 20)) if columns else _WIDTH,
         initial_indent=indent,
         subsequent_indent=further,
         break_long_words=False,

@@ -213,6 +213,21 @@ CASES: dict[str, list[Json]] = {
     ],
     "no-nodes": [a_pod()],
     "fits": [*three(), a_pod()],
+    "fits-by-now": [
+        *three(),
+        a_pod(
+            status={
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/3 nodes are available: 3 Insufficient cpu.",
+                    }
+                ]
+            }
+        ),
+    ],
     "placed": [*three(), a_pod(nodeName="worker-2")],
 }
 
@@ -223,13 +238,13 @@ def explainer_of(objects: Iterable[Json]) -> Explainer:
     return Explainer(read_file("cluster.yaml", text), settings)
 
 
-def shown(name: str) -> str:
+def shown(name: str, columns: int = 0) -> str:
     """What `stowplan explain web -n shop --fix` prints."""
     explainer = explainer_of(CASES[name])
     thing = find_pod(explainer.cluster, "shop", "web")
     fixes = find_fixes(explainer, thing, SystemClock())
     said = msgspec.structs.replace(explainer.explain(thing), fixes=fixes)
-    return explanation_text(said)
+    return explanation_text(said, columns)
 
 
 def main() -> None:
