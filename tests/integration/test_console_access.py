@@ -59,6 +59,17 @@ class Client:
         finally:
             connection.close()
 
+    @contextmanager
+    def events(self, cookie: str) -> Iterator[http.client.HTTPResponse]:
+        """The stream of events of a session."""
+        tls = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=tls)
+        try:
+            connection.request("GET", "/console/api/events", headers={"Cookie": cookie})
+            yield connection.getresponse()
+        finally:
+            connection.close()
+
     def sign_in(self, token: str, **headers: str) -> Answer:
         own = {"Origin": self.url, "Content-Type": "application/json", **headers}
         return self.ask("api/session", "POST", {"token": token}, **own)
@@ -128,7 +139,10 @@ def test_a_session_begins_and_ends(client: Client) -> None:
     assert client.ask("api/cluster", Cookie=f"theme=dark; {named}").status == 200
     assert client.ask("api/session", Cookie=named).body == {"user": "the token of token"}
     assert client.ask("api/cluster", Cookie=f"{named}x").status == 401
-    ended = client.ask("api/session", "DELETE", Cookie=named, Origin=client.url)
+    with client.events(named) as stream:
+        assert stream.readline() == b"retry: 1000\n"
+        ended = client.ask("api/session", "DELETE", Cookie=named, Origin=client.url)
+        stream.read()  # to its end
     assert (ended.status, "Max-Age=0" in ended.headers["Set-Cookie"]) == (200, True)
     assert client.ask("api/cluster", Cookie=named).status == 401
 

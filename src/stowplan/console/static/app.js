@@ -64,7 +64,7 @@ function App() {
       }}>Skip to content</a>
       <strong class="brand">Stowplan</strong>
       <nav aria-label="Pages">${pages.map(([name, [label]]) => html`
-        <a href="#/${name}" aria-current=${name === page ? "page" : undefined}>${label}</a>`)}
+        <a href="#/${name}" data-label=${label} aria-current=${name === page ? "page" : undefined}>${label}</a>`)}
       </nav>
       <${Connection} />
       <${User} />

@@ -116,7 +116,8 @@ function Attempt({ path, close }) {
   if (!loaded.data) return html`<${Placeholder} of=${loaded} />`;
   const { attempt: said, of } = loaded.data;
   const { reasons = [], scores = [], durations = {}, eviction, isShortened, feasibleNodes = 0, evaluatedNodes = 0 } = said.details ?? {};
-  const plugins = [...new Set(scores.flatMap((each) => Object.keys(each.byPlugin ?? {})))];
+  const given = scores.flatMap((each) => Object.entries(each.byPlugin ?? {}).filter(([, points]) => points));
+  const plugins = [...new Set(given.map(([name]) => name))];
   return html`<section class="attempt" aria-label=${`Attempt ${said.attempt}`}>
     <h3 ref=${title}>Attempt ${count(said.attempt)} of ${count(of)} <small>${time(said.time)}</small> <a class="close" href=${close}>close</a></h3>
     <p>${said.result}${said.node ? html`: <a href=${nodeLink(said.node)}>${said.node}</a>` : ""}, after ${took(said.seconds)};
@@ -157,7 +158,7 @@ function Matrix({ matrix, own }) {
       ${" "}✗ refuses, ✓ accepts, numbers are weighted scores.</p>
     <div class="wide matrix" tabindex="0" role="group" aria-label="Nodes and plugins"><table>
       <thead><tr><th scope="col">node</th>${shown.map((name) => html`<th scope="col" key=${name} class="plugin"><span>${name}</span></th>`)}
-        ${winner && html`<th scope="col" class="number">total</th>`}<th scope="col">what is missing</th></tr></thead>
+        ${winner && html`<th scope="col" class="number">total</th>`}<th scope="col" class="missing">what is missing</th></tr></thead>
       <tbody>${nodes.map((node) => html`<tr key=${node.node} class=${node.node === winner ? "winner" : ""}>
         <th scope="row"><a href=${nodeLink(node.node)}>${node.node}</a>${node.node === winner && html` <small class="chip best">best</small>`}
           ${own === node.node && html` <small class="chip">here</small>`}</th>
