@@ -7,52 +7,72 @@ from collections.abc import Sequence
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from stowplan.cluster.catalog import Catalog
+from stowplan.cluster.pod_volumes import claims_of
+from stowplan.explain.commands import delete_pods, kubectl
 from stowplan.explain.explanation import Reason
 
 _VOLUME_PLUGINS = ("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")
 _NO_CLAIMS = (
-    "No claim at all was read: there is none, the file lacks them, or they may not be listed."
+    "No claim at all was read: there is none, the file lacks them, or you must not list them."
 )
 
 
 def advice_for(
-    pod: Pod, reasons: Sequence[Reason], catalog: Catalog, *, is_node_missing: bool = False
+    pod: Pod,
+    reasons: Sequence[Reason],
+    catalog: Catalog,
+    *,
+    has_nodes: bool = True,
+    is_node_missing: bool = False,
 ) -> str:
     """One or two sentences; empty if the reasons say enough."""
     if is_node_missing:
-        key = f"{pod.metadata.name} -n {pod.metadata.namespace}"
         again = "its owner creates another" if pod.metadata.owner_references else "create it again"
-        return f"No kubelet runs it. Delete it (kubectl delete pod {key}), and {again}."
+        return f"No kubelet runs it. Delete it ({delete_pods([pod])}), and {again}."
     if pod.spec.scheduling_gates:
         return "The controller that set a gate removes it; look there for what it waits for."
+    if not has_nodes:
+        return (
+            "No node was read. A file must have them, too: kubectl get nodes,pods -A -o yaml writes"
+            " both."
+        )
     if reasons and reasons[0].plugin in _VOLUME_PLUGINS:
         return _about_claims(pod, reasons[0].reason, catalog)
-    if reasons and reasons[0].plugin == "DynamicResources":
+    if reasons and reasons[0].plugin == "DynamicResources" and pod.spec.resource_claims:
         namespace = pod.metadata.namespace
-        return f"See kubectl get resourceclaims -n {namespace} and kubectl get resourceslices."
+        return (
+            "Leave it to a scheduler that can, such as kube-scheduler. If that leaves it"
+            f" pending, see {kubectl(['get', 'resourceclaims', '-n', namespace])} and"
+            " kubectl get resourceslices."
+        )
     return ""
 
 
 def _about_claims(pod: Pod, reason: str, catalog: Catalog) -> str:
     namespace = pod.metadata.namespace
-    names = [
-        volume.persistent_volume_claim.claim_name
-        for volume in pod.spec.volumes or ()
-        if volume.persistent_volume_claim is not None
-    ]
+    names = [claim.name for claim in claims_of(pod)]
     if not names:
         return ""
-    look = f"See kubectl describe pvc {' '.join(names[:4])} -n {namespace}."
+    look = f"See {kubectl(['describe', 'pvc', '-n', namespace], names[:4])}."
+    there = kubectl(["get", "pvc", "-n", namespace])
     if "not found" in reason:
         missing = "" if len(catalog[PERSISTENT_VOLUME_CLAIMS]) else f" {_NO_CLAIMS}"
-        there = f"kubectl get pvc -n {namespace}"
         return f"Create the claim, or correct its name in the pod; see {there}.{missing}"
+    if "ephemeral volume controller" in reason:
+        return (
+            "The ephemeral volume controller, a part of kube-controller-manager, creates it. See"
+            f" {there} and {kubectl(['get', 'events', '-n', namespace])}."
+        )
+    if "max volume count" in reason:
+        return "See kubectl get csinodes -o yaml for the limits, which the driver sets."
+    if "ReadWriteOncePod" in reason:
+        return "One pod at a time can use a ReadWriteOncePod claim. Is the other pod still needed?"
+    if "available persistent volumes" in reason:
+        return f"Create such a PersistentVolume, or use a class that provisions volumes. {look}"
     if "unbound immediate" in reason:
         return f"{_why_unbound(names, namespace, catalog)} {look}"
     if "node affinity" in reason or "zone" in reason:
-        return (
-            f"Its volume can be used on other nodes only: add room there, or move the data. {look}"
-        )
+        return f"Add room where the volume is, or move its data. {look}"
     return look
 
 

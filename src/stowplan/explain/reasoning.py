@@ -29,7 +29,7 @@ from stowplan.explain.facts import Obstacle
 from stowplan.explain.obstacles import nearest_rows, obstacles_of
 from stowplan.explain.preemption import foretell
 from stowplan.explain.retries import retry_texts
-from stowplan.explain.summary import Group, cause_of, nodes_text
+from stowplan.explain.summary import Group, cause_of, nodes_text, refusal_of
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.profile import Profile
 from stowplan.framework.score_sheet import NodeScore
@@ -180,6 +180,7 @@ def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) 
             pod,
             () if feasible else reasons,
             catalog,
+            has_nodes=total > 0,
             is_node_missing=_is_node_missing(pod, decision.cycle.table),
         ),
         last_message=last_message(pod),
@@ -216,8 +217,7 @@ def _summary(pod: Pod, table: NodeTable, feasible: int, cause: str) -> tuple[Sta
     nominated = pod.status.nominated_node_name
     if nominated and not feasible:
         return State.NOMINATED, (
-            f"{key} is nominated to {nominated} and waits until the pods that make room for it"
-            f" are gone. {cause}"
+            f"{key} is nominated to {nominated}{_room_text(table, nominated)}. {cause}"
         )
     if feasible:
         tried = (
@@ -230,6 +230,18 @@ def _summary(pod: Pod, table: NodeTable, feasible: int, cause: str) -> tuple[Sta
     return State.PENDING, f"{key} is pending. {cause}"
 
 
+def _room_text(table: NodeTable, node: str) -> str:
+    """Whether pods are on their way out of a node that a pod is nominated to."""
+    row = table.live_row(node)
+    if row is None:
+        return ", which does not exist"
+    leaving = [info.pod.key for info in table.pods[row].values() if info.pod.is_terminating]
+    if not leaving:
+        return ", where no pod is being deleted"
+    more = f" and {len(leaving) - 1} more" if len(leaving) > 1 else ""
+    return f" and waits until {leaving[0]}{more} there, which is being deleted, is gone"
+
+
 def _why_nowhere(decision: Decision, groups: list[Group], total: int) -> str:
     if not total:
         return "The cluster has no nodes."
@@ -237,8 +249,7 @@ def _why_nowhere(decision: Decision, groups: list[Group], total: int) -> str:
         return f"The attempt fails: {decision.message}."
     diagnosis = decision.diagnosis
     if diagnosis is not None and diagnosis.candidates is None:
-        said = diagnosis.absent
-        return f"It is refused before any node is looked at: {said.message} ({said.plugin})."
+        return refusal_of(decision.cycle.pod, diagnosis.absent)
     return cause_of(decision.cycle, groups)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -9,9 +10,11 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 
+from stowplan.api.objects import Pod
 from stowplan.api.selectors import compile_label_set, compile_node_selector
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.node_masks import required_mask, required_nodes
+from stowplan.cluster.pod_volumes import claims_of
 from stowplan.explain.explanation import Reason
 from stowplan.explain.facts import Obstacle
 from stowplan.explain.node_details import amount_text, taint_text, untolerated, values_of
@@ -19,6 +22,7 @@ from stowplan.explain.obstacles import detail_on
 from stowplan.explain.pod_details import HOSTNAME, NEAR, counts_text, domain_text, key_text
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
+from stowplan.framework.status import Status
 
 _INSUFFICIENT: Final = "Insufficient "
 #: How to say of all nodes what a predicate denies.
@@ -96,6 +100,22 @@ def cause_of(cycle: Cycle, groups: Sequence[Group]) -> str:
     told = [f"{each.reason.nodes} {_predicate(cycle, each)}" for each in groups[:_MOST_CAUSES]]
     more = ["others are refused for other reasons"] if len(groups) > _MOST_CAUSES else []
     return f"None of {total} nodes can take it: {_joined([*told, *more])}."
+
+
+def refusal_of(pod: Pod, status: Status) -> str:
+    """Why a pod is refused before any node is looked at, as a sentence."""
+    said = status.message
+    name = re.search(r'persistentvolumeclaim "([^"]*)"', said)
+    if name is not None and "ephemeral volume controller" in said:
+        return f"The claim {name[1]} of its ephemeral volume has not been created yet."
+    if name is not None and said.endswith("not found"):
+        return f"Its claim {name[1]} does not exist in the namespace {pod.metadata.namespace}."
+    if "unbound immediate" in said:
+        claims = ", ".join(claim.name for claim in claims_of(pod)[:3])
+        return f"Its claims are not all bound to volumes yet ({claims})."
+    if pod.spec.resource_claims and status.plugin == "DynamicResources":
+        return "It claims devices (spec.resourceClaims), which Stowplan cannot allocate yet."
+    return f"It is refused before any node is looked at: {said} ({status.plugin})."
 
 
 def _offered_nowhere(cycle: Cycle) -> str:
@@ -184,7 +204,9 @@ def _predicate(cycle: Cycle, group: Group) -> str:
 def _resources(cycle: Cycle, group: Group) -> str:
     name = group.reason.reason.removeprefix(_INSUFFICIENT)
     if name == group.reason.reason:
-        return f"{group.verb('hold', 'holds')} as many pods as allowed"
+        row = int(group.rows[0])
+        most = f"{cycle.table.allowed_pods[row]} on {cycle.table.names[row]}"
+        return f"{group.verb('hold', 'holds')} as many pods as allowed ({most})"
     amount = dict(cycle.info.request).get(name, 0)
     resources, rows = cycle.table.resources, group.rows
     offered = resources.offered(name)[rows]
@@ -295,7 +317,7 @@ def _volumes(cycle: Cycle, group: Group) -> str:
             f"cannot use the volume {first.volume} (claim {first.claim}): it is only"
             f" {first.only_where}, where {there}"
         )
-    return f"cannot serve its claim {first.claim}: {found.detail}"
+    return f"cannot serve its claims: {found.detail}"
 
 
 def _node_name(cycle: Cycle, group: Group) -> str:

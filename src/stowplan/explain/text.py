@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
@@ -90,7 +91,7 @@ def _where_to_edit(owner: str) -> str:
 
 def _argument(pod: str) -> str:
     namespace, _, name = pod.partition("/")
-    return f"{name} -n {namespace}"
+    return printable(shlex.join([name, "-n", namespace]))
 
 
 def _reasons(said: Explanation, columns: int) -> str:

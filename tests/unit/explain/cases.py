@@ -27,6 +27,7 @@ from tests.unit.explain.manifests import (
     GPU_TAINT,
     HOST_PORT,
     IN_ZONES,
+    PREEMPTED,
     ZONAL_VOLUME,
     ZONE,
     Json,
@@ -110,7 +111,9 @@ CASES: dict[str, list[Json]] = {
     "gated": [*three(), a_pod(schedulingGates=[{"name": "example.com/quota"}])],
     "nominated": [
         *three(),
-        *full(),
+        *full()[:1],
+        a_pod("batch-2", cpu="3", nodeName="worker-2", status=PREEMPTED, deleted=True),
+        *full()[2:],
         a_pod(cpu="2", priority=1000, status={"nominatedNodeName": "worker-2"}),
     ],
     "extended-resource": [
@@ -210,6 +213,28 @@ CASES: dict[str, list[Json]] = {
             for name, priority in (("low", 0), ("high", 5000))
         ],
         a_pod(cpu="3", priority=1000),
+    ],
+    "resource-claim": [
+        *three(),
+        a_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
+    ],
+    "ephemeral-volume": [
+        *three(),
+        a_pod(
+            volumes=[
+                {
+                    "name": "scratch",
+                    "ephemeral": {
+                        "volumeClaimTemplate": {
+                            "spec": {
+                                "accessModes": ["ReadWriteOnce"],
+                                "resources": {"requests": {"storage": "1Gi"}},
+                            }
+                        }
+                    },
+                }
+            ]
+        ),
     ],
     "no-nodes": [a_pod()],
     "fits": [*three(), a_pod()],

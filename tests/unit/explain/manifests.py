@@ -22,6 +22,9 @@ def a_node(name: str, *, cpu: int = 4, memory: str = "16Gi", pods: int = 110, **
 def a_pod(name: str = "web", *, cpu: str = "1", memory: str = "1Gi", **spec: Any) -> Json:
     labels = spec.pop("labels", {"app": name})
     status = spec.pop("status", {})
+    metadata = {"name": name, "namespace": "shop", "labels": labels}
+    if spec.pop("deleted", False):
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     container: Json = {"name": "main", "image": "registry.example/app:1"}
     container["resources"] = {"requests": {"cpu": cpu, "memory": memory}}
     if "ports" in spec:
@@ -29,7 +32,7 @@ def a_pod(name: str = "web", *, cpu: str = "1", memory: str = "1Gi", **spec: Any
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+        "metadata": metadata,
         "spec": {"containers": [container], **spec},
         "status": {"phase": "Pending", **status},
     }
@@ -121,6 +124,11 @@ ZONAL_VOLUME: list[Json] = [
         },
     },
 ]
+PREEMPTED: Json = {
+    "conditions": [
+        {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    ]
+}
 HOST_PORT = [{"containerPort": 80, "hostPort": 8080}]
 
 
