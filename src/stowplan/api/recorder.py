@@ -39,6 +39,7 @@ from stowplan.errors import (
     NotFound,
     ServerError,
     StowplanError,
+    Throttled,
 )
 from stowplan.logs import get_logger, kv
 
@@ -46,6 +47,8 @@ log = get_logger(__name__)
 
 _LOOK_AGAIN_S = 0.02
 _TRIES = 12
+#: So long newer events wait for one that is tried again.
+_IN_ORDER_S = 30.0
 _SWEEP_PERIOD_S = 10.0
 _COMPLAINT_PERIOD_S = 60.0
 #: Where a repeat cannot be folded into its event: what says something new waits so long.
@@ -92,6 +95,9 @@ class EventRecorder:
         self._is_busy = is_busy
         self._writing = 0
         self._write_ended = asyncio.Event()
+        #: Writes that have failed and are tried again, and since when (monotonic) there are any.
+        self._retrying = 0
+        self._retrying_since = 0.0
         #: Events and when (monotonic) they were queued.
         self._queue: asyncio.Queue[tuple[float, RecordedEvent]] = asyncio.Queue(queue_size)
         self._remembered = remembered
@@ -287,7 +293,7 @@ class EventRecorder:
     async def _write_all(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             queued_at, event = await self._queue.get()
-            while self._writing >= self._allowed(queued_at):
+            while self._writing >= self._allowed(queued_at) or self._keeps_order():
                 self._write_ended.clear()
                 # The limit changes with the event's age and with load, without a notification.
                 with suppress(TimeoutError):
@@ -298,6 +304,16 @@ class EventRecorder:
 
     def _allowed(self, queued_at: float) -> int:
         return allowed_at_a_time(self._clock.monotonic() - queued_at, is_busy=self._is_busy())
+
+    def _keeps_order(self) -> bool:
+        """True if newer events must wait for those that are tried again.
+
+        A successor finds the events that a killed process left unwritten by their order
+        (`scheduler.missed_events`), so the newest must not overtake one in trouble. One that
+        stays in trouble does not hold up the others for ever.
+        """
+        now = self._clock.monotonic()
+        return self._retrying > 0 and now - self._retrying_since < _IN_ORDER_S
 
     async def _write_out(self, event: RecordedEvent) -> None:
         try:
@@ -315,30 +331,41 @@ class EventRecorder:
             self._queue.task_done()
 
     async def _write(self, event: RecordedEvent) -> None:
-        backoff = Backoff(*self._retry_s)
-        failure: StowplanError | None = None
-        for attempt in range(_TRIES):
-            if attempt:
+        if (failure := await self._try(event)) is None:
+            return
+        if not self._retrying:
+            self._retrying_since = self._clock.monotonic()
+        self._retrying += 1
+        try:
+            backoff = Backoff(*self._retry_s)
+            for _ in range(_TRIES - 1):
                 await asyncio.sleep(backoff.next_s())
-            try:
-                is_done = await self._send(event)
-            except (ApiUnavailable, ServerError) as error:
-                failure = error
-            except ApiError as error:
-                if _is_namespace_ending(error):
+                if (failure := await self._try(event)) is None:
                     return
-                if self._creates_only and isinstance(error, Forbidden) and not event.is_core:
-                    self._fall_silent(error)
-                else:
-                    self._drop(error)
-                return
-            else:
-                if is_done:
-                    self.written += 1
-                    return
+        finally:
+            self._retrying -= 1
         if self._creates_only and self._events.get(_subject(event.key)) is event:
             del self._events[_subject(event.key)]  # its repeat is the next chance
-        self._drop(failure or f"{event.name} neither exists nor can be created")
+        self._drop(failure)
+
+    async def _try(self, event: RecordedEvent) -> StowplanError | str | None:
+        """Send once; return why it must be sent again, None if that is over."""
+        try:
+            is_done = await self._send(event)
+        except (ApiUnavailable, ServerError, Throttled) as error:
+            return error
+        except ApiError as error:
+            if _is_namespace_ending(error):
+                return None
+            if self._creates_only and isinstance(error, Forbidden) and not event.is_core:
+                self._fall_silent(error)
+            else:
+                self._drop(error)
+            return None
+        if is_done:
+            self.written += 1
+            return None
+        return f"{event.name} neither exists nor can be created"
 
     async def _send(self, event: RecordedEvent) -> bool:
         """Create or patch; False where it has to be sent once more."""

@@ -25,15 +25,18 @@ class EventServer:
 
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
     fails_with: tuple[int, str] | None = None
+    #: Only events about this object fail; empty: all.
+    fails_for: str = ""
     hold: asyncio.Event | None = None
 
     async def handle(self, request: web.Request) -> web.Response:
         if self.hold is not None:
             await self.hold.wait()
-        if self.fails_with:
+        body = await request.json()
+        about = body.get("regarding", {}).get("name", "")
+        if self.fails_with and self.fails_for in ("", about):
             code, message = self.fails_with
             return reply(status_body(code, "", message), status=code)
-        body = await request.json()
         if request.method == "POST":
             name = body["metadata"]["name"]
             if name in self.events:
@@ -77,7 +80,7 @@ async def stage(**options: Any) -> AsyncIterator[Stage]:
     events = EventServer()
     clock = VirtualClock()
     async with scripted_server(events.handle) as server, ApiClient(server.config) as client:
-        recorder = EventRecorder(client, clock=clock, retry_initial_s=0.01, **options)
+        recorder = EventRecorder(client, clock=clock, **{"retry_initial_s": 0.01, **options})
         task = asyncio.create_task(recorder.run())
         try:
             yield Stage(server, events, recorder, clock)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from stowplan.api.client import ApiClient
 from stowplan.api.event_series import RecordedEvent
+from stowplan.errors import Throttled
 from tests.unit.api.api_kit import reply, until
 from tests.unit.api.recorder_kit import pod, stage
 
@@ -24,6 +27,56 @@ async def test_an_api_server_in_trouble_is_tried_again(code: int) -> None:
         await it.settled()
         assert it.recorder.written == 1
         assert it.recorder.dropped == 0
+
+
+async def test_newer_events_do_not_overtake_one_that_is_tried_again() -> None:
+    """A successor finds missing events by their order."""
+    async with stage(retry_limit_s=0.02) as it:
+        it.events.fails_with, it.events.fails_for = (503, "later"), "first"
+        it.report(pod("first"))
+        await until(lambda: len(it.server.seen) >= 2)
+        for number in range(20):
+            it.report(pod(f"newer-{number}"))
+        await until(lambda: len(it.server.seen) >= 6)
+        assert it.events.events == {}
+        it.events.fails_with = None
+        await it.settled()
+        assert it.recorder.written == 21
+
+
+async def test_one_that_stays_in_trouble_does_not_hold_up_others_for_ever() -> None:
+    async with stage(retry_initial_s=30.0) as it:
+        it.events.fails_with, it.events.fails_for = (503, "never"), "first"
+        it.report(pod("first"))
+        await until(lambda: len(it.server.seen) == 1)
+        it.report(pod("newer"))
+        await asyncio.sleep(0.1)
+        assert it.events.events == {}
+        it.clock.advance(31)
+        await until(lambda: len(it.events.events) == 1)
+
+
+async def test_an_api_server_that_is_busy_is_tried_again() -> None:
+    """429, after the client itself has waited as long as it does."""
+    async with stage() as it:
+        it.recorder._client = Busy(it.recorder._client, times=2)  # type: ignore[assignment]
+        it.report(pod())
+        await it.settled()
+        assert (it.recorder.written, it.recorder.dropped) == (1, 0)
+
+
+class Busy:
+    """A client whose first requests end with 429."""
+
+    def __init__(self, client: ApiClient, times: int) -> None:
+        self._client = client
+        self._left = times
+
+    async def request(self, *arguments: Any, **options: Any) -> bytes:
+        if self._left:
+            self._left -= 1
+            raise Throttled("busy", status=429)
+        return await self._client.request(*arguments, **options)
 
 
 async def test_after_twelve_tries_an_event_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
