@@ -141,7 +141,7 @@ def _run(given: argparse.Namespace, only: list[Kind], directory: Path) -> Verdic
         outcome = game.play(plan, progress)
         say("auditing every revision in etcd")
         report = audit(plane.etcd_url, directory / "audit.log", directory / "history.jsonl")
-        verdict = judge(report, observer.pods, outcome.pending)
+        verdict = judge(report, observer.pods, outcome.pending, outcome.deleted)
         verdict.findings += outcome.problems
         if verdict.findings:
             for kind in ("pods", "nodes", "events"):

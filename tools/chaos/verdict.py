@@ -1,14 +1,15 @@
 """What must hold after a run: the audit of etcd's history, and what only the run knows.
 
 The audit judges every bind. The run adds pods that were never bound, and excuses bound pods
-without an event that were gone before the next leader could write it, which docs/events.md allows.
+without an event that were gone, with their namespace or alone, before the next leader could write
+it, which docs/events.md allows.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,13 +46,21 @@ def audit(etcd_url: str, audit_log: Path, history: Path) -> Report:
     return audit_history(revisions, requests=requests, options=AUDIT)
 
 
-def judge(report: Report, seen: Mapping[str, Seen], pending: Iterable[str]) -> Verdict:
-    """`seen` has the times of pods, `pending` those that were left over."""
+def judge(
+    report: Report,
+    seen: Mapping[str, Seen],
+    pending: Iterable[str],
+    deleted: Sequence[tuple[str, float]] = (),
+) -> Verdict:
+    """`seen` has the times of pods, `pending` those that were left over.
+
+    `deleted` are namespaces, with the times at which their deletion began.
+    """
     verdict = Verdict(report.judged, report.revisions)
     verdict.lost = [f"{path} was never bound" for path in pending]
     verdict.findings += verdict.lost
     for finding in report.findings:
-        if finding.kind == "no-event" and _was_gone(seen.get(finding.uid)):
+        if finding.kind == "no-event" and _was_gone(seen.get(finding.uid), deleted):
             verdict.gone_before_event += 1
         else:
             verdict.counts[finding.kind] += 1
@@ -59,9 +68,13 @@ def judge(report: Report, seen: Mapping[str, Seen], pending: Iterable[str]) -> V
     return verdict
 
 
-def _was_gone(pod: Seen | None) -> bool:
+def _was_gone(pod: Seen | None, deleted: Sequence[tuple[str, float]]) -> bool:
     # One that the observer has never seen was there for the time of an outage at most.
-    return pod is None or bool(pod.gone_at and pod.gone_at - pod.bound_at < EVENT_GRACE_S)
+    if pod is None:
+        return True
+    ends = [pod.gone_at] if pod.gone_at else []
+    ends += [at for name, at in deleted if name == pod.namespace and at >= pod.bound_at]
+    return any(end - pod.bound_at < EVENT_GRACE_S for end in ends)
 
 
 def _words(finding: Finding) -> str:

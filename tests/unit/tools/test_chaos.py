@@ -90,6 +90,16 @@ def test_a_bound_pod_without_an_event(gone_at: float, is_found: bool) -> None:
     assert verdict.gone_before_event == (not is_found)
 
 
+@pytest.mark.parametrize(("deleted_at", "is_found"), [(5.0, True), (20.0, False), (90.0, True)])
+def test_no_event_can_be_written_in_a_namespace_that_is_being_deleted(
+    deleted_at: float, is_found: bool
+) -> None:
+    seen = Seen("a", "team", "a", 500, "n1", bound_at=10.0, gone_at=100.0)
+    finding = Finding(kind="no-event", pod="team/a", uid="a", message="no event")
+    deleted = [("team", deleted_at), ("other", 20.0)]
+    assert bool(judge(report(finding), {"a": seen}, (), deleted).findings) == is_found
+
+
 def test_pods_that_were_never_bound_are_lost() -> None:
     verdict = judge(report(), {}, ["/api/v1/namespaces/default/pods/a"])
     assert verdict.findings == ["/api/v1/namespaces/default/pods/a was never bound"]
