@@ -75,7 +75,7 @@ def test_what_is_stored_is_shown_without_measuring(folder: Path) -> None:
     assert shown.return_value == 0
     assert "stowplan / kube-scheduler = 3.0x" in shown.output
     assert "FEW PODS: 10 measured pods are too few for a comparison" in shown.output
-    assert "<svg" in (folder / "page.html").read_text()
+    assert '<figure class="chart">' in (folder / "page.html").read_text()
     assert (folder / "report.md").read_text().startswith("# Performance\n")
     bench("own.yaml", "--stored", "--runs", "runs.jsonl")
     lines = (folder / "runs.jsonl").read_bytes().splitlines()
