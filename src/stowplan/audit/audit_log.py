@@ -89,22 +89,28 @@ class AuditTrail:
 
 
 def read_audit_log(path: Path, since: int = 0) -> Iterator[Request]:
-    """Each request once, in the order of the answers, from a byte position of the log on."""
+    """Each request once, in the order of the answers, from a byte position of the log on.
+
+    Lines that an API server was killed in the middle of are passed over; a file that begins with
+    something else is not an audit log.
+    """
     # A long answer (a watch) is logged when it begins and when it ends.
     begun: set[str] = set()
+    is_log = False
     try:
         with path.open("rb") as log:
             log.seek(since)
             for number, line in enumerate(log, start=1):
-                if not line.endswith(b"\n"):
-                    return  # it is just being written
                 try:
                     event = msgspec.json.decode(line)
                     identity, is_begin = event["auditID"], event.get("stage") == "ResponseStarted"
                     request = _read(event)
                 except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as problem:
+                    if is_log or not line.endswith(b"\n"):
+                        continue
                     where = f"{path}:{number}"
                     raise ConfigError(f"not an audit event: {problem!r}", where=where) from None
+                is_log = True
                 if is_begin:
                     begun.add(identity)
                 elif identity in begun:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from stowplan.audit.amounts import PODS, shown
-from stowplan.audit.facts import NodeFacts, PodFacts, node_facts, pod_facts
+from stowplan.audit.facts import NodeFacts, PodFacts, Spread, node_facts, pod_facts
 from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread
 from stowplan.audit.items import Event, Item
-from stowplan.audit.neighbours import neighbour_problems
+from stowplan.audit.neighbours import of_affinity, of_anti_affinity, of_spread
 from stowplan.audit.pending import PendingPods
-from stowplan.audit.rules import ByArrival, Problem, problems
+from stowplan.audit.rules import Problem, of_node_alone, of_ports, of_single_use
 from stowplan.audit.times import rfc3339
 from stowplan.audit.world import World
 
-_BY_ARRIVAL: Final = ByArrival()
 _NO_EVENTS: Final = "Scheduled events not checked: no events were given"
 
 
@@ -41,6 +40,8 @@ class _Audit:
         self._options = options
         self._progress = progress
         self._world = World()
+        #: Domains with a finding already: one is enough, not one for each pod.
+        self._too_full: set[tuple[Spread, str | None]] = set()
         #: UIDs of pods with a Scheduled event; None if no event was given.
         self._announced: set[str] | None = None
         pods: list[PodFacts] = []
@@ -50,12 +51,15 @@ class _Audit:
                 self._read(item, pods)
             except ValueError as problem:
                 self._unread.add(f"{item.kind} {item.namespace}/{item.name}", problem)
-        for number, pod in enumerate(pods):
-            if number % 1000 == 0:
-                progress(f"{number} of {len(pods)} pods read")
-            self._world.set_pod(pod)
-        # Only now: nothing came or went while the objects were read.
+        # Nothing came or went while the objects were read: the clock stands still until now.
         self._world.now = now
+        self._excluded: list[Finding] = []
+        pods.sort(key=lambda pod: (pod.arrived_at, pod.key))
+        for number, pod in enumerate(pods):
+            if number % 100 == 0:
+                progress(f"pod {number} of {len(pods)}: earlier pods")
+            self._world.set_pod(pod)
+            self._excluded += self._of_earlier_pods(pod)
 
     def _read(self, item: Item, pods: list[PodFacts]) -> None:
         if item.kind == "Pod":
@@ -73,16 +77,16 @@ class _Audit:
         world, options = self._world, self._options
         notes += self._unread.notes()
         bound = [pod for pod in world.pods.values() if pod.occupies]
-        found: list[Finding] = []
+        found = self._excluded
         if options.wants("overcommit"):
             for node in world.nodes.values():
                 found += self._overcommits(node)
-        spread: set[tuple[object, ...]] = set()
-        for number, pod in enumerate(bound):
+        # The latest first: of the pods of a domain that is too full it is the one that is named.
+        for number, pod in enumerate(reversed(bound)):
             if number % 100 == 0:
                 self._progress(f"pod {number} of {len(bound)}")
             if self._is_judged(pod):
-                found += self._of_pod(pod, spread)
+                found += self._of_pod(pod)
         if options.wants("no-event"):
             if self._announced is None:
                 notes.append(_NO_EVENTS)
@@ -108,21 +112,36 @@ class _Audit:
         since = self._options.since_s
         return not since or pod.arrived_at >= self._world.now - since
 
-    def _of_pod(self, pod: PodFacts, spread: set[tuple[object, ...]]) -> Iterable[Finding]:
+    def _of_earlier_pods(self, pod: PodFacts) -> Iterable[Finding]:
+        """Of two pods that exclude each other the later is at fault: judge it as it arrives."""
+        node = self._world.nodes.get(pod.node)
+        if node is None or not pod.occupies or not self._is_judged(pod):
+            return
+        for problem in of_ports(self._world, pod, node, None):
+            yield self._finding(pod, problem)
+        for problem in of_single_use(self._world, pod, None):
+            yield self._finding(pod, problem)
+        for problem in of_anti_affinity(self._world, pod, node, None):
+            yield self._finding(pod, problem, later=True)
+
+    def _of_pod(self, pod: PodFacts) -> Iterable[Finding]:
+        """What is wrong with a pod in the cluster as it is now."""
         node = self._world.nodes.get(pod.node)
         if node is None:
             yield self._finding(pod, Problem("missing-node", "its node does not exist"), later=True)
             return
-        for problem in problems(self._world, pod, node, _BY_ARRIVAL):
-            if problem.kind != "overcommit":  # of the node, not of each pod
-                yield self._finding(pod, problem, later=_may_be_later(pod, node, problem))
-        for problem in neighbour_problems(self._world, pod, node, _BY_ARRIVAL):
-            if problem.kind == "spread":
-                # One domain is too full: one finding, not one for each of its pods.
-                once = (pod.spread, pod.namespace, problem.message)
-                if once in spread:
-                    continue
-                spread.add(once)
+        found = [
+            *of_node_alone(self._world, pod, node),
+            *of_affinity(self._world, pod, node, None),
+        ]
+        for spread in pod.spread:
+            domain = (spread, node.labels.get(spread.term.topology_key))
+            if domain not in self._too_full:
+                problems = list(of_spread(self._world, pod, node, spread, None))
+                found += problems
+                if problems:
+                    self._too_full.add(domain)
+        for problem in found:
             yield self._finding(pod, problem, later=_may_be_later(pod, node, problem))
 
     def _overcommits(self, node: NodeFacts) -> Iterable[Finding]:
@@ -177,13 +196,7 @@ class _Audit:
         )
 
 
-#: Rules that nothing can break after the binding, because both pods are bound for good.
-_LASTING: Final = frozenset({"host-port", "rwop"})
-
-
 def _may_be_later(pod: PodFacts, node: NodeFacts, problem: Problem) -> bool:
     """True unless what the rule reads is known to be as it was when the pod was bound."""
-    if problem.kind in _LASTING:
-        return False
     written = node.field_times.get(problem.field, 0.0) if problem.field else 0.0
     return not written or written >= pod.arrived_at

@@ -16,16 +16,22 @@ def neighbour_problems(
     world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
 ) -> list[Problem]:
     """All three rules."""
-    found = [*of_own_anti_affinity(world, pod, node, moment)]
-    found += of_their_anti_affinity(world, pod, node, moment)
-    if pod.affinity:
-        found += of_affinity(world, pod, node, moment)
+    found = [*of_anti_affinity(world, pod, node, moment)]
+    found += of_affinity(world, pod, node, moment)
     for spread in pod.spread:
         found += of_spread(world, pod, node, spread, moment)
     return found
 
 
-def of_own_anti_affinity(
+def of_anti_affinity(
+    world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
+) -> Iterator[Problem]:
+    """The pod's own terms, and those of pods that stand already."""
+    yield from _of_own_anti_affinity(world, pod, node, moment)
+    yield from _of_their_anti_affinity(world, pod, node, moment)
+
+
+def _of_own_anti_affinity(
     world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
 ) -> Iterator[Problem]:
     for term in pod.anti:
@@ -38,7 +44,7 @@ def of_own_anti_affinity(
                 yield Problem("anti-affinity", text)
 
 
-def of_their_anti_affinity(
+def _of_their_anti_affinity(
     world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
 ) -> Iterator[Problem]:
     for tally in world.tallies.asking_for(pod):
@@ -60,6 +66,8 @@ def of_affinity(
     The first pod of a group that wants to be with its own kind may go anywhere: where no pod
     matches at all and the pod matches its own terms, the domains need only exist.
     """
+    if not pod.affinity:
+        return
     tally = world.tallies.of(*pod.affinity)
     if _affinity_holds(world, pod, node, tally, (), ()):
         return
@@ -125,18 +133,19 @@ def of_spread(
             yield Problem("spread", f"the node has no label {key}", "f:labels")
         return
     tally = world.tallies.of_spread(spread)
-    assert tally.admitted is not None
+    assert tally.domains is not None
     here = (key, node.labels[key])
-    own = int(selects(spread.term.selector, pod.labels))
-    counts = {value: _count(tally, (key, value), pod) for value in tally.admitted.values(key)}
-    count = _count(tally, here, pod) + own
-    least = _least(counts, spread.min_domains)
+    others = _count(tally, here, pod)
+    count = others + int(selects(spread.term.selector, pod.labels))
+    least = 0 if len(tally.domains) < spread.min_domains else tally.domains.least
+    if pod.key in tally.matching(here):
+        least = min(least, others)
     if count - least <= spread.max_skew:
         return
     if moment is not None:
         if _was_elsewhere(world, pod, node, moment):
             return
-        lenient, strangers = _lenient_counts(world, pod, spread, tally, counts, here, moment)
+        lenient, strangers = _lenient_counts(world, pod, tally, here, moment)
         is_steady = not world.changed_nodes(moment.since)
         lenient_least = _least(lenient, spread.min_domains if is_steady else 0)
         if not lenient or count - strangers - lenient_least <= spread.max_skew:
@@ -155,9 +164,7 @@ def _least(counts: dict[str, int], min_domains: int) -> int:
 def _lenient_counts(
     world: World,
     pod: PodFacts,
-    spread: Spread,
     tally: Tally,
-    counts: dict[str, int],
     here: Domain,
     moment: Moment,
 ) -> tuple[dict[str, int], int]:
@@ -168,12 +175,14 @@ def _lenient_counts(
     decided on before them: then the last of them was decided on with this one in place.
     """
     assert tally.admitted is not None
+    assert tally.domains is not None
     more: Counter[str] = Counter()
     for each in (*world.recent_departures(moment.since), *moment.in_flight):
         labels = world.namespace_labels(each.namespace)
         if each.key != pod.key and tally.counts(each, labels):
             more.update(value for name, value in _domains(world, each) if name == here[0])
     changed = world.changed_nodes(moment.since)
+    counts = dict(tally.domains.items())
     steady = tally.admitted.values_without(changed, here[0]) if changed else set(counts)
     strangers = sum(
         moment.excuses(pod, each) for each in tally.matching(here).values() if each.key != pod.key

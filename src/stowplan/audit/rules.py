@@ -48,23 +48,13 @@ class Moment:
         return (is_foreign and other.arrived_at >= self.since) or other.changed_at >= self.since
 
 
-class ByArrival(Moment):
-    """For a cluster as it is: of two pods that exclude each other, the later is at fault."""
-
-    def __init__(self) -> None:
-        super().__init__(since=float("inf"))
-
-    def excuses(self, pod: PodFacts, other: PodFacts) -> bool:
-        return (other.arrived_at, other.key) > (pod.arrived_at, pod.key)
-
-
 def problems(world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None) -> list[Problem]:
-    """What is wrong with a pod on a node, apart from its neighbours in other domains."""
+    """What is wrong with a pod on a node, apart from its neighbours in topology domains."""
     versions = list(world.versions(node.name, moment.since)) if moment else [node]
-    lasting = [{each.kind for each in _of_node_alone(world, pod, old)} for old in versions[1:]]
+    lasting = [{each.kind for each in of_node_alone(world, pod, old)} for old in versions[1:]]
     found = [
         problem
-        for problem in _of_node_alone(world, pod, node)
+        for problem in of_node_alone(world, pod, node)
         if all(problem.kind in kinds for kinds in lasting)
     ]
     found += of_room(world, pod, node, versions, moment)
@@ -73,7 +63,8 @@ def problems(world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
     return found
 
 
-def _of_node_alone(world: World, pod: PodFacts, node: NodeFacts) -> list[Problem]:
+def of_node_alone(world: World, pod: PodFacts, node: NodeFacts) -> list[Problem]:
+    """What no other pod has a part in."""
     return [*of_node(pod, node), *of_volumes(world, pod, node)]
 
 

@@ -8,7 +8,7 @@ tally only the pods that have a label it asks for: nothing costs terms times pod
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -25,32 +25,79 @@ _Pods: TypeAlias = dict[str, PodFacts]
 _NONE: Final[Mapping[str, PodFacts]] = {}
 
 
+class DomainCounts:
+    """How many pods each domain of a spread constraint has, with the least at hand."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._counts = dict.fromkeys(values, 0)
+        #: How many domains have a number of pods.
+        self._domains: Counter[int] = Counter({0: len(self._counts)} if self._counts else {})
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def least(self) -> int:
+        return min(self._domains, default=0)
+
+    def items(self) -> ItemsView[str, int]:
+        return self._counts.items()
+
+    def come(self, value: str) -> None:
+        self._counts[value] = 0
+        self._domains[0] += 1
+
+    def go(self, value: str) -> None:
+        self._leave(self._counts.pop(value))
+
+    def change(self, value: str, by: int) -> None:
+        count = self._counts[value]
+        self._leave(count)
+        self._counts[value] = count + by
+        self._domains[count + by] += 1
+
+    def _leave(self, count: int) -> None:
+        self._domains[count] -= 1
+        if not self._domains[count]:
+            del self._domains[count]
+
+
 class AdmittedNodes:
     """The nodes that count for spread constraints of one `Admission`, by domain."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._nodes: dict[str, Labels] = {}
-        self.users = 0
         #: How many admitted nodes a domain has.
-        self.sizes: Counter[Domain] = Counter()
+        self._sizes: Counter[Domain] = Counter()
+        #: By topology key: those that follow which domains there are.
+        self.followers: defaultdict[str, list[DomainCounts]] = defaultdict(list)
 
     def put(self, name: str, node: NodeFacts | None) -> None:
+        """Add, change or remove a node, while no pod of it counts."""
         old = self._nodes.pop(name, None)
-        if old is not None:
-            for key in self._admission.keys:
-                self.sizes[key, old[key]] -= 1
-                if not self.sizes[key, old[key]]:
-                    del self.sizes[key, old[key]]
-        if node is not None and admits(self._admission, node):
-            self._nodes[name] = node.labels
-            self.sizes.update((key, node.labels[key]) for key in self._admission.keys)
+        for key in self._admission.keys if old is not None else ():
+            domain = (key, old[key]) if old is not None else (key, "")
+            self._sizes[domain] -= 1
+            if not self._sizes[domain]:
+                del self._sizes[domain]
+                for each in self.followers[key]:
+                    each.go(domain[1])
+        if node is None or not admits(self._admission, node):
+            return
+        self._nodes[name] = node.labels
+        for key in self._admission.keys:
+            domain = (key, node.labels[key])
+            self._sizes[domain] += 1
+            if self._sizes[domain] == 1:
+                for each in self.followers[key]:
+                    each.come(domain[1])
 
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
 
     def values(self, key: str) -> Iterator[str]:
-        return (value for name, value in self.sizes if name == key)
+        return (value for name, value in self._sizes if name == key)
 
     def values_without(self, names: Set[str], key: str) -> set[str]:
         """The domains that exist without some nodes."""
@@ -88,6 +135,11 @@ class Tally:
         self.terms = terms
         #: Of a spread constraint. Only there terminating pods do not count.
         self.admitted = admitted
+        self.domains: DomainCounts | None = None
+        if admitted is not None:
+            key = terms[0].topology_key
+            self.domains = DomainCounts(admitted.values(key))
+            admitted.followers[key].append(self.domains)
         self.users = 0
         self._keys = tuple({term.topology_key for term in terms})
         self._matching: defaultdict[Domain, _Pods] = defaultdict(dict)
@@ -119,8 +171,18 @@ class Tally:
             return False
         return self.matches(pod, namespace_labels)
 
+    def close(self) -> bool:
+        """Follow the nodes no longer; returns whether others still do."""
+        if self.admitted is None or self.domains is None:
+            return True
+        followers = self.admitted.followers
+        followers[self.terms[0].topology_key].remove(self.domains)
+        return any(followers.values())
+
     def add(self, pod: PodFacts, node: NodeFacts) -> None:
         for domain in self._domains(node):
+            if self.domains is not None and pod.key not in self._matching[domain]:
+                self.domains.change(domain[1], 1)
             self._matching[domain][pod.key] = pod
 
     def hold(self, pod: PodFacts, node: NodeFacts) -> None:
@@ -129,8 +191,10 @@ class Tally:
             self._holding[domain][pod.key] = pod
 
     def remove(self, pod: PodFacts, node: NodeFacts) -> None:
-        for found in (self._matching, self._holding):
-            for domain in self._domains(node):
+        for domain in self._domains(node):
+            if self.domains is not None and pod.key in self.matching(domain):
+                self.domains.change(domain[1], -1)
+            for found in (self._matching, self._holding):
                 if domain in found:
                     found[domain].pop(pod.key, None)
                     if not found[domain]:
@@ -191,10 +255,8 @@ class Tallies:
             if not self._by_label[label]:
                 del self._by_label[label]
         _, admission = key
-        if tally.admitted is not None and admission is not None:
-            tally.admitted.users -= 1
-            if not tally.admitted.users:
-                del self._admitted[admission]
+        if not tally.close() and admission is not None:
+            del self._admitted[admission]
 
     def of(self, *terms: Term) -> Tally:
         return self._tallies[terms, None]
@@ -276,7 +338,6 @@ class Tallies:
             found = self._admitted[admission] = AdmittedNodes(admission)
             for name, node in self._nodes.items():
                 found.put(name, node)
-        found.users += 1
         return found
 
     @staticmethod
