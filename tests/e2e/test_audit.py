@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -175,6 +176,20 @@ def test_live(stage: Stage) -> None:
     assert {kind for kind, _ in found} == {kind for kind, _ in PLANTED}
 
 
+def test_what_was_so_before_the_binding_is_certain(stage: Stage) -> None:
+    """By the managedFields that the API server keeps."""
+    kubeconfig = str(stage.plane.kubeconfig)
+    found = found_by("--kubeconfig", kubeconfig, "--only", "taint,unschedulable", "--certain")
+    assert found == {("taint", "intolerant"), ("unschedulable", "cordoned")}
+    stage.plane.api.patch("/api/v1/nodes/a2", {"spec": {"unschedulable": True}})
+    only = ["--only", "unschedulable"]
+    assert ("unschedulable", "loner") in found_by("--kubeconfig", kubeconfig, *only)
+    assert ("unschedulable", "loner") not in found_by(
+        "--kubeconfig", kubeconfig, *only, "--certain"
+    )
+    stage.plane.api.patch("/api/v1/nodes/a2", {"spec": {"unschedulable": None}})
+
+
 def test_a_pod_that_is_gone_stays_in_the_history(stage: Stage, tmp_path: Path) -> None:
     stage.pod("brief", "t1")
     stage.announce("brief")
@@ -263,3 +278,33 @@ def test_for_people(stage: Stage) -> None:
     assert header.split() == ["FINDING", "POD", "NODE", "SCHEDULER", "REVISION", "SINCE", "WHAT"]
     assert any("taint gpu:NoSchedule is not tolerated (bound by " in row for row in rows), rows
     assert last.startswith(f"{len(rows)} finding")
+
+
+def test_objects_stored_as_protobuf(control_plane: ControlPlane) -> None:
+    done = stowplan("--etcd", control_plane.etcd_url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: etcd at {control_plane.etcd_url}: /registry/")
+    assert done.stderr.endswith(
+        " is stored as protobuf."
+        " Fix: run kube-apiserver with --storage-media-type=application/json\n"
+    )
+
+
+def test_a_history_that_was_compacted(stage: Stage) -> None:
+    """The last test: what came before it is lost. What stands still counts."""
+    etcd = stage.plane.etcd_url
+    with urllib.request.urlopen(f"{etcd}/v3/kv/range", b'{"key": "AA=="}') as answer:
+        revision = json.load(answer)["header"]["revision"]
+    body = json.dumps({"revision": revision, "physical": True}).encode()
+    with urllib.request.urlopen(f"{etcd}/v3/kv/compaction", body) as answer:
+        assert answer.status == 200
+    stage.pod("again", "a1", cpu="900m")
+    stage.pod("late", "t1")
+    only = ["--only", "overcommit,taint"]
+    assert found_by("--etcd", etcd, "--in-flight", "0s", *only) == {
+        ("overcommit", "again"),
+        ("overcommit", "late"),  # beside "direct"
+        ("taint", "late"),
+    }
+    done = stowplan("--etcd", etcd, *only)
+    assert "Note: the history was compacted: what happened before is unknown.\n" in done.stdout

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stowplan.api.objects import Namespace, Node, ObjectMeta, ObjectReference, Pod, Wire
+from stowplan.api.objects import ObjectMeta, ObjectReference, Pod, Wire
 from stowplan.api.resources import (
     CSI_NODES,
     NAMESPACES,
@@ -104,7 +104,7 @@ def make_item(kind: str, decoded: Any, raw: bytes | msgspec.Raw) -> Item:
     is_direct = False
     field_times: dict[str, float] = {}
     if kind in ("Pod", "Node"):
-        for each in _decode_written(raw).metadata.managed_fields or ():
+        for each in _managed_fields(raw):
             times.append(seconds(each.time))
             fields = bytes(each.fields_v1)
             if kind == "Pod":
@@ -116,6 +116,14 @@ def make_item(kind: str, decoded: Any, raw: bytes | msgspec.Raw) -> Item:
     if isinstance(decoded, Pod):
         times.append(bound_at(decoded))
     return Item(kind, meta.namespace, meta.name, decoded, max(times), is_direct, field_times)
+
+
+def _managed_fields(raw: bytes | msgspec.Raw) -> tuple[_ManagedField, ...]:
+    """What is known of the writers of an object; nothing if it is junk."""
+    try:
+        return _decode_written(raw).metadata.managed_fields or ()
+    except msgspec.MsgspecError:
+        return ()
 
 
 def bound_at(pod: Pod) -> float:
@@ -134,6 +142,3 @@ def seconds(text: str | None) -> float:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         return 0.0
-
-
-__all__ = ["AUDITED", "EVENTS", "Event", "Item", "Namespace", "Node", "Pod", "decode_item"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from stowplan.audit.amounts import PODS, shown
+from stowplan.audit.amounts import PODS, shown, summed
 from stowplan.audit.facts import NodeFacts, PodFacts, Spread, node_facts, pod_facts
 from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread
 from stowplan.audit.items import Event, Item
@@ -166,7 +166,11 @@ class _Audit:
             if self._is_recent(last):
                 text = f"{name}: {shown(name, amount)} of {shown(name, there)} held by"
                 text += f" {len(here)} pods, {last.key} the last of them"
-                yield self._finding(last, Problem("overcommit", text))
+                # Pods that no scheduler placed can have come afterwards.
+                known = [p for p in here if not p.is_direct or p.arrived_at < last.arrived_at]
+                sums_then = {**summed(p.held for p in known), PODS: len(known)}
+                later = sums_then.get(name, 0) <= there
+                yield self._finding(last, Problem("overcommit", text), later=later)
 
     def _unannounced(self, bound: Iterable[PodFacts]) -> Iterable[Finding]:
         """Bound pods without an event, as long as events are kept and not just written."""

@@ -34,11 +34,16 @@ async def read_cluster(
 
         chosen = "reason=Scheduled" if resource is EVENTS else ""
         try:
-            await client.list_all(resource, page_size=_PAGE, field_selector=chosen, on_raw=take)
+            found = await client.list_all(
+                resource, page_size=_PAGE, field_selector=chosen, on_raw=take
+            )
         except (Forbidden, NotFound) as problem:
             if resource in (NODES, PODS):
                 raise
             notes.append(f"{resource.plural} not read: {problem}")
+            return
+        if found.undecodable:
+            notes.append(f"{len(found.undecodable)} unreadable {resource.plural} passed over")
 
     await asyncio.gather(*(read(each) for each in AUDITED.values()))
     return items, notes

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from stowplan.audit import KINDS, Options, audit_cluster
+from tests.unit.audit import test_history
 from tests.unit.audit.cluster import (
     HOST,
+    START,
     ZONE,
     Json,
     anti,
@@ -15,6 +18,7 @@ from tests.unit.audit.cluster import (
     audit_now,
     claim,
     event,
+    item,
     kinds,
     node,
     pod,
@@ -284,6 +288,11 @@ CLEAN: dict[str, list[Json]] = {
     "older than events are kept": [node("n1"), event("x"), pod("b", "n1", bound=-7200)],
     "event to come": [node("n1"), event("x"), pod("b", "n1", bound=590)],
     "event there": [node("n1"), event("b"), pod("b", "n1")],
+    "event of the newer API": [
+        node("n1"),
+        {"kind": "Event", "metadata": {}, "reason": "Scheduled", "regarding": {"uid": "uid-b"}},
+        pod("b", "n1"),
+    ],
     "no events given": [node("n1"), pod("b", "n1")],
     "zone by the older label": [
         node("n1", **zone("z")),
@@ -292,6 +301,12 @@ CLEAN: dict[str, list[Json]] = {
         pod("b", "n1", volumes=uses("c")),
     ],
 }
+
+
+def test_every_kind_has_a_planted_fault() -> None:
+    """`double-bind` can be seen in a history only."""
+    assert {kind for kind, _ in FAULTY.values()} == set(KINDS) - {"double-bind"}
+    assert {kind for kind, _ in test_history.FAULTY.values()} == set(KINDS) - {"no-event"}
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -316,8 +331,10 @@ def test_what_may_have_come_after_the_binding_is_marked() -> None:
 def test_pods_that_no_scheduler_placed_are_not_blamed() -> None:
     """They occupy all the same: the pod that was bound beside them is to blame."""
     mirror = pod("m", "n1", cpu="1", annotations={"kubernetes.io/config.mirror": "x"}, bound=5)
-    (found,) = audit_now(node("n1", cpu="1"), mirror, pod("b", "n1"))
-    assert (found.kind, found.pod) == ("overcommit", "default/b")
+    (found,) = audit_now(node("n1", cpu="1"), mirror, pod("b", "n1", bound=9))
+    assert (found.kind, found.pod, found.maybe_later) == ("overcommit", "default/b", False)
+    (found,) = audit_now(node("n1", cpu="1"), mirror, pod("b", "n1", bound=1))
+    assert (found.kind, found.pod, found.maybe_later) == ("overcommit", "default/b", True)
     assert audit_now(node("n1", cpu="0"), mirror) == []
 
 
@@ -364,3 +381,10 @@ def test_one_finding_for_a_domain_that_is_too_full() -> None:
     found = audit_now(node("n1", **zone("y")), node("n2", **zone("z")), *full)
     assert [each.kind for each in found] == ["spread"]
     assert found[0].message == f"5 matching pods in {ZONE}=y, 0 in the emptiest domain, maxSkew 1"
+
+
+def test_progress() -> None:
+    said: list[str] = []
+    things = [node("n1"), pod("a", "n1"), pod("b", cpu="9")]
+    audit_cluster(map(item, things), now=START, options=Options(), progress=said.append)
+    assert said == ["pod 0 of 2: earlier pods", "pod 0 of 1", "pending pod 1 of 1"]
