@@ -102,6 +102,16 @@ def test_a_deleted_account_is_signed_out(stage: Stage) -> None:
         api.delete(f"{RBAC}/clusterrolebindings/console-leaver")
 
 
+def test_a_scheduler_with_tokens_of_the_cluster(stage: Stage, tmp_path: Path) -> None:
+    run = ("run", "--leader-elect=false", "--secure-port=0", "--scheduler-name=console-test")
+    kubeconfig = ("--kubeconfig", str(stage.plane.kubeconfig))
+    with serving(tmp_path / "log", *run, "--console=:0", *kubeconfig) as client:
+        assert client.ask("api/flow").status == 401
+        assert client.ask("api/flow", Authorization=f"Bearer {stage.stranger}").status == 403
+        said = client.ask("api/flow", Authorization=f"Bearer {stage.reader}")
+        assert said.body["live"] is True
+
+
 def test_credentials_that_cannot_check_tokens(stage: Stage, tmp_path: Path) -> None:
     kubeconfig = stage.plane.write_kubeconfig("console-stranger", stage.stranger)
     command = ("console", "--bind-address", "0.0.0.0", "--port", "0")

@@ -194,16 +194,33 @@ def test_a_replaced_token_ends_sessions(embedded_server: EmbeddedServer, tmp_pat
         assert 0 < int(limited.headers["Retry-After"]) <= 60
 
 
-def test_without_a_way_to_check_tokens_it_does_not_start(embedded_server: EmbeddedServer) -> None:
+@pytest.mark.parametrize(
+    ("command", "flag", "remedy"),
+    [
+        (("console", "--bind-address=0.0.0.0", "--port=0"), "--bind-address", "--token-file FILE"),
+        (
+            ("run", "--leader-elect=false", "--secure-port=0", "--console=:0"),
+            "--console",
+            "--console-token-file FILE",
+        ),
+    ],
+    ids=["console", "run"],
+)
+def test_without_a_way_to_check_tokens_it_does_not_start(
+    command: tuple[str, ...], flag: str, remedy: str, embedded_server: EmbeddedServer
+) -> None:
     kubeconfig = ("--kubeconfig", str(embedded_server.kubeconfig_path))
-    command = ("console", "--bind-address", "0.0.0.0", "--port", "0", *kubeconfig)
     done = subprocess.run(
-        [sys.executable, "-m", "stowplan", *command], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "stowplan", *command, *kubeconfig],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2
-    (error,) = done.stderr.splitlines()
-    assert error.startswith("Error: --bind-address: 0.0.0.0 is not loopback, so users must sign in")
-    assert "Fix: give them the ClusterRole system:auth-delegator, use --token-file FILE" in error
+    assert "Traceback" not in done.stderr
+    error = done.stderr.splitlines()[-1]
+    assert f"{flag}: 0.0.0.0 is not loopback, so users must sign in" in error
+    assert f"Fix: give them the ClusterRole system:auth-delegator, use {remedy}" in error
 
 
 def test_a_scheduler_with_sign_in(
