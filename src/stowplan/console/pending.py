@@ -9,9 +9,9 @@ in pieces. One that moves meanwhile is where it was at the beginning; the next l
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
-from heapq import nsmallest
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.objects import Pod
@@ -19,7 +19,6 @@ from stowplan.console.mirror import ClusterMirror
 from stowplan.console.pieces import in_pieces
 from stowplan.explain.reasoning import last_message
 from stowplan.framework.waiting import WaitingPod
-from stowplan.judge.objects import Thing
 from stowplan.queue.pod import QueuedPod
 from stowplan.scheduler.engine import Engine
 
@@ -39,24 +38,30 @@ class Waiting(NamedTuple):
     """One pod that waits."""
 
     pod: Pod
-    state: str
-    cause: str
     attempts: int | None = None
     #: Seconds since it was queued, or since its last attempt.
     since_s: float | None = None
     plugins: tuple[str, ...] = ()
 
 
+class _Place(NamedTuple):
+    """Pods of one kind, and how to read them."""
+
+    members: Sequence[Any]
+    #: The state and the cause of a member.
+    reason: Callable[[Any], tuple[str, str]]
+    waiting: Callable[[Any], Waiting]
+
+
 class _Group:
     """The pods of one cause: how many, and the first of them."""
 
-    def __init__(self) -> None:
-        self.pods = 0
+    def __init__(self, pods: int) -> None:
+        self.pods = pods
         self._plugins: set[str] = set()
         self._first: list[Waiting] = []
 
     def add(self, some: Sequence[Waiting]) -> None:
-        self.pods += len(some)
         self._plugins.update(*(each.plugins for each in some))
         self._first = nsmallest(MOST_LISTED, [*self._first, *some], key=_order)
 
@@ -70,59 +75,116 @@ class _Group:
 
 
 async def waiting_pods(mirror: ClusterMirror, engine: Engine | None) -> dict[str, Any]:
-    """The queue, as the page shows it."""
-    groups: dict[str, dict[str, _Group]] = {state: {} for state in STATES}
-    if engine is None:
-        async for things in in_pieces(list(mirror.pending.values())):
-            _add(groups, [_of_object(each) for each in things])
-    else:
-        now = engine.clock.monotonic()
-        held = [each for handle in engine.handles.values() for each in handle.waiting]
-        async for some in in_pieces(held):
-            _add(groups, [_of_permit(each, now) for each in some])
-        skipped = {each.pod.uid for each in held}
-        for state, members in _places(engine):
-            async for piece in in_pieces(members):
-                found = (_of_queue(each, state, now) for each in piece if each.uid not in skipped)
-                _add(groups, list(found))
+    """The queue, as the page shows it.
+
+    Causes are counted first, and pods read only of those that are shown: every pod may have a cause
+    of its own.
+    """
+    places = _of_engine(engine) if engine is not None else [_of_objects(mirror)]
+    counts: dict[str, dict[str, int]] = {state: {} for state in STATES}
+    reasons: list[list[tuple[str, str]]] = []
+    for place in places:
+        async for piece in in_pieces(place.members):
+            found = [place.reason(each) for each in piece]
+            reasons.append(found)
+            for state, cause in found:
+                counts[state][cause] = counts[state].get(cause, 0) + 1
+    groups = {state: await _largest(causes) for state, causes in counts.items()}
+    known = iter(reasons)
+    for place in places:
+        async for piece in in_pieces(place.members):
+            _add(groups, place.waiting, piece, next(known))
     return {
         "live": engine is not None,
-        "states": [{"state": state, **_shown(found)} for state, found in groups.items()],
+        "states": [
+            {
+                "state": state,
+                "pods": sum(causes.values()),
+                "causes": len(causes),
+                "groups": [group.shown(cause) for cause, group in groups[state].items()],
+            }
+            for state, causes in counts.items()
+        ],
     }
 
 
-def _places(engine: Engine) -> tuple[tuple[str, list[QueuedPod]], ...]:
-    pending = engine.queue.pending(in_order=False)
-    return (
-        ("active", [*pending.active, *pending.in_flight]),
-        ("backoff", [*pending.backoff, *pending.error_backoff]),
-        ("unschedulable", pending.unschedulable),
-        ("gated", pending.gated),
-    )
+async def _largest(causes: dict[str, int]) -> dict[str, _Group]:
+    largest: list[tuple[str, int]] = []
+    async for piece in in_pieces(list(causes.items())):
+        largest = nlargest(MOST_CAUSES, [*largest, *piece], key=lambda item: item[1])
+    return {cause: _Group(pods) for cause, pods in largest}
 
 
-def _of_queue(queued: QueuedPod, state: str, now: float) -> Waiting:
+def _add(
+    groups: dict[str, dict[str, _Group]],
+    waiting: Callable[[Any], Waiting],
+    members: Sequence[Any],
+    reasons: Sequence[tuple[str, str]],
+) -> None:
+    shown: dict[tuple[str, str], list[Waiting]] = {}
+    for member, (state, cause) in zip(members, reasons, strict=True):
+        if cause in groups[state]:
+            shown.setdefault((state, cause), []).append(waiting(member))
+    for (state, cause), some in shown.items():
+        groups[state][cause].add(some)
+
+
+def _of_engine(engine: Engine) -> list[_Place]:
+    now, pending = engine.clock.monotonic(), engine.queue.pending(in_order=False)
+    held = [each for handle in engine.handles.values() for each in handle.waiting]
+    elsewhere = {each.pod.uid for each in held}
+
+    def place(state: str, members: list[QueuedPod]) -> _Place:
+        if elsewhere:
+            members = [each for each in members if each.uid not in elsewhere]
+        return _Place(members, partial(_queued_reason, state), partial(_of_queue, now))
+
+    return [
+        place("active", [*pending.active, *pending.in_flight]),
+        place("backoff", [*pending.backoff, *pending.error_backoff]),
+        place("unschedulable", pending.unschedulable),
+        place("gated", pending.gated),
+        _Place(held, _permit_reason, partial(_of_permit, now)),
+    ]
+
+
+def _of_objects(mirror: ClusterMirror) -> _Place:
+    pods = [thing.struct for thing in mirror.pending.values()]
+    return _Place(pods, _object_reason, Waiting)
+
+
+def _queued_reason(state: str, queued: QueuedPod) -> tuple[str, str]:
+    return state, _cause(queued.pod, state, queued.gating_message)
+
+
+def _of_queue(now: float, queued: QueuedPod) -> Waiting:
     plugins = tuple(queued.rejectors) or (queued.gating_plugin,)
-    cause = _cause(queued.pod, state, queued.gating_message)
     since = max(now - queued.timestamp, 0.0)
-    return Waiting(queued.pod, state, cause, queued.attempts, since, tuple(filter(None, plugins)))
+    return Waiting(queued.pod, queued.attempts, since, tuple(filter(None, plugins)))
 
 
-def _of_permit(waiting: WaitingPod, now: float) -> Waiting:
-    plugins = tuple(waiting.pending_plugins)
-    cause = f"held by {', '.join(plugins)}, for {waiting.node}"
-    return Waiting(waiting.pod, "permit", cause, None, max(now - waiting.started, 0.0), plugins)
+def _permit_reason(waiting: WaitingPod) -> tuple[str, str]:
+    cause = f"held by {', '.join(waiting.pending_plugins)}, for {waiting.node}"
+    return "permit", cause[:_SHOWN]
 
 
-def _of_object(thing: Thing) -> Waiting:
-    pod: Pod = thing.struct
+def _of_permit(now: float, waiting: WaitingPod) -> Waiting:
+    since = max(now - waiting.started, 0.0)
+    return Waiting(waiting.pod, None, since, tuple(waiting.pending_plugins))
+
+
+def _object_reason(pod: Pod) -> tuple[str, str]:
     state = "unschedulable" if last_message(pod) else "active"
     if pod.spec.scheduling_gates:
         state = "gated"
-    return Waiting(pod, state, _cause(pod, state))
+    return state, _cause(pod, state)
 
 
 def _cause(pod: Pod, state: str, gating_message: str = "") -> str:
+    return _whole_cause(pod, state, gating_message)[:_SHOWN]
+
+
+def _whole_cause(pod: Pod, state: str, gating_message: str) -> str:
     if pod.spec.scheduling_gates:
         return "scheduling gates: " + ", ".join(gate.name for gate in pod.spec.scheduling_gates)
     if state == "gated":
@@ -143,23 +205,6 @@ def dominant_reason(message: str) -> str:
     counted = [(int(part[1]), part[2]) for part in parts if part is not None]
     most = max(counted, key=lambda each: each[0])[1] if counted else reasons
     return most.partition(". ")[0].rstrip(". ")
-
-
-def _add(groups: dict[str, dict[str, _Group]], found: Sequence[Waiting]) -> None:
-    by_cause: dict[tuple[str, str], list[Waiting]] = {}
-    for each in found:
-        by_cause.setdefault((each.state, each.cause[:_SHOWN]), []).append(each)
-    for (state, cause), some in by_cause.items():
-        groups[state].setdefault(cause, _Group()).add(some)
-
-
-def _shown(groups: dict[str, _Group]) -> dict[str, Any]:
-    largest = nsmallest(MOST_CAUSES, groups.items(), key=lambda item: -item[1].pods)
-    return {
-        "pods": sum(group.pods for group in groups.values()),
-        "causes": len(groups),
-        "groups": [group.shown(cause) for cause, group in largest],
-    }
 
 
 def _order(waiting: Waiting) -> tuple[int, float]:
