@@ -79,6 +79,10 @@ parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=1000
 fuzz: $(READY) ## Random examples for the property tests, before a release; MINUTES=60 SEED=1
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
+.PHONY: fault-simulation
+fault-simulation: $(READY) ## Whole schedulers in virtual time under seeded faults; RUNS=5000 SEED=1
+	@$(BIN)/python -m stowplan.sim.faults --runs $(or $(RUNS),1000) --seed $(or $(SEED),1)
+
 .PHONY: fuzz-extender
 fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N=10000
 	@EXTENDER_BODIES=$(or $(N),10000) $(BIN)/python -m pytest -q --hypothesis-profile=explore tests/property/test_extender_bodies.py

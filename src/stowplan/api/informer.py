@@ -14,6 +14,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -22,7 +23,7 @@ from stowplan.api.backoff import Backoff
 from stowplan.api.client import WATCH_INACTIVITY_S, ApiClient
 from stowplan.api.decoding import UNREADABLE
 from stowplan.api.objects import ObjectMeta
-from stowplan.api.paging import ListResult
+from stowplan.api.paging import ListResult, is_older
 from stowplan.api.resources import Resource
 from stowplan.api.watch import EventType, PartialObject, RawEvent, decode_partial
 from stowplan.clock import Clock, SystemClock
@@ -42,6 +43,8 @@ log = get_logger(__name__)
 _MIN_WATCH_S = 300.0
 _SHORT_WATCH_S = 1.0
 _FAILURES_BEFORE_RELIST = 3
+#: How long lists are refused that are older than what was seen.
+_OLDER_S = 60.0
 
 
 class HasMetadata(Protocol):
@@ -127,6 +130,8 @@ class Informer(Generic[T]):
         self._is_over = False
         self._is_following = False
         self._has_delivered = False
+        #: Since when the server answers with lists that are older than what it sent before.
+        self._older_since = inf
 
     async def run(self) -> None:
         """For ever, until cancelled. Raises only where the very first list is refused (401, 403)
@@ -282,10 +287,13 @@ class Informer(Generic[T]):
                 label_selector=self._label_selector,
                 on_raw=None if self._on_raw is None else self._tell_raw,
             )
+            if is_older(result.resource_version, self._version):
+                self._refuse_older(result.resource_version)
         except BaseException:
             self._relist_waiters = waiters + self._relist_waiters
             raise
         self._succeeded()
+        self._older_since = inf
         self.list_started_at = started_at
         self.heard_at = self._clock.monotonic()
         self._apply_list(result)
@@ -298,6 +306,18 @@ class Informer(Generic[T]):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _refuse_older(self, version: str) -> None:
+        """Raise, because going back in time would give away the places of pods bound since then.
+
+        After a minute the older list counts: etcd was restored from a backup.
+        """
+        now = self._clock.monotonic()
+        self._older_since = min(self._older_since, now)
+        if now - self._older_since < _OLDER_S:
+            raise ApiUnavailable(
+                f"the list of {self._name()} is of version {version}, older than {self._version}"
+            )
 
     def _apply_list(self, result: ListResult[T]) -> None:
         listed = {object_key(obj.metadata): obj for obj in result.items if obj.metadata.name}

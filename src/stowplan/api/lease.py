@@ -125,6 +125,8 @@ class LeaderElector:
         self._renewed_at = float("-inf")
         #: Set when a write was refused because leadership has lapsed.
         self._lapsed = asyncio.Event()
+        #: The resourceVersion of the write by which the lease was won; 0 if it is no number.
+        self.won_version = 0
         self._reported_leader = ""
         self._told = ""
         self._has_read = False
@@ -243,6 +245,8 @@ class LeaderElector:
             log.info("Attempting to acquire leader lease...", extra=kv(lock=self._lock))
         has_won = await self._acquire_or_tell()
         if has_won:
+            version = self.reference.resource_version
+            self.won_version = int(version) if version.isdecimal() else 0
             log.info("Successfully acquired lease", extra=kv(lock=self._lock))
         else:
             log.log(V4, "Failed to acquire lease", extra=kv(lock=self._lock))

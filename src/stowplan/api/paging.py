@@ -29,6 +29,11 @@ class ListResult(Generic[T]):
     undecodable: tuple[bytes, ...] = ()
 
 
+def is_older(version: str, other: str) -> bool:
+    """Whether a resourceVersion is older than another; False if they cannot be compared."""
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
+
+
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")

@@ -35,6 +35,7 @@ from stowplan.errors import (
     AlreadyExists,
     ApiError,
     ApiUnavailable,
+    Conflict,
     Forbidden,
     NotFound,
     ServerError,
@@ -252,6 +253,11 @@ class EventRecorder:
                 await asyncio.sleep(_SWEEP_PERIOD_S * random.uniform(0.9, 1.1))
                 self.sweep()
 
+    @property
+    def unwritten(self) -> int:
+        """Events that wait to be written, or are being written."""
+        return self._queue.qsize() + self._writing
+
     async def drain(self, timeout_s: float) -> bool:
         """Wait until all is written that was reported so far; False where time ran out."""
         try:
@@ -352,7 +358,7 @@ class EventRecorder:
         """Send once; return why it must be sent again, None if that is over."""
         try:
             is_done = await self._send(event)
-        except (ApiUnavailable, ServerError, Throttled) as error:
+        except (ApiUnavailable, ServerError, Throttled, Conflict) as error:
             return error
         except ApiError as error:
             if _is_namespace_ending(error):

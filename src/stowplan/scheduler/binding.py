@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 from stowplan.api.objects import Pod
+from stowplan.api.paging import is_older
 from stowplan.api.resources import PODS
 from stowplan.api.verbs import SchedulerApi
 from stowplan.errors import (
@@ -378,7 +379,10 @@ class Binder:
         return _seen(placement, found, failure)
 
     async def _find(self, pod: Pod) -> Pod | None:
-        """Fetch the current pod by name, with a list: the role may allow list but not get."""
+        """Fetch the current pod by name, with a list: the role may allow list but not get.
+
+        A list that is older than the pod says nothing about it: the pod would seem to be gone.
+        """
         found = await self._client.list_all(
             PODS,
             namespace=pod.metadata.namespace,
@@ -386,6 +390,8 @@ class Binder:
         )
         if found.undecodable:
             raise ApiUnavailable(f"pod {pod.key} cannot be read")
+        if is_older(found.resource_version, pod.metadata.resource_version):
+            raise ApiUnavailable(f"pod {pod.key}: the API server's list is older than the pod")
         return next(iter(found.items), None)
 
     # The end

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.api.client import ApiClient
+from stowplan.api.decoding import decode_answer
 from stowplan.api.informer import Informer, InformerOptions
 from stowplan.api.lease import LeaderElector
 from stowplan.api.objects import Node, Pod
@@ -53,6 +54,8 @@ log = get_logger(__name__)
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 #: After winning the lease, how long the watches may take to catch up before informers relist.
 _CATCH_UP_S = 0.25
+#: Lists that may be older than the lease before they are taken as current.
+_CATCH_UP_LISTS = 6
 _DRAIN_S = 20.0
 _LAST_WORDS_S = 5.0
 #: With more binds than this under way, events wait.
@@ -95,6 +98,10 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 class _ListVersion(msgspec.Struct):
     metadata: _ListMeta
+
+
+def _decode_version(body: bytes) -> int:
+    return int(msgspec.json.decode(body, type=_ListVersion).metadata.resource_version)
 
 
 class SchedulerProcess:
@@ -360,27 +367,35 @@ class SchedulerProcess:
 
         The previous leader may have bound pods that our watches have not delivered yet. A list
         begun after winning is current; so is a watch that has passed a version read after winning.
+        A list older than the lease itself is not, whatever the API server promises about lists.
         """
         informers = self.informers.values()
         for informer in informers:
             await informer.synced.wait()
-        if min(informer.list_started_at for informer in informers) >= won_at:
-            return
-        target = await self._current_version()
+        target = self.elector.won_version if self.elector is not None else 0
+        if min(informer.list_started_at for informer in informers) < won_at:
+            target = max(target, await self._current_version())
         deadline = self._clock.monotonic() + _CATCH_UP_S
+        relists = 0
         while behind := [each for each in informers if each.resource_version < target]:
-            if self._clock.monotonic() >= deadline:
-                log.log(V2, "Listing again after winning the lease", extra=kv(version=target))
-                await asyncio.gather(*(informer.relist() for informer in behind))
+            if self._clock.monotonic() < deadline:
+                await asyncio.sleep(0.01)
+                continue
+            if relists == _CATCH_UP_LISTS:
+                # They count their versions otherwise, as in an etcd of their own.
+                log.warning("Lists are older than the lease", extra=kv(version=target))
                 return
-            await asyncio.sleep(0.01)
+            log.log(V2, "Listing again after winning the lease", extra=kv(version=target))
+            await asyncio.sleep(relists)
+            await asyncio.gather(*(informer.relist() for informer in behind))
+            relists += 1
 
     async def _current_version(self) -> int:
         """The API server's newest resourceVersion, by a consistent read."""
         while True:
             try:
                 body = await self._client.request("GET", NODES.path(), params={"limit": 1})
-                return int(msgspec.json.decode(body, type=_ListVersion).metadata.resource_version)
+                return decode_answer(_decode_version, body, request="GET nodes", kind="a list")
             except StowplanError as problem:
                 log.warning("Cannot read the newest version", extra=kv(err=str(problem)))
                 await asyncio.sleep(1.0)

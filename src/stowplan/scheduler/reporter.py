@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 
 from stowplan.api.client import PatchKind
+from stowplan.api.decoding import UNREADABLE
 from stowplan.api.objects import Condition, Pod
 from stowplan.api.resources import PODS
 from stowplan.api.transport import Lane
 from stowplan.api.verbs import Recorder, SchedulerApi
+from stowplan.api.watch import decode_partial
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import (
     ApiError,
@@ -59,8 +61,9 @@ class Reporter:
         self._in_hand: set[str] = set()
         #: By UID, patches on their way; set when they are answered.
         self._sending: dict[str, asyncio.Event] = {}
-        #: The expected node of pods being bound, by UID; our cached pod may not have it yet.
-        self._expected: dict[str, str] = {}
+        #: Of pods being bound, by UID: the expected node, and the version that has it, "" if not
+        #: known. Our cached pod may not have them yet.
+        self._expected: dict[str, tuple[str, str]] = {}
         #: Called with every pod that we bound.
         self.on_bound: Callable[[Pod], None] = lambda _: None
         #: Called with every failure of a pod that is still pending.
@@ -98,8 +101,9 @@ class Reporter:
         if pod.status.nominated_node_name == placement.node:
             return
         try:
-            self._expected[pod.uid] = placement.node
-            await self._send(pod, _patch(pod, {"nominatedNodeName": placement.node}))
+            self._expected[pod.uid] = placement.node, ""
+            answer = await self._send(pod, _patch(pod, {"nominatedNodeName": placement.node}))
+            self._expected[pod.uid] = placement.node, _version(answer)
         except StowplanError as problem:
             log.warning(
                 "Could not write the pod's nominatedNodeName",
@@ -217,8 +221,10 @@ class Reporter:
         expected = self._expected.pop(failure.pod.uid, None)
         if current is None or current.uid != failure.pod.uid or current.spec.node_name:
             return
+        version = current.metadata.resource_version
         if expected is not None:
-            status = msgspec.structs.replace(current.status, nominated_node_name=expected)
+            node, version = expected
+            status = msgspec.structs.replace(current.status, nominated_node_name=node)
             current = msgspec.structs.replace(current, status=status)
         patch = status_patch(
             current,
@@ -228,10 +234,14 @@ class Reporter:
             now=self._clock.time(),
         )
         if patch is not None:
+            # Refused if it arrives late, when the pod has changed: it may be bound by then.
+            # DIVERGES: kube-scheduler's patch has no version, and marks the bound pod.
+            if version:
+                patch["metadata"]["resourceVersion"] = version
             await self._send(current, patch)
 
-    async def _send(self, pod: Pod, patch: dict[str, Any]) -> None:
-        await self._client.patch(
+    async def _send(self, pod: Pod, patch: dict[str, Any]) -> bytes:
+        return await self._client.patch(
             PODS,
             pod.metadata.name,
             patch,
@@ -295,6 +305,13 @@ def condition_patch(pod: Pod, new: Condition) -> dict[str, Any]:
         # Without an order the API server would put the new one before those that are there.
         status["$setElementOrder/conditions"] = [{"type": kind} for kind in kinds]
     return status
+
+
+def _version(answer: bytes) -> str:
+    try:
+        return decode_partial(answer).metadata.resource_version
+    except UNREADABLE:
+        return ""
 
 
 def _patch(pod: Pod, status: dict[str, Any]) -> dict[str, Any]:

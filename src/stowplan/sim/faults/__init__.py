@@ -1,0 +1,1 @@
+"""Fault simulation: whole schedulers in virtual time under seeded faults."""

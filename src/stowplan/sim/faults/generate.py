@@ -1,0 +1,158 @@
+"""Draw a script from a seed: a small cluster, mixed pods, and faults of all kinds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from stowplan.sim.faults.script import Script, Step
+
+_KINDS = ("plain",) * 6 + (
+    "spread",
+    "spread",
+    "apart",
+    "apart",
+    "port",
+    "ssd",
+    "tolerant",
+    "volume",
+)
+_REQUESTS = ("bind", "bind", "bind", "status", "events", "list", "lease", "read", "any")
+_ANSWERS = ("409", "429", "429+1", "429+3", "500", "503", "504")
+_BREAKS = ("reset", "lost", "unanswered", "unheard", "late", "delay", "half", "garbage")
+_WATCH = ("garbage", "half", "silent", "silent", "end", "gone", "twice", "500", "410", "reset")
+_LISTS = ("stale", "twice", "410", "500", "half", "garbage", "delay")
+_WATCHED = ("watch/pods", "watch/pods", "watch/nodes", "watch")
+#: A write arrives or is lost within this time, so that no former leader's arrives under the next:
+#: leaseDuration - renewDeadline (ARCHITECTURE.md, Leadership).
+_ARRIVES_WITHIN_S = 4.5
+_END_S = 45.0
+
+
+def generate(seed: int) -> Script:
+    """The script of a seed."""
+    return _Generator(seed).script()
+
+
+class _Generator:
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._rng = Random(f"script {seed}")
+        self._steps: list[Step] = []
+        self._replicas = self._rng.choice((1, 1, 2))
+        #: Without faults of processes and lease, requests may arrive however late.
+        self._is_patient = self._replicas == 1 and self._rng.random() < 0.3
+        self._pods: list[dict[str, Any]] = []
+        self._nodes: list[str] = []
+
+    def script(self) -> Script:
+        rng = self._rng
+        for number in range(rng.randint(3, 8)):
+            self._add_node(number)
+        for number in range(10 + int(31 * rng.random() ** 2)):
+            self._create_pod(number)
+        for _ in range(rng.randint(1, 16)):
+            self._disturb()
+        for _ in range(rng.randint(0, 10)):
+            self._change_cluster()
+        self._steps.sort(key=lambda step: step.at)
+        verify = int(rng.random() < 0.1)
+        return Script(self._seed, self._replicas, tuple(self._steps), verify)
+
+    def _add(self, do: str, at: float | None = None, **args: Any) -> None:
+        when = self._rng.uniform(0.5, _END_S) if at is None else at
+        self._steps.append(Step(round(when, 3), do, args))
+
+    def _add_node(self, number: int) -> None:
+        rng = self._rng
+        args: dict[str, Any] = {
+            "name": f"n{number}",
+            "cpu": rng.choice((1000, 2000, 4000)),
+            "zone": f"z{number % rng.choice((2, 3))}",
+        }
+        if rng.random() < 0.4:
+            args["labels"] = {"disk": "ssd"}
+        if rng.random() < 0.1:
+            args["taint"] = "dedicated"
+        self._nodes.append(args["name"])
+        self._add("add-node", 0.0 if rng.random() < 0.9 else None, **args)
+
+    def _create_pod(self, number: int) -> None:
+        rng = self._rng
+        pod: dict[str, Any] = {
+            "name": f"p{number}",
+            "namespace": rng.choice("aab"),
+            "kind": rng.choice(_KINDS),
+            "cpu": rng.choice((50, 100, 300, 500, 900)),
+        }
+        if rng.random() < 0.25:
+            pod["priority"] = rng.choice(("low", "high", "high"))
+        self._pods.append(pod)
+        self._add("create-pod", 0.0 if rng.random() < 0.3 else None, **pod)
+
+    def _disturb(self) -> None:
+        rng = self._rng
+        replica = rng.randrange(self._replicas)
+        draw = rng.random()
+        if draw < 0.25 and not self._is_patient:
+            what = rng.choice(("kill", "kill", "freeze", "freeze", "stop", "jump"))
+            if what == "kill":
+                self._add("kill", replica=replica, restart=rng.choice((0.1, 1.0, 20.0)))
+            elif what == "freeze":
+                self._add("freeze", replica=replica, seconds=rng.choice((3.0, 11.0, 18.0, 30.0)))
+            elif what == "jump":
+                self._add("jump", replica=replica, seconds=rng.choice((-3600.0, 40.0, 86400.0)))
+            else:
+                self._add("stop", replica=replica)
+            return
+        if draw < 0.35:
+            self._add(rng.choice(("compact", "drop-watches", "restart-apiserver")))
+            return
+        if draw < 0.5:
+            on, what = rng.choice(_WATCHED), rng.choice(_WATCH)
+        elif draw < 0.58:
+            on, what = rng.choice(("list", "list/pods")), rng.choice(_LISTS)
+        else:
+            on, what = rng.choice(_REQUESTS), rng.choice(_ANSWERS + _BREAKS)
+        if self._is_patient and on in ("lease", "any"):
+            on = "bind"
+        args: dict[str, Any] = {"on": on, "what": what, "times": rng.choice((1, 1, 2, 5, 30))}
+        if what in ("late", "delay"):
+            longest = 40.0 if self._is_patient else _ARRIVES_WITHIN_S
+            args["seconds"] = round(rng.uniform(0.05, longest), 3)
+        elif what == "stale":
+            args["seconds"] = rng.choice((1, 3, 10, 30))
+        if self._replicas > 1 and rng.random() < 0.5:
+            args["replica"] = replica
+        self._add("fault", **args, **{"for": rng.choice((1.0, 5.0, 15.0))})
+
+    def _change_cluster(self) -> None:
+        rng = self._rng
+        node, pod = rng.choice(self._nodes), rng.choice(self._pods)
+        named = {"name": pod["name"], "namespace": pod["namespace"]}
+        match rng.randrange(10):
+            case 0:
+                at = rng.uniform(1.0, _END_S)
+                self._add("remove-node", at, name=node)
+                if rng.random() < 0.7:
+                    again = at + rng.choice((0.0, 0.01, 1.0, 10.0))
+                    self._add("add-node", again, name=node, cpu=rng.choice((500, 1000)), zone="z0")
+            case 1:
+                self._add("resize-node", name=node, cpu=rng.choice((200, 600, 3000)))
+            case 2:
+                labels = {
+                    rng.choice(("disk", "topology.kubernetes.io/zone")): rng.choice(
+                        ["z0", "z1", "hdd"]
+                    )
+                }
+                self._add("relabel-node", name=node, labels=labels)
+            case 3:
+                self._add("cordon-node", name=node, on=rng.random() < 0.7)
+            case 4 | 5:
+                self._add("delete-pod", **named, now=rng.random() < 0.5)
+            case 6 | 7:
+                self._add("namesake", **{**pod, "cpu": rng.choice((50, 300, 900))})
+            case 8:
+                self._add("evict-pod", **named)
+            case 9:
+                self._add("delete-namespace", name="b")

@@ -1,0 +1,168 @@
+"""Steps of a script, carried out on the embedded cluster: nodes, pods, namespaces, controllers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stowplan.apiserver.paths import parse_path
+from stowplan.apiserver.rest import ApiRequest
+from stowplan.sim.faults.network import Network
+
+Json = dict[str, Any]
+
+ZONE = "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+_MERGE = "application/merge-patch+json"
+_STORAGE_CLASS = {
+    "metadata": {"name": "local"},
+    "provisioner": "csi.simulated",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+class World:
+    """What others than the scheduler do to the cluster."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.act("POST", "/apis/storage.k8s.io/v1/storageclasses", _STORAGE_CLASS)
+        for name, value in (("low", 1), ("high", 1000)):
+            priority_class = {"metadata": {"name": name}, "value": value}
+            self.act("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority_class)
+        for namespace in ("a", "b"):
+            self.act("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+
+    def act(self, method: str, path: str, body: Json | None = None) -> int:
+        """A request of somebody else's, which always arrives; returns its status."""
+        target = parse_path(path)
+        assert target is not None, path
+        media = _MERGE if method == "PATCH" else "application/json"
+        sent = b"" if body is None else msgspec.json.encode(body)
+        status, _ = self._network.answer(
+            ApiRequest(method, target, {}, sent, media, "", "simulated-user")
+        )
+        self._network.note(f"user {method} {path} {status}")
+        return status
+
+    def add_node(
+        self,
+        *,
+        name: str,
+        cpu: int,
+        zone: str = "z0",
+        labels: Json | None = None,
+        taint: str = "",
+        pods: int = 20,
+    ) -> None:
+        amounts = {"cpu": f"{cpu}m", "memory": "16Gi", "pods": str(pods)}
+        node: Json = {
+            "metadata": {"name": name, "labels": {ZONE: zone, HOSTNAME: name, **(labels or {})}},
+            "spec": {},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        }
+        if taint:
+            node["spec"]["taints"] = [{"key": taint, "effect": "NoSchedule"}]
+        self.act("POST", "/api/v1/nodes", node)
+
+    def remove_node(self, *, name: str) -> None:
+        self.act("DELETE", f"/api/v1/nodes/{name}")
+
+    def resize_node(self, *, name: str, cpu: int) -> None:
+        amounts = {"cpu": f"{cpu}m"}
+        status = {"status": {"allocatable": amounts, "capacity": amounts}}
+        self.act("PATCH", f"/api/v1/nodes/{name}/status", status)
+
+    def relabel_node(self, *, name: str, labels: Json) -> None:
+        self.act("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+    def cordon_node(self, *, name: str, on: bool = True) -> None:
+        self.act("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": on}})
+
+    def create_pod(
+        self,
+        *,
+        name: str,
+        namespace: str = "a",
+        kind: str = "plain",
+        cpu: int = 100,
+        priority: str = "",
+        grace: int = 1,
+    ) -> None:
+        pod = pod_of_kind(name, namespace, kind, cpu, priority, grace)
+        if kind == "volume":
+            claim = {
+                "metadata": {"name": name},
+                "spec": {
+                    "storageClassName": "local",
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }
+            self.act("POST", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
+        self.act("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+
+    def delete_pod(self, *, name: str, namespace: str = "a", now: bool = False) -> None:
+        options: Json = {"gracePeriodSeconds": 0} if now else {}
+        self.act("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", options)
+
+    def namesake(self, *, name: str, namespace: str = "a", **pod: Any) -> None:
+        """Delete a pod and create another of the same name at once."""
+        self.delete_pod(name=name, namespace=namespace, now=True)
+        self.create_pod(name=name, namespace=namespace, **pod)
+
+    def evict_pod(self, *, name: str, namespace: str = "a") -> None:
+        eviction = {"metadata": {"name": name, "namespace": namespace}}
+        self.act("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction)
+
+    def delete_namespace(self, *, name: str) -> None:
+        self.act("DELETE", f"/api/v1/namespaces/{name}")
+
+    def compact(self) -> None:
+        """Forget the history: watches that reconnect get 410."""
+        self._network.cluster.compact()
+
+    def drop_watches(self) -> None:
+        self._network.cluster.drop_watches()
+
+    def restart_apiserver(self) -> None:
+        """All watches end, and their history is gone."""
+        self.compact()
+        self.drop_watches()
+
+
+def pod_of_kind(name: str, namespace: str, kind: str, cpu: int, priority: str, grace: int) -> Json:
+    container: Json = {
+        "name": "c",
+        "image": "i",
+        "resources": {"requests": {"cpu": f"{cpu}m", "memory": "64Mi"}},
+    }
+    spec: Json = {"containers": [container], "terminationGracePeriodSeconds": grace}
+    labels = {"app": kind}
+    if priority:
+        spec["priorityClassName"] = priority
+    match kind:
+        case "spread":
+            spec["topologySpreadConstraints"] = [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": ZONE,
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": kind}},
+                }
+            ]
+        case "apart":
+            term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": kind}}}
+            spec["affinity"] = {
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            }
+        case "port":
+            container["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+        case "ssd":
+            spec["nodeSelector"] = {"disk": "ssd"}
+        case "tolerant":
+            spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
+        case "volume":
+            spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": spec}
