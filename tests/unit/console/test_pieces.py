@@ -21,7 +21,7 @@ from stowplan.console.pending import MOST_CAUSES, MOST_LISTED, waiting_pods
 from stowplan.testing import node, pod
 from tests.console_stage import Stage
 
-FEW, MANY = 3_000, 9_000
+FEW, MANY = 1_500, 4_500
 
 
 async def longest_step(work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[int, Any]:
@@ -102,10 +102,10 @@ async def test_a_search_is_made_in_pieces() -> None:
         assert found == []
         steps.append(step)
     assert steps[1] < steps[0] * 1.2
-    some = await crowd(FEW).mirror.search_pods("-299", 30)
+    some = await crowd(FEW).mirror.search_pods("-149", 30)
     names = [each.metadata.name for each in some]
-    assert names[:2] == ["wait-299", "wait-2990"]
-    assert names.index("run-299") == 11
+    assert names[:2] == ["wait-149", "wait-1490"]
+    assert names.index("run-149") == 11
     assert len(set(names)) == len(names) == 22
 
 
