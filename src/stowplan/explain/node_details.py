@@ -73,6 +73,10 @@ def taints(cycle: Cycle, row: int, found: Obstacle, _catalog: Catalog) -> Obstac
     return msgspec.structs.replace(found, detail=detail, taints=tuple(named))
 
 
+def cordon(_cycle: Cycle, _row: int, found: Obstacle, _catalog: Catalog) -> Obstacle:
+    return msgspec.structs.replace(found, detail="the node is cordoned")
+
+
 def untolerated(cycle: Cycle, row: int) -> Taint | None:
     """The first taint that keeps the pod off a node."""
     tolerations = Tolerations(cycle.pod.spec.tolerations)

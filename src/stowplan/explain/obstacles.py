@@ -113,6 +113,7 @@ def _detailed(profile: Profile, cycle: Cycle, row: int, found: Obstacle) -> Obst
 
 _DETAILS: Final[dict[str, _Detail]] = {
     "NodeResourcesFit": node_details.resources,
+    "NodeUnschedulable": node_details.cordon,
     "TaintToleration": node_details.taints,
     "NodeAffinity": node_details.selector,
     "NodePorts": node_details.ports,

@@ -10,7 +10,7 @@ import msgspec
 from stowplan.api.objects import Pod
 from stowplan.explain.explanation import Explanation, State
 from stowplan.explain.facts import Answer
-from stowplan.explain.text import table_or_list
+from stowplan.explain.text import count_text, table_or_list
 from stowplan.present.tables import format_table
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def group_pending(
         )
         said = known.get(kind)
         if said is None:
-            said = known[kind] = explainer.explain(thing)
+            said = known[kind] = explainer.explain(thing, foretells=False)
         groups.setdefault(_cause(said), []).append((pod.key, said))
     found = [_group(cause, members) for cause, members in groups.items()]
     return sorted(found, key=lambda each: (-each.pods, each.examples))
@@ -95,7 +95,10 @@ def pending_text(groups: Sequence[PendingGroup], columns: int = 0) -> str:
         for each in groups
     ]
     table = format_table(("PODS", "CAUSE ON MOST NODES", "PLUGIN", "SUCH AS"), rows)
-    lines = [f"{pods} pods: {cause} ({plugin}): {some}" for pods, cause, plugin, some in rows]
+    lines = [
+        f"{count_text(pods, 'pod')}: {cause} ({plugin}): {some}"
+        for pods, cause, plugin, some in rows
+    ]
     return table_or_list(table, lines, columns)
 
 

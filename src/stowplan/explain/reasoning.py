@@ -80,14 +80,15 @@ class Explainer:
             if known is not None:
                 self.cluster.put(known)
 
-    def explain(self, thing: Thing) -> Explanation:
-        """Everything about one pod."""
+    def explain(self, thing: Thing, *, foretells: bool = True) -> Explanation:
+        """Everything about one pod; without `foretells` all but preemption, which may take long."""
         pod: Pod = thing.struct
         profile = self.profile_for(pod)
         if pod.is_finished or pod.is_terminating:
             return over(pod, profile)
         with self.judged(thing) as decision:
-            return explained(pod, profile, decision, self.cluster.cache.catalog)
+            catalog = self.cluster.cache.catalog
+            return explained(pod, profile, decision, catalog, foretells=foretells)
 
     def compare(self, thing: Thing, name: str) -> Comparison:
         """A node beside the best one; NotFound if there is no such node."""
@@ -145,7 +146,9 @@ def scheduler_of(pod: Pod) -> str:
     return pod.spec.scheduler_name or "default-scheduler"
 
 
-def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) -> Explanation:
+def explained(
+    pod: Pod, profile: Profile, decision: Decision, catalog: Catalog, *, foretells: bool = True
+) -> Explanation:
     """Everything that a judgement says about a pod."""
     diagnosis = decision.diagnosis
     total = len(decision.cycle.table)
@@ -163,6 +166,7 @@ def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) 
         retried = retry_texts(profile, sorted(plugins))
     cause = "" if feasible else _why_nowhere(decision, groups, total)
     state, summary = _summary(pod, decision.cycle.table, feasible, cause)
+    may_preempt = not feasible and state in (State.PENDING, State.NOMINATED)
     return Explanation(
         pod.key,
         scheduler_of(pod),
@@ -185,12 +189,8 @@ def explained(pod: Pod, profile: Profile, decision: Decision, catalog: Catalog) 
         ),
         last_message=last_message(pod),
         owner=owner.resource if (owner := owner_of(pod, catalog)) else "",
-        preemption=foretell(profile, decision) if _may_preempt(state, feasible) else None,
+        preemption=foretell(profile, decision) if foretells and may_preempt else None,
     )
-
-
-def _may_preempt(state: State, feasible: int) -> bool:
-    return not feasible and state in (State.PENDING, State.NOMINATED)
 
 
 def _is_node_missing(pod: Pod, table: NodeTable) -> bool:

@@ -100,11 +100,16 @@ def _reasons(said: Explanation, columns: int) -> str:
         for reason in said.reasons
     ]
     table = format_table(("NODES", "PLUGIN", "REASON", "SUCH AS"), rows)
-    return table_or_list(
-        table,
-        [f"{n} nodes: {reason} ({plugin}): {some}" for n, plugin, reason, some in rows],
-        columns,
-    )
+    lines = [
+        f"{count_text(count, 'node')}: {reason} ({plugin}): {some}"
+        for count, plugin, reason, some in rows
+    ]
+    return table_or_list(table, lines, columns)
+
+
+def count_text(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def table_or_list(table: str, items: Sequence[str], columns: int) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.explain.sources import find_pod
+from stowplan.explain import reasoning
+from stowplan.explain.pending import group_pending
+from stowplan.explain.sources import find_pod, pending_pods
 from tests.unit.explain.cases import CASES, explainer_of
 from tests.unit.explain.manifests import AWAY, ZONE, Json, a_node, a_pod
 
@@ -136,3 +138,10 @@ def test_many_conflicting_pods_are_counted_and_not_listed() -> None:
     own, _ = said.nearest[0].obstacles[0].affinity
     assert (own.pod_count, len(own.pods)) == (50, 3)
     assert "(and 49 more)" in said.nearest[0].obstacles[0].detail
+
+
+def test_the_overview_of_pending_pods_searches_no_victims(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasoning, "foretell", lambda *_: pytest.fail("it may take a second each"))
+    explainer = explainer_of(CASES["preemption"])
+    (group,) = group_pending(explainer, pending_pods(explainer.cluster), lambda _: None)
+    assert (group.pods, group.plugin) == (1, "NodeResourcesFit")
