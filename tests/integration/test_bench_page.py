@@ -13,6 +13,7 @@ from stowplan.lab.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Run
 from stowplan.lab.bench.page import page
 from stowplan.lab.bench.results import Measured
 from tests.browser import Tab, open_browser, require_chromium
+from tests.integration.test_console_pages import serious_findings
 from tests.unit.lab.bench.runs import result, run, setup
 
 pytestmark = [pytest.mark.slow]
@@ -97,6 +98,7 @@ async def test_plots_are_there_and_nothing_is_cut_off(
 
     assert await tab.ask("document.documentElement.scrollWidth") == width
     assert await tab.ask(CUT_OFF) == []
+    assert await serious_findings(tab) == []
     assert await tab.ask(SMALLEST_FONT) >= 11
 
     # Two overviews of the valid workloads, and two plots for each of them.

@@ -11,6 +11,7 @@ from stowplan.sim.scenarios import Options
 from stowplan.sim.scenarios.files import read_playables
 from stowplan.sim.scenarios.page import page
 from tests.browser import Tab, open_browser, require_chromium
+from tests.integration.test_console_pages import serious_findings
 from tests.unit.sim.scenarios.test_page import played
 
 pytestmark = [pytest.mark.slow]
@@ -55,6 +56,7 @@ async def test_the_cluster_is_drawn_and_its_pictures_turn(
     assert tab.requests == [url]
     assert await tab.ask("document.documentElement.scrollWidth") == width
     assert await tab.ask(CUT_OFF) == []
+    assert await serious_findings(tab) == []
     colour = await tab.ask("getComputedStyle(document.body).backgroundColor")
     assert colour == ("rgb(20, 24, 28)" if dark else "rgb(255, 255, 255)")
 
