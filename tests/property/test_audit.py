@@ -9,6 +9,7 @@ of that history must find nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any, TypeAlias
 
 import msgspec
@@ -16,7 +17,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stowplan.api.objects import Pod
-from stowplan.audit import Options, Revision, audit_history, decode_item
+from stowplan.audit import Options, Report, Revision, audit_history, decode_item
 from stowplan.audit.facts import PodFacts, node_facts, pod_facts
 from stowplan.audit.neighbours import neighbour_problems
 from stowplan.audit.rules import problems
@@ -165,52 +166,75 @@ def has_disks(pod: Json) -> bool:
     return any(name in volume for volume in pod["spec"].get("volumes") or () for name in inline)
 
 
+class Play:
+    """A scheduler without preemption places pods one after another, in one cluster."""
+
+    def __init__(self, seed: int) -> None:
+        scene = Scene(seed)
+        case = plain_case(scene)
+        assume(not has_moved_volumes(case))
+        self._theirs = ours.World(case)
+        self.before = [*map(_put, (*case["nodes"], *case["objects"], *case["pods"]))]
+        #: Bound pods, in the order of decisions.
+        self.placed: list[Json] = []
+        waiting = []
+        for number in range(10):
+            made = scene.pod(easy=number % 2 == 0, dressed=0.6)
+            made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+            made["spec"].pop("nodeName", None)
+            choose_namespaces_as_documented(made)
+            if _INVALID in str(made) or _has_ephemeral_volumes(made):
+                continue
+            self.before.append(_put(made))
+            waiting.append(made)
+        while (placed := self._place_one(waiting)) is not None:
+            self.placed.append(placed)
+
+    def _place_one(self, waiting: list[Json]) -> Json | None:
+        """Bind the first of the pods that the scheduler finds a node for."""
+        for made in waiting:
+            pod = msgspec.convert(made, Pod)
+            if pod.spec.scheduling_gates or pod.is_terminating:
+                continue
+            table, profile = self._theirs.cache.table, self._theirs.profile
+            decision = decide(table, compile_pod(pod), profile)
+            if decision.node:
+                waiting.remove(made)
+                bound = {**made, "spec": {**made["spec"], "nodeName": decision.node}}
+                self._theirs.cache.add_pod(msgspec.convert(bound, Pod))
+                return bound
+        return None
+
+    def audit(self, bound: list[Json], in_flight_s: float) -> Report:
+        """Audit the history in which pods were bound in this order, a day before its end."""
+        end: Json = {"kind": "StorageClass", "metadata": {"name": "end"}}
+        end["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+        history = (*self.before, *map(_put, bound), _put(end))
+        revisions = [each for each in history if each.kind in _AUDITED]
+        # A scheduler's PreBind and controllers bind volumes; there are none here.
+        unasked = frozenset({"no-event", "volume-unbound"})
+        options = Options(ignore=unasked, in_flight_s=in_flight_s)
+        return audit_history(revisions, options=options)
+
+
 @given(SEEDS)
 @examples(40)
 def test_the_history_of_a_scheduler_is_clean(seed: int) -> None:
-    """Pods come one after another; those that find no place wait, and fit nowhere in the end."""
-    scene = Scene(seed)
-    case = plain_case(scene)
-    assume(not has_moved_volumes(case))
-    theirs = ours.World(case)
-    history = [*map(_put, (*case["nodes"], *case["objects"], *case["pods"]))]
-    waiting = []
-    for number in range(10):
-        made = scene.pod(easy=number % 2 == 0, dressed=0.6)
-        made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-        made["spec"].pop("nodeName", None)
-        choose_namespaces_as_documented(made)
-        if _INVALID in str(made) or _has_ephemeral_volumes(made):
-            continue
-        history.append(_put(made))
-        waiting.append(made)
-    while (placed := _place_one(theirs, waiting)) is not None:
-        history.append(_put(placed))
-    end: Json = {"kind": "StorageClass", "metadata": {"name": "end"}}
-    end["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
-    revisions = [each for each in (*history, _put(end)) if each.kind in _AUDITED]
-    # Volumes are bound by a scheduler's PreBind and by controllers, of which there are none here.
-    unasked = frozenset({"no-event", "volume-unbound"})
-    report = audit_history(revisions, options=Options(ignore=unasked, in_flight_s=0.0))
-    assert report.findings == [], seed
+    """Those pods that find no place wait, and fit nowhere in the end."""
+    play = Play(seed)
+    assert play.audit(play.placed, 0.0).findings == [], seed
+
+
+@given(SEEDS)
+@examples(40)
+def test_bindings_may_overtake_each_other(seed: int) -> None:
+    """What was decided one after another may take effect in any order within a short time."""
+    play = Play(seed)
+    Random(seed).shuffle(play.placed)
+    assert play.audit(play.placed, 5.0).findings == [], seed
 
 
 _AUDITED = ("Node", "Pod", *_KINDS)
-
-
-def _place_one(theirs: ours.World, waiting: list[Json]) -> Json | None:
-    """Bind the first of the pods that the scheduler finds a node for."""
-    for made in waiting:
-        pod = msgspec.convert(made, Pod)
-        if pod.spec.scheduling_gates or pod.is_terminating:
-            continue
-        decision = decide(theirs.cache.table, compile_pod(pod), theirs.profile)
-        if decision.node:
-            waiting.remove(made)
-            bound = {**made, "spec": {**made["spec"], "nodeName": decision.node}}
-            theirs.cache.add_pod(msgspec.convert(bound, Pod))
-            return bound
-    return None
 
 
 def _put(thing: Json) -> Revision:

@@ -145,7 +145,7 @@ def of_spread(
     if moment is not None:
         if _was_elsewhere(world, pod, node, moment):
             return
-        lenient, strangers = _lenient_counts(world, pod, tally, here, moment)
+        lenient, strangers = _lenient_counts(world, pod, spread, tally, here, moment)
         is_steady = not world.changed_nodes(moment.since)
         lenient_least = _least(lenient, spread.min_domains if is_steady else 0)
         if not lenient or count - strangers - lenient_least <= spread.max_skew:
@@ -164,6 +164,7 @@ def _least(counts: dict[str, int], min_domains: int) -> int:
 def _lenient_counts(
     world: World,
     pod: PodFacts,
+    spread: Spread,
     tally: Tally,
     here: Domain,
     moment: Moment,
@@ -171,8 +172,8 @@ def _lenient_counts(
     """The most that each domain may have had when the scheduler decided, and the number of pods
     here that it may not have known.
 
-    Pods of the same scheduler that were bound before this one are no excuse, even if it was
-    decided on before them: then the last of them was decided on with this one in place.
+    Pods with the same constraint that the same scheduler bound before this one are no excuse, even
+    if it was decided on before them: then the last of them was decided on with this one in place.
     """
     assert tally.admitted is not None
     assert tally.domains is not None
@@ -185,7 +186,9 @@ def _lenient_counts(
     counts = dict(tally.domains.items())
     steady = tally.admitted.values_without(changed, here[0]) if changed else set(counts)
     strangers = sum(
-        moment.excuses(pod, each) for each in tally.matching(here).values() if each.key != pod.key
+        moment.excuses(pod, each) or (each.arrived_at >= moment.since and spread not in each.spread)
+        for each in tally.matching(here).values()
+        if each.key != pod.key
     )
     return {value: counts[value] + more[value] for value in steady}, strangers
 

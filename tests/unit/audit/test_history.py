@@ -147,7 +147,8 @@ FAULTY: dict[str, tuple[str, Plant]] = {
         lambda history: (
             history.put(node("n1", **zone("y")), node("n2", **zone("z")))
             .bind(pod("a", labels=A), "n1", 0)
-            .bind(pod("b", labels=A, topologySpreadConstraints=[spread(A)]), "n1", 0)
+            .tick(60)
+            .bind(pod("b", labels=A, topologySpreadConstraints=[spread(A)]), "n1", 60)
         ),
     ),
     "a volume's zone": (
@@ -349,6 +350,15 @@ def test_own_pods_in_flight_are_no_excuse() -> None:
     history = History().put(node("n1", cpu="1"), pod("a", cpu="600m"), pod("b", cpu="600m"))
     history.bind(pod("a", cpu="600m"), "n1", 0).bind(pod("b", cpu="600m"), "n1", 0)
     assert kinds(history.audit(in_flight_s=60.0)) == [("overcommit", "b")]
+
+
+def test_spread_beside_pods_without_the_constraint() -> None:
+    """One that was bound before may have been decided on afterwards, and asks for no balance."""
+    spreading: Json = {"labels": A, "topologySpreadConstraints": [spread(A)]}
+    history = History().put(node("n1", **zone("y")), node("n2", **zone("z"))).tick(60)
+    history.bind(pod("a", labels=A), "n1", 60).bind(pod("b", **spreading), "n1", 61)
+    assert kinds(history.audit()) == []
+    assert kinds(history.audit(in_flight_s=0.0)) == [("spread", "b")]
 
 
 def test_spread_beyond_what_is_in_flight() -> None:
