@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock
@@ -45,6 +46,9 @@ from stowplan.queue.pod import (
 from stowplan.queue.unschedulable import UnschedulablePods
 
 log = get_logger(__name__)
+
+#: Active pods from which on there is a rush.
+_RUSH: Final = 20
 
 
 class SchedulingQueue:
@@ -297,6 +301,11 @@ class SchedulingQueue:
             len(self._unschedulable.gated),
             len(self._in_flight),
         )
+
+    @property
+    def has_rush(self) -> bool:
+        """Whether so many pods wait to be tried that the next ones follow at once."""
+        return len(self._active) > _RUSH
 
     def pending(self, *, in_order: bool = True) -> PendingPods:
         """Active and backing off pods in the order in which they would be popped.

@@ -262,7 +262,7 @@ class Engine:
         before = last = monotonic()
         durations = self.metrics.framework_extension_point_duration
         kept: dict[str, float] | None = None
-        if self.ledger is not None and self.ledger.has_time(before):
+        if self.ledger is not None and self.ledger.has_time(before, is_rush=self.queue.has_rush):
             kept = {}
         self._durations = kept
 

@@ -5,8 +5,8 @@ the attempts of a pod. When the budget is spent the oldest attempts are dropped.
 scores are encoded when the decision is made, because it is valid only until the next one.
 
 What costs more than a microsecond or two (scores of the best nodes, refusals of a pod that found a
-node, names of refused nodes) is kept only while it takes less than `DETAIL_SHARE` of the time:
-always in a quiet cluster, sometimes in a rush. A record says so if something was left out.
+node, names of refused nodes) is kept only while it takes less than `DETAIL_SHARE` of the time, and
+of few attempts while many pods wait: always in a quiet cluster, sometimes in a rush. A record says so if something was left out.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ log = get_logger(__name__)
 DEFAULT_BUDGET: Final = 16 * 1024 * 1024
 #: The share of the time that scores, refusals and node names may take.
 DETAIL_SHARE: Final = 0.003
+#: In a rush one attempt in so many has them. Time alone would not do: a process that shares its
+#: CPUs with others sees more of it pass than it gets.
+_DETAILED_IN_RUSH: Final = 64
 #: How much of it can be saved up, in seconds of quiet.
 _SAVED_S: Final = 1.0
 #: What an attempt takes beside the text in it: objects, its place in the queue and in the index.
@@ -130,6 +133,8 @@ class Ledger:
         self._budget = budget
         self._entries: deque[Entry] = deque()
         self._details = DetailsReader()
+        #: Decisions while many pods waited.
+        self._rushed = 0
         #: Monotonic time from which on costly details may be kept again.
         self._details_from = -_SAVED_S
         self.size = 0
@@ -138,8 +143,12 @@ class Ledger:
 
     # Writing
 
-    def has_time(self, now: float) -> bool:
+    def has_time(self, now: float, *, is_rush: bool) -> bool:
         """Whether a decision that begins now is to be kept with all details."""
+        if is_rush:
+            self._rushed += 1
+            if self._rushed % _DETAILED_IN_RUSH:
+                return False
         return now >= self._details_from
 
     def decided(

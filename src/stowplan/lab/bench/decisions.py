@@ -52,7 +52,7 @@ _COSTED = ("one shape", "all distinct", "soft spreading", "anti-affinity")
 #: Pods before the measured ones: columns and counters are kept from their second use on.
 WARM_UP = 20
 #: Pods of a run with or without a ledger, and the memory of that ledger.
-_SLICE = 100
+_SLICE = 400
 _LEDGER_BYTES = 1_000_000
 
 
