@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from math import inf
 
+import pytest
+
 from stowplan.clock import VirtualClock
 from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -46,6 +48,20 @@ def test_a_placed_pod_costs_few_calls_more_in_a_rush() -> None:
     busy._details_from = inf
     assert calls(busy) - calls(None) <= MOST_CALLS
     assert len(busy) == PODS + WARM_UP
+
+
+def test_in_a_rush_few_attempts_have_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much time passes: a process that waits for a CPU sees more than it gets."""
+    stage = LoadedEngine(DecisionCase("counted", "one shape", nodes=10, existing=0))
+    monkeypatch.setattr("stowplan.scheduler.ledger.DETAIL_SHARE", inf)
+    ledger = stage.engine.ledger = Ledger(stage.engine.clock)
+    stage.enqueue(200)
+    for _ in range(200):
+        assert stage.engine.attempt() is not None
+    detailed = [entry.durations is not None for entry in ledger]
+    rush = 200 - 21  # until 20 wait
+    assert sum(detailed[:rush]) == rush // 64
+    assert all(detailed[-20:])
 
 
 class _Ticking(VirtualClock):

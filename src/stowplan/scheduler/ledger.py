@@ -6,7 +6,8 @@ scores are encoded when the decision is made, because it is valid only until the
 
 What costs more than a microsecond or two (scores of the best nodes, refusals of a pod that found a
 node, names of refused nodes) is kept only while it takes less than `DETAIL_SHARE` of the time, and
-of few attempts while many pods wait: always in a quiet cluster, sometimes in a rush. A record says so if something was left out.
+of few attempts while many pods wait: always in a quiet cluster, sometimes in a rush. A record says
+so if something was left out.
 """
 
 from __future__ import annotations
