@@ -160,8 +160,12 @@ class Evictor:
                     uid=victim.uid,
                     lane=Lane.STATUS,
                 )
-            except (NotFound, Conflict):
-                return True  # gone already, or a namesake took its place
+            except NotFound:
+                return True
+            except Conflict:
+                # A namesake took its place. As long as the victim is known, it may be something
+                # else: the preemptor tries again.
+                return self._current(victim) is None
             except StowplanError as problem:
                 log.error(
                     "Tried to preempted pod",

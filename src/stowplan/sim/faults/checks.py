@@ -1,8 +1,8 @@
 """What must be true after a run, read from the API server's history and from the schedulers.
 
-The history is checked from the objects alone, without the scheduler's cache, columns or plugins.
-A decision is judged by what its scheduler had seen: a node that shrank a moment ago may still get
-a pod, a node whose change the scheduler has seen may not.
+The history is checked from the objects alone, without the scheduler's cache, columns or plugins:
+by `stowplan.audit`, as in an audit of etcd, and bind by bind with what the scheduler had seen. A
+node that shrank a moment ago may still get a pod, a node whose change it has seen may not.
 """
 
 from __future__ import annotations
@@ -12,22 +12,46 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from stowplan.api.quantity import milli_value
 from stowplan.apiserver.history import Change
 from stowplan.apiserver.kinds import EVENTS, NODES, PODS
 from stowplan.apiserver.store import Store
+from stowplan.audit.etcd import Revision
+from stowplan.audit.findings import Options
+from stowplan.audit.history import audit_history
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.sim.faults.network import Network
 from stowplan.sim.faults.replica import Decided, Replica
 
 Json = dict[str, Any]
 
+#: A scheduler whose watch fell silent may not know of changes for so long.
+_AUDIT = Options(in_flight_s=100.0)
+
 
 # The history
 
 
-def check_history(changes: Iterable[Change], decided: list[Decided]) -> list[str]:
+def check_history(changes: list[Change], decided: list[Decided]) -> list[str]:
     """Double binds, overcommitted nodes and violated constraints, at every bind."""
+    return [*_audit(changes), *_check_binds(changes, decided)]
+
+
+def _audit(changes: Iterable[Change]) -> Iterator[str]:
+    report = audit_history(map(_revision, changes), options=_AUDIT)
+    for found in report.findings:
+        yield f"audit: {found.kind}: {found.pod} on {found.node or 'no node'}: {found.message}"
+
+
+def _revision(change: Change) -> Revision:
+    namespace, name = change.record.key
+    obj = None if change.type == "DELETED" else msgspec.Raw(change.record.encoded)
+    return Revision(change.version, change.record.object["kind"], namespace, name, obj)
+
+
+def _check_binds(changes: Iterable[Change], decided: list[Decided]) -> list[str]:
     nodes = _Nodes()
     pods: dict[str, Json] = {}
     by_pod: dict[tuple[str, str], list[Decided]] = defaultdict(list)
@@ -105,11 +129,6 @@ def _check_bind(
         yield f"{who}: too many pods, {len(there)}"
     if not any(_accepts(node, pod) for node in seen):
         yield f"{who}: a taint or a label of the node forbids it"
-    others = [each for each in there if each is not pod]
-    if _ports(pod) & {port for each in others for port in _ports(each)}:
-        yield f"{who}: its host port is taken"
-    if any(_keep_apart(pod, each) for each in others):
-        yield f"{who}: anti-affinity is violated"
 
 
 def _request(pod: Json, resource: str) -> int:

@@ -11,7 +11,15 @@ from hashlib import sha256
 from random import Random
 
 from stowplan.apiserver.cluster import EmbeddedCluster
-from stowplan.apiserver.kinds import NODES, PODS
+from stowplan.apiserver.kinds import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    STORAGE_CLASSES,
+)
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.errors import ConfigError
@@ -23,7 +31,10 @@ from stowplan.sim.faults.seeded_loop import SeededLoop
 from stowplan.sim.faults.world import World
 
 #: Kinds whose history is checked: pods and nodes first.
-RECORDED = (PODS, NODES)
+RECORDED = (
+    PODS, NODES, EVENTS, NAMESPACES,
+    PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES,
+)  # fmt: skip
 #: Steps that others than schedulers take.
 STEPS = (
     "add-node", "remove-node", "resize-node", "relabel-node", "cordon-node",
