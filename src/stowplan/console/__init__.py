@@ -15,7 +15,7 @@
     sessions  browsers that have signed in, and failed sign-ins
     serving   puts them together on one port
     follow    informers for a cluster that another scheduler serves
-    try_cluster, try_changes
+    try_cluster, try_changes, try_text
               the page Try: writes to the embedded cluster of a demo or a simulation
     file_page, plots
               HTML files of other commands, with the same look

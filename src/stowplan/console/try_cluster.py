@@ -16,17 +16,16 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from stowplan.apiserver.cluster import EmbeddedCluster
-from stowplan.apiserver.kinds import KINDS, NODES, PODS, Kind
+from stowplan.apiserver.kinds import KINDS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Kind
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.patches import MERGE_PATCH
 from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.store import storage_kind
 from stowplan.console.try_changes import CHANGES
+from stowplan.console.try_text import kind_of, read_text
 from stowplan.errors import ApiError, BadRequest, Conflict
-from stowplan.judge.documents import documents, yaml_as_json
-from stowplan.judge.lines import decode
 from stowplan.judge.refusal import QuestionRefused
-from stowplan.judge.snapshots import MEMBERS, as_export, as_list, is_reserved, items_of
+from stowplan.judge.snapshots import MEMBERS, as_export, as_list, is_reserved
 
 Json: TypeAlias = dict[str, Any]
 
@@ -39,10 +38,8 @@ _MOST_PROBLEMS: Final = 20
 _UNCOUNTED: Final = ("events", "leases")
 #: So many objects are written before other tasks have their turn.
 _AT_A_TIME: Final = 20
-_STRICT: Final = "Strict"
 _MANAGER: Final = "console"
 _HOSTNAME: Final = "kubernetes.io/hostname"
-_KINDS: Final = {(kind.api_version, kind.kind): kind for kind in KINDS if kind.stored}
 _SAVED: Final = [
     kind
     for kind in KINDS
@@ -137,12 +134,12 @@ class TryCluster:
     async def _create(self, ask: Create) -> Json:
         if not 1 <= ask.copies <= MOST_COPIES:
             raise BadRequest(f"copies: must be between 1 and {MOST_COPIES}")
-        found = await _read(ask.text)
+        found = await read_text(ask.text)
         self._check_room(len(found) * ask.copies)
         written = _Written()
         for place, obj in found:
             for copy in self._copies(obj, ask.copies):
-                await written.note(place, partial(self._add, copy, _STRICT))
+                await written.note(place, partial(self._added, copy))
         return written.told()
 
     def _copies(self, obj: Json, copies: int) -> Iterator[Json]:
@@ -152,7 +149,7 @@ class TryCluster:
         if copies == 1 or not name:
             yield from (obj for _ in range(copies))
             return
-        kind = _kind_of(obj)
+        kind = kind_of(obj)
         namespace = _namespace(kind, obj)
         numbers = count(1)
         for _ in range(copies):
@@ -163,13 +160,15 @@ class TryCluster:
             )
             yield {**obj, "metadata": {**metadata, "name": free}}
 
-    def _add(self, obj: Json, validation: str = "Ignore") -> str:
-        kind = _kind_of(obj)
+    def _added(self, obj: Json) -> str:
+        return _shown(kind_of(obj), self._add(obj, "Strict"))
+
+    def _add(self, obj: Json, validation: str = "Ignore") -> Json:
+        kind = kind_of(obj)
         target = ResourcePath(kind, _namespace(kind, obj))
         if kind is NODES:
             obj = self._with_hostname(obj)
-        record = self._writer.create(target, obj, WriteOptions(False, validation, _MANAGER))
-        return _shown(kind, record.object)
+        return self._writer.create(target, obj, WriteOptions(False, validation, _MANAGER)).object
 
     def _with_hostname(self, node: Json) -> Json:
         """Kubelets label their node with its name."""
@@ -251,8 +250,8 @@ class TryCluster:
                     yield {"apiVersion": kind.api_version, "kind": kind.kind, **record.object}
 
     async def _import(self, ask: Import) -> Json:
-        found = [(place, obj) for place, obj in await _read(ask.text) if not is_reserved(obj)]
-        found.sort(key=lambda each: _rank(_kind_of(each[1])))
+        found = [(place, obj) for place, obj in await read_text(ask.text) if not is_reserved(obj)]
+        found.sort(key=lambda each: _rank(kind_of(each[1])))
         if not ask.replaces:
             self._check_room(len(found))
         elif len(found) > MOST_OBJECTS:
@@ -266,25 +265,27 @@ class TryCluster:
 
     def _restore(self, obj: Json) -> str:
         """Create an object as it was, with its status."""
-        kind = _kind_of(obj)
+        kind = kind_of(obj)
         metadata = {name: each for name, each in obj["metadata"].items() if name not in _SERVERS}
         obj = {**obj, "metadata": metadata}
         if kind.kind == "PersistentVolume":
             obj = self._with_claim(obj)
-        shown = self._add(obj)
+        made = self._add(obj)
         if kind.has_status and kind is not NODES and obj.get("status"):
-            place = ResourcePath(kind, _namespace(kind, obj), metadata["name"], "status")
+            place = ResourcePath(kind, _namespace(kind, made), made["metadata"]["name"], "status")
             body = msgspec.json.encode({"status": obj["status"]})
             self._writer.patch(place, MERGE_PATCH, body, WriteOptions(manager=_MANAGER))
-        return shown
+        return _shown(kind, made)
 
     def _with_claim(self, volume: Json) -> Json:
         """A volume names its claim by UID, and the claim has a new one."""
-        spec = volume.get("spec") or {}
-        if not isinstance(reference := spec.get("claimRef"), dict):
+        spec = volume.get("spec")
+        reference = spec.get("claimRef") if isinstance(spec, dict) else None
+        if not isinstance(spec, dict) or not isinstance(reference, dict):
             return volume
-        claim = _KINDS["v1", "PersistentVolumeClaim"]
-        found = self._store.get(claim, str(reference.get("namespace")), str(reference.get("name")))
+        found = self._store.get(
+            PERSISTENT_VOLUME_CLAIMS, str(reference.get("namespace")), str(reference.get("name"))
+        )
         kept = {
             key: each for key, each in reference.items() if key not in ("uid", "resourceVersion")
         }
@@ -335,58 +336,6 @@ def _asked(body: bytes, what: type[_Ask]) -> _Ask:
         return msgspec.json.decode(body, type=what)
     except (msgspec.DecodeError, RecursionError) as problem:
         raise BadRequest(f"the body is not what it should be: {problem}") from None
-
-
-def _objects(text: str) -> Iterator[tuple[str, Json]]:
-    """The objects of several documents, of lists and of exports, each with its place."""
-    found = False
-    for each in documents(text.encode("utf-8", "replace").splitlines(keepends=True)):
-        found = True
-        place = f"line {each.number}"
-        source = yaml_as_json(each.text, each.number) if each.is_yaml else each.text
-        try:
-            document = decode(source)
-            if not isinstance(document, dict):
-                raise QuestionRefused("expected an object with apiVersion and kind")
-            items = items_of(document)
-            if items is None:
-                yield place, _checked(document)
-            for item in items or ():
-                value = item.value
-                if isinstance(value, dict):
-                    value = {"apiVersion": item.api_version, "kind": item.kind, **value}
-                place = f"line {each.number}: {item.place}"
-                yield place, _checked(value)
-        except QuestionRefused as problem:
-            raise problem.at(place) from None
-    if not found:
-        raise QuestionRefused("there is no object in it")
-
-
-async def _read(text: str) -> list[tuple[str, Json]]:
-    """The same as a list. YAML takes seconds for a megabyte, and the scheduler is not to wait."""
-    return await asyncio.to_thread(lambda: list(_objects(text)))
-
-
-def _checked(obj: Any) -> Json:
-    if not isinstance(obj, dict):
-        raise QuestionRefused("expected an object with apiVersion and kind")
-    for name in ("apiVersion", "kind"):
-        if not isinstance(obj.get(name), str) or not obj[name]:
-            raise QuestionRefused(f"{name}: Required value")
-    if not isinstance(obj.get("metadata"), dict):
-        raise QuestionRefused("metadata: Required value")
-    _kind_of(obj)
-    return obj
-
-
-def _kind_of(obj: Json) -> Kind:
-    kind = _KINDS.get((obj["apiVersion"], obj["kind"]))
-    if kind is None:
-        raise QuestionRefused(
-            f'no matches for kind "{obj["kind"]}" in version "{obj["apiVersion"]}"'
-        )
-    return kind
 
 
 def _namespace(kind: Kind, obj: Json) -> str:
