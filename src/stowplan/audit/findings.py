@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from stowplan.clock import rfc3339
+
 #: Every kind of finding, with what it means; `--only` and `--ignore` take these names.
 KINDS: Final = {
     "double-bind": "a pod was bound twice, or its node changed",
@@ -45,6 +47,11 @@ class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, k
     time: str = ""
     #: Of etcd, in an audit of history.
     revision: int = 0
+
+
+def shown_time(seconds: float) -> str:
+    """RFC 3339; empty for an unknown time."""
+    return rfc3339(seconds) if seconds else ""
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

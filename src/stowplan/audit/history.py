@@ -19,12 +19,11 @@ import msgspec
 from stowplan.audit.audit_log import Request
 from stowplan.audit.etcd import Revision
 from stowplan.audit.facts import NodeFacts, PodFacts, node_facts, pod_facts
-from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread
+from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread, shown_time
 from stowplan.audit.items import Event, Item, decode_item
 from stowplan.audit.neighbours import neighbour_problems
 from stowplan.audit.pending import PendingPods
 from stowplan.audit.rules import Moment, Problem, problems
-from stowplan.audit.times import rfc3339
 from stowplan.audit.world import World
 
 #: Revisions to look ahead at most, whatever their times say.
@@ -70,7 +69,7 @@ class _Bound(NamedTuple):
             node=self.node,
             scheduler=self.scheduler,
             message=message,
-            time=rfc3339(self.at),
+            time=shown_time(self.at),
             revision=self.revision,
         )
 

@@ -7,12 +7,11 @@ from typing import Final
 
 from stowplan.audit.amounts import PODS, shown, summed
 from stowplan.audit.facts import NodeFacts, PodFacts, Spread, node_facts, pod_facts
-from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread
+from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread, shown_time
 from stowplan.audit.items import Event, Item
 from stowplan.audit.neighbours import of_affinity, of_anti_affinity, of_spread
 from stowplan.audit.pending import PendingPods
 from stowplan.audit.rules import Problem, of_node_alone, of_ports, of_single_use
-from stowplan.audit.times import rfc3339
 from stowplan.audit.world import World
 
 _NO_EVENTS: Final = "Scheduled events not checked: no events were given"
@@ -196,7 +195,7 @@ class _Audit:
             scheduler=pod.scheduler,
             message=problem.message,
             maybe_later=later,
-            time=rfc3339(pod.arrived_at),
+            time=shown_time(pod.arrived_at),
         )
 
 

@@ -16,11 +16,10 @@ from stowplan.api.objects import Volume
 from stowplan.api.storage_objects import PersistentVolumeSpec
 from stowplan.audit.amounts import CPU
 from stowplan.audit.facts import NodeFacts, PodFacts
-from stowplan.audit.findings import Finding, Options
+from stowplan.audit.findings import Finding, Options, shown_time
 from stowplan.audit.items import seconds
 from stowplan.audit.neighbours import neighbour_problems
 from stowplan.audit.rules import is_bound, problems
-from stowplan.audit.times import rfc3339
 from stowplan.audit.world import World
 
 #: Nodes to look at in all; beyond it pods are counted as not checked.
@@ -86,7 +85,7 @@ class PendingPods:
             node=node.name,
             scheduler=pod.scheduler,
             message=text,
-            time=rfc3339(since),
+            time=shown_time(since),
             revision=pod.revision,
         )
 
