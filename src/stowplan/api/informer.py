@@ -44,7 +44,7 @@ _MIN_WATCH_S = 300.0
 _SHORT_WATCH_S = 1.0
 _FAILURES_BEFORE_RELIST = 3
 #: How long lists are refused that are older than what was seen.
-_OLDER_S = 60.0
+_OLDER_S = 20.0
 
 
 class HasMetadata(Protocol):
@@ -310,7 +310,7 @@ class Informer(Generic[T]):
     def _refuse_older(self, version: str) -> None:
         """Raise, because going back in time would give away the places of pods bound since then.
 
-        After a minute the older list counts: etcd was restored from a backup.
+        If lists stay that old they count: etcd was restored from a backup, or the server is new.
         """
         now = self._clock.monotonic()
         self._older_since = min(self._older_since, now)

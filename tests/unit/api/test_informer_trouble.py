@@ -17,6 +17,7 @@ from stowplan.clock import VirtualClock
 from stowplan.errors import Forbidden, StowplanError, Unauthorized
 from tests.unit.api.api_kit import (
     bookmark,
+    event_line,
     pod,
     pod_list,
     reply,
@@ -24,6 +25,7 @@ from tests.unit.api.api_kit import (
     until,
 )
 from tests.unit.api.informer_kit import (
+    GONE,
     HOLD,
     QUICK,
     Observed,
@@ -43,6 +45,20 @@ async def test_silence_reconnects_without_listing() -> None:
         assert script.watched_from[:2] == ["5", "6"]
         assert script.lists_served == 1
         assert it.log == []
+
+
+async def test_an_older_list_is_refused_until_the_server_insists() -> None:
+    clock = VirtualClock()
+    script = Script(
+        lists=[pod_list(pod("a", version=9), version=9), pod_list(pod("b", version=2), version=3)],
+        watches=[[event_line("ERROR", GONE)], [HOLD]],
+    )
+    async with running(script, options=QUICK, clock=clock) as it:
+        await until(lambda: script.lists_served >= 4)
+        assert it.log == ["+a@9"]
+        clock.advance(20.0)  # etcd was restored from a backup
+        await until(lambda: "+b@2" in it.log)
+        assert it.log == ["+a@9", "-a@9", "+b@2"]
 
 
 @pytest.mark.parametrize(("code", "error"), [(401, Unauthorized), (403, Forbidden)])
