@@ -131,9 +131,8 @@ def test_credentials_that_cannot_check_tokens(stage: Stage, tmp_path: Path) -> N
 async def test_a_real_cluster_in_a_browser(stage: Stage) -> None:
     async with open_browser("--ignore-certificate-errors") as tab:
         await tab.open(f"{stage.client.url}/console/")
-        await until(tab, "document.title", lambda said: said.startswith("Sign in"))
+        await until(tab, "document.activeElement?.id", lambda said: said == "token")
         await tab.ask(f"document.getElementById('token').value = {json.dumps(stage.reader)}")
-        await tab.ask("document.getElementById('token').focus()")
         await press(tab, "Enter", "\r")
         await until_text(tab, " nodes, ")
         await until(

@@ -27,4 +27,5 @@ form.addEventListener("submit", async (event) => {
   button.disabled = false;
   token.select();
 });
+button.disabled = false; // without this script the form would send nothing
 token.focus();
