@@ -21,7 +21,7 @@ import yaml
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.apiserver.workload_controllers.controller import WorkloadControllerOptions
-from stowplan.clock import SystemClock
+from stowplan.clock import VirtualClock
 from stowplan.config.defaults import default_config
 from stowplan.explain.fixes import find_fixes
 from stowplan.explain.reasoning import Explainer
@@ -162,7 +162,7 @@ async def _commands(kubeconfig: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for thing in list(pending_pods(cluster)):
         scenario = thing.struct.metadata.labels["app"]
-        for fix in find_fixes(explainer, thing, SystemClock()):
+        for fix in find_fixes(explainer, thing, VirtualClock()):
             if fix.kind.lower() == scenario:
                 found.setdefault(fix.kind, fix.command)
     return found

@@ -24,7 +24,7 @@ from stowplan.api.resources import (
     Resource,
 )
 from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim
-from stowplan.clock import SystemClock
+from stowplan.clock import VirtualClock
 from stowplan.config.defaults import default_config
 from stowplan.explain.change import Change
 from stowplan.explain.fixes import proven_changes
@@ -251,7 +251,7 @@ def test_every_fix_places_the_pod(cluster: tuple[list[Node], list[Pod]], pod: Po
     thing = thing_of(PODS, asker)
     before = dict(given_cluster.things)
     said = explainer.explain(thing)
-    for change, _ in proven_changes(explainer, thing, SystemClock()):
+    for change, _ in proven_changes(explainer, thing, VirtualClock()):
         assert _is_placed(all_nodes, standing, asker, change), change.text
     assert given_cluster.things == before, "the cluster is as it was"
     assert explainer.explain(thing) == said, "and so is the answer"
@@ -266,7 +266,7 @@ def test_these_examples_have_fixes_of_many_kinds() -> None:
     @given(cluster=clusters(), pod=st.one_of(plain_pods(), lacking_pods(), pods()))
     def count(cluster: tuple[list[Node], list[Pod]], pod: Pod) -> None:
         explainer = Explainer(_given(*cluster), SETTINGS)
-        for change, _ in proven_changes(explainer, thing_of(PODS, _asker(pod)), SystemClock()):
+        for change, _ in proven_changes(explainer, thing_of(PODS, _asker(pod)), VirtualClock()):
             kinds.update(change.kind.split("+"))
 
     count()

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from stowplan.clock import SystemClock
+from stowplan.clock import VirtualClock
 from stowplan.config.defaults import default_config
 from stowplan.explain.fixes import find_fixes
 from stowplan.explain.reasoning import Explainer
@@ -267,7 +267,7 @@ def shown(name: str, columns: int = 0) -> str:
     """What `stowplan explain web -n shop --fix` prints."""
     explainer = explainer_of(CASES[name])
     thing = find_pod(explainer.cluster, "shop", "web")
-    fixes = find_fixes(explainer, thing, SystemClock())
+    fixes = find_fixes(explainer, thing, VirtualClock())
     said = msgspec.structs.replace(explainer.explain(thing), fixes=fixes)
     return explanation_text(said, columns)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from stowplan.api.objects import Pod
-from stowplan.clock import SystemClock
+from stowplan.clock import VirtualClock
 from stowplan.cluster.catalog import Catalog
 from stowplan.explain.commands import Owner, delete_pods, kubectl, owner_of
 from stowplan.explain.explanation import Fix
@@ -55,7 +55,7 @@ def replica_set(name: str, deployment: str) -> Json:
 def fixes_of(*objects: Json) -> dict[str, Fix]:
     """The first fix of each kind."""
     explainer = explainer_of(objects)
-    found = find_fixes(explainer, find_pod(explainer.cluster, "shop", "web"), SystemClock())
+    found = find_fixes(explainer, find_pod(explainer.cluster, "shop", "web"), VirtualClock())
     return {fix.kind: fix for fix in reversed(found)}
 
 
@@ -144,7 +144,7 @@ def test_the_owner_where_no_replica_set_was_read(
 def test_without_a_command_the_text_says_where_to_edit(kind: str, closing: str) -> None:
     explainer = explainer_of([*three(), *full(), owned(a_pod(cpu="2"), kind, "web")])
     thing = find_pod(explainer.cluster, "shop", "web")
-    fixes = find_fixes(explainer, thing, SystemClock())
+    fixes = find_fixes(explainer, thing, VirtualClock())
     said = msgspec.structs.replace(explainer.explain(thing), fixes=fixes)
     assert {fix.command for fix in fixes if fix.kind == "Request"} == {""}
     assert closing in explanation_text(said)
