@@ -76,7 +76,7 @@ def test_the_end_waits_for_a_request_under_way(tmp_path: Path) -> None:
         idle.request("GET", "/status")
         idle.getresponse().read()
         body = json.dumps(ARGS).encode()
-        head = b"POST /filter HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        head = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
         with socket.create_connection(("127.0.0.1", running.port), timeout=30) as client:
             client.sendall(head + body[:-1])
             running.ask("/status")  # so that what was sent before is with the server
@@ -98,7 +98,7 @@ def test_the_end_does_not_wait_for_ever(tmp_path: Path) -> None:
         extender(tmp_path, NOP, "--drain-timeout=100ms") as running,
         socket.create_connection(("127.0.0.1", running.port), timeout=30) as client,
     ):
-        client.sendall(b"POST /filter HTTP/1.1\r\n")
+        client.sendall(b"POST /filter HTTP/1.1\r\nHost: x\r\n")
         running.ask("/status")
         assert running.end() == 0
         assert '"Requests did not end in time" connections=1' in running.log

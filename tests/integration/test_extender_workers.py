@@ -118,7 +118,7 @@ def test_one_that_is_killed_is_replaced(tmp_path: Path) -> None:
 
 def test_the_end_waits_for_requests_under_way(tmp_path: Path) -> None:
     body = json.dumps(ARGS).encode()
-    head = b"POST /filter HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    head = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     with crew(tmp_path) as running:
         clients = [socket.create_connection(("127.0.0.1", running.port), 30) for _ in range(2)]
         for client in clients:
@@ -142,7 +142,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         crew(tmp_path) as running,
         socket.create_connection(("127.0.0.1", running.port), 30) as client,
     ):
-        client.sendall(b"POST /filter HTTP/1.1\r\n")
+        client.sendall(b"POST /filter HTTP/1.1\r\nHost: x\r\n")
         counts(running)
         running.process.send_signal(signal.SIGTERM)
         wait_for("the end to begin", lambda: '"Ending"' in running.log)
@@ -186,7 +186,7 @@ def test_every_worker_serves_https(tmp_path: Path) -> None:
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     with crew(tmp_path, *flags) as running:
         with socket.create_connection(("127.0.0.1", running.port), 30) as rude:
-            rude.sendall(b"GET /status HTTP/1.1\r\n\r\n")
+            rude.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n")
             assert not rude.recv(100).startswith(b"HTTP/1.1 200")
         names = [f"node-{number:030}" for number in range(50_000)]
         for _ in range(4):

@@ -174,9 +174,9 @@ class _CountingDecoder:
         self._client = client
         self._decoder = decoder
 
-    def decode(self, raw: Any) -> Any:
+    def __call__(self, raw: Any) -> Any:
         self._client.decoded += 1
-        return self._decoder.decode(raw)
+        return self._decoder(raw)
 
 
 async def live_work(pods: int = 200) -> dict[str, float]:

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from stowplan.api.decoding import UNREADABLE, decode_answer
+from stowplan.api.decoding import decode_answer
 from stowplan.api.guarded import GuardedRequests, WriteGuard
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.lanes import JSON
@@ -28,6 +28,7 @@ from stowplan.api.resources import Resource
 from stowplan.api.transport import Lane, Params, Requests, Transport
 from stowplan.api.watch import EventType, WatchEvent, WatchStream
 from stowplan.clock import Clock
+from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.logs import get_logger, kv
 
 __all__ = ["ApiClient", "Lane", "PatchKind"]
@@ -60,8 +61,8 @@ class _Review(msgspec.Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-_decode_map = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_review = msgspec.json.Decoder(_Review).decode
+_decode_map = json_decoder(dict[str, Any])
+_decode_review = json_decoder(_Review)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,7 +97,7 @@ class ApiClient:
         )
         self.config = config
         self.reachability = Reachability(config.server)
-        self._decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+        self._decoders: dict[type, Callable[..., Any]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -156,7 +157,7 @@ class ApiClient:
         path = resource.path(namespace=namespace, name=name)
         body = await self._transport.request("GET", path, lane=lane, timeout_s=timeout_s)
         return decode_answer(
-            self.decoder(resource).decode, body, request=f"GET {path}", kind=f"a {resource.kind}"
+            self.decoder(resource), body, request=f"GET {path}", kind=f"a {resource.kind}"
         )
 
     async def list_all(
@@ -178,7 +179,7 @@ class ApiClient:
         return await list_pages(
             self._transport,
             resource,
-            self.decoder(resource).decode,
+            self.decoder(resource),
             namespace=namespace,
             selectors=_selectors(label_selector, field_selector),
             page_size=page_size,
@@ -224,7 +225,7 @@ class ApiClient:
 
         For a store that stays true over broken streams and gaps use `informer.Informer`.
         """
-        decode = self.decoder(resource).decode
+        decode = self.decoder(resource)
         async with self.open_watch(
             resource,
             resource_version=resource_version,
@@ -339,7 +340,7 @@ class ApiClient:
             timeout_s=timeout_s,
         )
         return decode_answer(
-            self.decoder(resource).decode, body, request=f"PATCH {path}", kind=f"a {resource.kind}"
+            self.decoder(resource), body, request=f"PATCH {path}", kind=f"a {resource.kind}"
         )
 
     async def delete(
@@ -429,11 +430,11 @@ class ApiClient:
         answer = decode_answer(_decode_review, body, request=f"POST {path}", kind="a review")
         return answer.status.allowed
 
-    def decoder(self, resource: Resource[T]) -> msgspec.json.Decoder[T]:
+    def decoder(self, resource: Resource[T]) -> Callable[[bytes | msgspec.Raw], T]:
         """The decoder of a resource's objects; made once, used for every object."""
         known = self._decoders.get(resource.type)
         if known is None:
-            known = self._decoders[resource.type] = msgspec.json.Decoder(resource.type)
+            known = self._decoders[resource.type] = json_decoder(resource.type)
         return known
 
 

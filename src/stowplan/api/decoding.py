@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from stowplan.errors import ApiUnavailable
+from stowplan.loader.json_text import UNREADABLE
 
 T = TypeVar("T")
-
-# Not JSON, wrong types and bad UTF-8 are ValueErrors; absurd nesting is a RecursionError.
-UNREADABLE = (ValueError, RecursionError)
 
 
 def decode_answer(decode: Callable[[bytes], T], body: bytes, *, request: str, kind: str) -> T:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from stowplan.api.decoding import UNREADABLE
 from stowplan.api.kubeconfig import ExecConfig
 from stowplan.clock import parse_rfc3339
 from stowplan.errors import Unauthorized
+from stowplan.loader.json_text import UNREADABLE, load_json
 
 _TIMEOUT_S = 120.0
 _STDERR_SHOWN = 512
@@ -103,7 +103,7 @@ async def _output(plugin: ExecConfig, environment: dict[str, str], interactive: 
 
 def _read_answer(plugin: ExecConfig, stdout: bytes) -> ExecAnswer:
     try:
-        answer = msgspec.json.decode(stdout, type=_ExecCredential)
+        answer = load_json(stdout, _ExecCredential)
     except UNREADABLE as error:
         raise _failure(plugin, f"its output is not an ExecCredential: {error}") from error
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:

@@ -21,11 +21,12 @@ from stowplan.api.extender_protocol import (
     MetaPod,
     MetaVictims,
 )
+from stowplan.loader.json_text import json_decoder, load_json
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _encode = msgspec.json.Encoder().encode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
-_decode_list = msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None] | None).decode
+_decode_fields = json_decoder(dict[str, msgspec.Raw] | None)
+_decode_list = json_decoder(list[dict[str, msgspec.Raw] | None] | None)
 
 
 # Arguments
@@ -95,7 +96,7 @@ class _Priority(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     Score: _Int64
 
 
-_decode_exact_priorities = msgspec.json.Decoder(list[_Priority]).decode
+_decode_exact_priorities = json_decoder(list[_Priority])
 
 
 def decode_priorities(body: bytes) -> list[HostPriority]:
@@ -146,7 +147,7 @@ def _entries(encoded: bytes | msgspec.Raw) -> list[dict[str, msgspec.Raw]]:
 
 def _read(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: Any) -> Any:
     raw = fields.get(name)
-    return default if raw is None else msgspec.json.decode(raw, type=kind)
+    return default if raw is None else load_json(bytes(raw), kind)
 
 
 class _Metadata(msgspec.Struct):

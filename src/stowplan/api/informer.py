@@ -21,7 +21,6 @@ import msgspec
 
 from stowplan.api.backoff import Backoff
 from stowplan.api.client import WATCH_INACTIVITY_S, ApiClient
-from stowplan.api.decoding import UNREADABLE
 from stowplan.api.objects import ObjectMeta
 from stowplan.api.paging import ListResult, is_older
 from stowplan.api.resources import Resource
@@ -36,6 +35,7 @@ from stowplan.errors import (
     Throttled,
     Unauthorized,
 )
+from stowplan.loader.json_text import UNREADABLE
 from stowplan.logs import V2, V3, get_logger, kv
 
 log = get_logger(__name__)
@@ -117,7 +117,7 @@ class Informer(Generic[T]):
         self._polls = False
         self._clock: Clock = clock or SystemClock()
         self._backoff = Backoff(options.retry_initial_s, options.retry_limit_s)
-        self._decode = client.decoder(resource).decode
+        self._decode = client.decoder(resource)
         self._source = f"{resource.plural}/{namespace}/{field_selector}/{label_selector}"
         self._version = ""
         self._must_list = True

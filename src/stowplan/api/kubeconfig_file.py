@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import yaml
 
 from stowplan.errors import KubeconfigError
+from stowplan.loader.files import read_file
+from stowplan.loader.malformed import Malformed
+from stowplan.loader.yaml_text import load_yaml
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-
-try:
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # PyYAML built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]  # a class of the same methods
 
 
 class _Kebab(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
@@ -184,20 +181,20 @@ def read_files(paths: Iterable[Path]) -> Merged:
     merged = Merged()
     for path in paths:
         try:
-            text = path.read_bytes()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise KubeconfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+            text = read_file(path, error=KubeconfigError)
+        except KubeconfigError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                continue
+            raise
         merged.add(path, _parse(path, text))
     return merged
 
 
 def _parse(path: Path, text: bytes) -> _File:
     try:
-        document = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise KubeconfigError(_yaml_problem(error), where=str(path)) from error
+        document = load_yaml(text)
+    except Malformed as error:
+        raise KubeconfigError(f"is not YAML: {error}", where=str(path)) from None
     if document is None:
         return _File()
     if not isinstance(document, Mapping):
@@ -213,11 +210,3 @@ def _parse(path: Path, text: bytes) -> _File:
     if parsed.api_version not in ("", "v1"):
         raise KubeconfigError(f"{parsed.api_version!r} is not v1", where=f"{path}: apiVersion")
     return parsed
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or " ".join(str(error).split())
-    if mark is None:
-        return f"is not YAML: {problem}"
-    return f"is not YAML: line {mark.line + 1}, column {mark.column + 1}: {problem}"

@@ -37,6 +37,7 @@ from stowplan.errors import (
     NotFound,
     Unauthorized,
 )
+from stowplan.loader.json_text import load_json
 from stowplan.logs import V2, V4, V5, get_logger, kv
 
 log = get_logger(__name__)
@@ -76,7 +77,7 @@ class _Record:
 
 def _decode_lease(body: bytes) -> tuple[dict[str, Any], _Record]:
     """The whole object and its record; a PUT must send back fields that we do not know."""
-    whole = msgspec.json.decode(body, type=dict[str, Any])
+    whole = load_json(body, dict[str, Any])
     return whole, _Record.of(msgspec.convert(whole, Lease).spec)
 
 

@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 def is_loopback(server: str) -> bool:
     """Of a URL; a name other than localhost may lead anywhere."""
-    host = urlsplit(server).hostname or ""
+    try:
+        host = urlsplit(server).hostname or ""
+    except ValueError:
+        return False
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

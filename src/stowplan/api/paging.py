@@ -12,10 +12,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from stowplan.api.decoding import UNREADABLE, decode_answer
+from stowplan.api.decoding import decode_answer
 from stowplan.api.resources import Resource
 from stowplan.api.transport import Requests
 from stowplan.errors import ApiUnavailable, Gone
+from stowplan.loader.json_text import UNREADABLE, json_decoder
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class _RawList(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-_decode_list = msgspec.json.Decoder(_RawList).decode
+_decode_list = json_decoder(_RawList)
 
 
 async def list_pages(

@@ -7,9 +7,6 @@ messages are quoted in full, other bodies are cut short, as they may hold anythi
 
 from __future__ import annotations
 
-import msgspec
-
-from stowplan.api.decoding import UNREADABLE
 from stowplan.api.objects import Status
 from stowplan.errors import (
     AlreadyExists,
@@ -24,6 +21,7 @@ from stowplan.errors import (
     Throttled,
     Unauthorized,
 )
+from stowplan.loader.json_text import UNREADABLE, json_decoder
 
 _SHOWN = 256
 _DEFAULT_RETRY_AFTER_S = 1.0
@@ -33,7 +31,7 @@ class _StatusBody(Status, frozen=True):
     kind: str = ""
 
 
-_decoder = msgspec.json.Decoder(_StatusBody)
+_decode = json_decoder(_StatusBody)
 
 _BY_CODE: dict[int, type[ApiError]] = {
     400: BadRequest,
@@ -74,7 +72,7 @@ def error_from_status(body: bytes, *, request: str) -> ApiError:
 def parse_status(body: bytes) -> Status | None:
     """None for anything but a metav1.Status."""
     try:
-        status = _decoder.decode(body)
+        status = _decode(body)
     except UNREADABLE:
         return None
     return status if status.kind == "Status" else None

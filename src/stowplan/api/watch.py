@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from stowplan.api.decoding import UNREADABLE
 from stowplan.api.objects import ObjectMeta
 from stowplan.api.status_errors import error_from_status
 from stowplan.errors import ApiUnavailable
+from stowplan.loader.json_text import UNREADABLE, json_decoder
 
 T = TypeVar("T")
 
@@ -52,8 +52,8 @@ class PartialObject(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
 
 
-_decode_event = msgspec.json.Decoder(RawEvent).decode
-decode_partial = msgspec.json.Decoder(PartialObject).decode
+_decode_event = json_decoder(RawEvent)
+decode_partial = json_decoder(PartialObject)
 
 
 class LineSplitter:

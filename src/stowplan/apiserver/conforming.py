@@ -17,6 +17,7 @@ from stowplan.apiserver.go_types import Field, Struct, struct_of, structs
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import Kind
 from stowplan.clock import parse_rfc3339, rfc3339, rfc3339_micro
+from stowplan.loader.json_text import load_json
 
 _INDEX = re.compile(r"\[\d+\]")
 _NANOS_IN_MILLI = 10**6
@@ -99,7 +100,7 @@ def _zero(field: Field) -> Any:
     if field.container or field.type in ("Quantities", "any", "bytes"):
         return None
     if field.is_struct:
-        return msgspec.json.decode(_blank(field.type))
+        return load_json(_blank(field.type))
     if field.type == "Quantity":
         return "0"
     return _ZEROS.get(field.type, "")

@@ -13,6 +13,7 @@ from typing import Any
 
 from stowplan.apiserver.json_patch import json_equal
 from stowplan.apiserver.merge_schema import KEY_DEFAULTS, PLAIN, Field, Schema, fields_of
+from stowplan.loader.json_text import load_json
 
 Json = dict[str, Any]
 Path = tuple[str, ...]
@@ -162,7 +163,7 @@ def _text(element: str) -> str:
         case "f":
             return f".{rest}"
         case "k":
-            keys = json.loads(rest)
+            keys = load_json(rest)
             return f"[{','.join(f'{key}={_compact(keys[key])}' for key in sorted(keys))}]"
         case _:
             return f"[={rest}]"

@@ -6,10 +6,10 @@ the same places for nearly all mistakes.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
+from stowplan.loader.json_text import load_json
+from stowplan.loader.malformed import Malformed
 
 _KEY = "looking for beginning of object key string"
 _VALUE = "looking for beginning of value"
@@ -33,9 +33,9 @@ class GoJsonError(ValueError):
 def decode(body: bytes) -> Any:
     """The JSON value in a body."""
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise GoJsonError(_syntax_error(body)) from None
+        return load_json(body)
+    except Malformed as problem:
+        raise GoJsonError(_syntax_error(body, problem)) from None
 
 
 def mismatch(value: Any, go_type: str) -> str:
@@ -44,22 +44,18 @@ def mismatch(value: Any, go_type: str) -> str:
     return f"json: cannot unmarshal {found} into Go value of type {go_type}"
 
 
-def _syntax_error(body: bytes) -> str:
+def _syntax_error(body: bytes, error: Malformed) -> str:
+    if error.offset < 0:
+        return str(error)
     text = body.decode(errors="replace")
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        position = error.pos
-        while position < len(text) and text[position] in " \t\r\n":
-            position += 1
-        if position >= len(text) or error.msg.startswith("Unterminated string"):
-            return "unexpected end of JSON input"
-        message = error.msg.partition(" starting at")[0].rstrip(": ")
-        place = _PLACES.get(message) or _after_comma(text, position)
-        return f"invalid character {_quoted(text[position])} {place}"
-    except RecursionError:
-        return "exceeded max depth"
-    return "invalid UTF-8"
+    position = error.offset
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    if position >= len(text) or error.reason.startswith("Unterminated string"):
+        return "unexpected end of JSON input"
+    message = error.reason.partition(" starting at")[0].rstrip(": ")
+    place = _PLACES.get(message) or _after_comma(text, position)
+    return f"invalid character {_quoted(text[position])} {place}"
 
 
 def _after_comma(text: str, position: int) -> str:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
 from stowplan.apiserver import go_json
 from stowplan.apiserver.kinds import Kind
 from stowplan.apiserver.protobuf import MEDIA_TYPE as PROTOBUF
 from stowplan.apiserver.protobuf import decode_protobuf
 from stowplan.apiserver.statuses import Failure, bad_request
+from stowplan.loader.malformed import Malformed
+from stowplan.loader.yaml_text import dump_yaml, load_yaml
 
 Form = Literal["object", "table", "metadata"]
 
@@ -104,14 +105,13 @@ def decode_object(body: bytes, kind: Kind | None, *, yaml_first: bool = False) -
     value: Any = None
     try:
         if yaml_first and not body.lstrip().startswith(b"{"):
-            value = _like_json(yaml.load(body, Loader=_TextLoader))  # noqa: S506  (a SafeLoader)
+            value = load_yaml(body)
         else:
             value = go_json.decode(body)
     except go_json.GoJsonError as error:
         problem = f"couldn't get version/kind; json parse error: {error}"
-    except (yaml.YAMLError, _NotJson) as error:
-        reason = str(getattr(error, "problem", None) or error)
-        problem = "yaml: " + reason.replace("not allowed here", "not allowed in this context")
+    except Malformed as error:
+        problem = f"yaml: line {error.line}: {error.reason}" if error.line else f"yaml: {error}"
     if not problem and not isinstance(value, dict):
         shape = "array" if isinstance(value, list) else type(value).__name__
         problem = (
@@ -136,41 +136,7 @@ def _summary(body: bytes) -> str:
     return text + (" ..." if len(body) > len(start) else "")
 
 
-class _NotJson(ValueError):
-    """YAML that says more than JSON can."""
-
-
-def _like_json(value: Any) -> Any:
-    """What sigs.k8s.io/yaml makes of YAML: every key a string, nothing that JSON does not know."""
-    if isinstance(value, dict):
-        return {_key(key): _like_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_like_json(item) for item in value]
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    raise _NotJson(f"a value of type {type(value).__name__} has no place in JSON")
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    if isinstance(key, (str, int, float)):
-        return str(key)
-    raise _NotJson(f"a key of type {type(key).__name__} has no place in JSON")
-
-
-class _TextLoader(yaml.SafeLoader):
-    """Kubernetes knows no dates in YAML: a timestamp stays the text it was."""
-
-
-_TextLoader.yaml_implicit_resolvers = {
-    first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
-    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def encode(value: Any, media: str) -> bytes:
     if media == YAML:
-        text: str = yaml.safe_dump(value, sort_keys=True, default_flow_style=False)
-        return text.encode()
+        return dump_yaml(value, sort_keys=True).encode()
     return msgspec.json.encode(value)

@@ -9,7 +9,6 @@ client accepts JSON answers.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 
 from stowplan.apiserver.go_types import Field, struct_named, structs
 from stowplan.apiserver.statuses import bad_request
+from stowplan.loader.json_text import load_json
 
 Json = dict[str, Any]
 Value = int | bytes
@@ -137,7 +137,7 @@ def _int_or_string(data: bytes) -> int | str:
 def _raw_json(data: bytes) -> Any:
     raw = _bytes(dict(_fields(data)).get(1, b""))
     try:
-        return json.loads(raw) if raw else None
+        return load_json(raw) if raw else None
     except ValueError as error:
         raise _Truncated(f"embedded JSON: {error}") from None
 

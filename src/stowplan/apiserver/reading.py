@@ -20,6 +20,7 @@ from stowplan.apiserver.selection import Predicate, predicate
 from stowplan.apiserver.statuses import Cause, Failure, bad_request, invalid_options, too_large
 from stowplan.apiserver.store import Store
 from stowplan.apiserver.tables import to_table
+from stowplan.loader.json_text import load_json
 
 _CONTINUE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
@@ -80,7 +81,7 @@ class Reader:
             return encode(body, want.media)
         if want.media == JSON:
             return encoded_list(kind, records, meta)
-        return encode(msgspec.json.decode(encoded_list(kind, records, meta)), want.media)
+        return encode(load_json(encoded_list(kind, records, meta)), want.media)
 
     def _page(self, target: ResourcePath, query: Mapping[str, str]) -> tuple[list[Record], Json]:
         kind, store = target.kind, self._store
@@ -151,9 +152,9 @@ class Reader:
             raise bad_request("specifying resource version is not allowed when using continue")
         try:
             raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-            decoded = msgspec.json.decode(raw)
+            decoded = load_json(raw)
             version, start = int(decoded["rv"]), str(decoded["start"])
-        except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise bad_request(
                 f"invalid continue token: continue key is not valid: {error}"
             ) from error

@@ -15,9 +15,9 @@ import hmac
 from typing import Any
 
 import msgspec
-import yaml
 from aiohttp import web
 
+from stowplan.api.loopback import is_loopback
 from stowplan.apiserver import faults
 from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.discovery import discovery_document
@@ -31,6 +31,7 @@ from stowplan.apiserver.watching import Watch
 from stowplan.apiserver.workload_controllers.controller import WorkloadControllerOptions
 from stowplan.clock import Clock
 from stowplan.errors import ApiError
+from stowplan.loader.yaml_text import dump_yaml
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
@@ -126,11 +127,11 @@ class ApiServer(EmbeddedCluster):
             ],
             "current-context": "stowplan",
         }
-        text: str = yaml.safe_dump(config, sort_keys=False)
-        return text
+        return dump_yaml(config)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            self._check_host(request.headers.get("Host", ""))
             self._authenticate(request)
             fault = faults.match(self.faults, request.method, request.path) if self.faults else None
             if fault is None:
@@ -151,6 +152,13 @@ class ApiServer(EmbeddedCluster):
             cause = {"message": f"{type(error).__name__}: {error}"}
             return _failure(
                 Failure(500, f"Internal error occurred: {error}", details={"causes": [cause]})
+            )
+
+    def _check_host(self, host: str) -> None:
+        """On loopback, refuse other names: one of a web page can resolve to 127.0.0.1, too."""
+        if is_loopback(self.url) and not is_loopback(f"http://{host}"):
+            raise Failure(
+                421, f"the Host header must name loopback, not {host[:100]!r}: use {self.url}"
             )
 
     def _authenticate(self, request: web.BaseRequest) -> None:

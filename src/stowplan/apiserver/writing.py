@@ -51,6 +51,7 @@ from stowplan.apiserver.strategies import (
     prepare_update,
 )
 from stowplan.clock import rfc3339
+from stowplan.loader.json_text import load_json
 
 
 class Writer:
@@ -251,7 +252,7 @@ def _check_declared(kind: Kind, applied: Json) -> None:
 def _bad_patch(content_type: str, patched: Json, body: bytes, error: Mismatch) -> Failure:
     """A patch whose result is no such object; a strategic patch is shown, else the result."""
     if media_type(content_type) == STRATEGIC_MERGE_PATCH:
-        shown = go_text(msgspec.json.decode(body))
+        shown = go_text(load_json(body))
     else:
         shown = msgspec.json.encode(patched).decode()
     quoted = msgspec.json.encode(shown).decode()

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from stowplan.audit.items import seconds
 from stowplan.errors import ConfigError
+from stowplan.loader.files import read_lines
+from stowplan.loader.json_text import load_json
 
 # Bindings with what they say; of watches both ends, because one that still runs has only begun.
 _POLICY = """\
@@ -100,12 +100,12 @@ def read_audit_log(path: Path, since: int = 0) -> Iterator[Request]:
     try:
         with path.open("rb") as log:
             log.seek(since)
-            for number, line in enumerate(log, start=1):
+            for number, line in enumerate(read_lines(log, str(path)), start=1):
                 try:
-                    event = msgspec.json.decode(line)
+                    event = load_json(line)
                     identity, is_begin = event["auditID"], event.get("stage") == "ResponseStarted"
                     request = _read(event)
-                except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as problem:
+                except (ValueError, AttributeError, KeyError, TypeError) as problem:
                     if is_log or not line.endswith(b"\n"):
                         continue
                     where = f"{path}:{number}"

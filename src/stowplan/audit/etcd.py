@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.errors import ConfigError, StowplanError
+from stowplan.loader.json_text import json_decoder, load_json
 
 APISERVER_FLAGS: Final = (
     "--etcd-compaction-interval=0",
@@ -107,7 +108,7 @@ class Etcd:
 
     def _latest(self) -> int:
         with self._post("/v3/kv/range", {"key": _EVERYTHING, "count_only": True}) as answer:
-            return int(json.load(answer)["header"]["revision"])
+            return int(load_json(answer.read())["header"]["revision"])
 
     def _watch(self, start: int) -> Iterator[dict[str, Any]]:
         asked = {
@@ -119,7 +120,7 @@ class Etcd:
         try:
             with self._post("/v3/watch", {"create_request": asked}) as answer:
                 for line in answer:
-                    result = json.loads(line)["result"]
+                    result = load_json(line)["result"]
                     if result.get("canceled") and not result.get("compact_revision"):
                         raise self._error(f"the watch ended: {result.get('cancel_reason')}")
                     yield result
@@ -138,7 +139,7 @@ class Etcd:
                     "limit": str(_PAGE),
                 }
                 with self._post("/v3/kv/range", asked) as answer:
-                    page = json.load(answer)
+                    page = load_json(answer.read())
                 stored = page.get("kvs", ())
                 for each in stored:
                     found = self._revision(revision, each, is_gone=False, is_initial=True)
@@ -204,7 +205,7 @@ class _Saved(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 _encode_line = msgspec.json.Encoder().encode
-_decode_line = msgspec.json.Decoder(_Saved).decode
+_decode_line = json_decoder(_Saved)
 
 
 def save_history(history: Iterable[Revision], path: Path) -> Iterator[Revision]:

@@ -19,6 +19,7 @@ from stowplan.audit.matching import (
     read_selector,
     selects,
 )
+from stowplan.loader.json_text import load_json
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -228,4 +229,4 @@ def node_facts(item: Item) -> NodeFacts:
 
 @lru_cache(maxsize=1024)
 def _offered(allocatable: bytes) -> Amounts:
-    return offered(msgspec.json.decode(allocatable))
+    return offered(load_json(allocatable))

@@ -24,6 +24,7 @@ from stowplan.api.resources import (
     STORAGE_CLASSES,
     Resource,
 )
+from stowplan.loader.json_text import json_decoder
 
 
 class Event(Wire, frozen=True):
@@ -89,13 +90,13 @@ class _Written(Wire, frozen=True):
     metadata: _Meta = _Meta()
 
 
-_decode_written = msgspec.json.Decoder(_Written).decode
-_decoders: Final = {kind: msgspec.json.Decoder(each.type) for kind, each in AUDITED.items()}
+_decode_written = json_decoder(_Written)
+_decoders: Final = {kind: json_decoder(each.type) for kind, each in AUDITED.items()}
 
 
 def decode_item(kind: str, raw: bytes | msgspec.Raw) -> Item:
     """Decode the JSON of an object; ValueError if it is not of its kind."""
-    return make_item(kind, _decoders[kind].decode(raw), raw)
+    return make_item(kind, _decoders[kind](raw), raw)
 
 
 def make_item(kind: str, decoded: Any, raw: bytes | msgspec.Raw) -> Item:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from stowplan.api.client import ApiClient
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.audit.items import AUDITED, EVENTS, Item, decode_item, make_item
 from stowplan.errors import ConfigError, Forbidden, NotFound
+from stowplan.loader.json_text import json_decoder
+from stowplan.loader.malformed import LARGE, Malformed
+from stowplan.loader.yaml_text import How, load_yaml_all
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PAGE: Final = 1000
 _FIX: Final = "Fix: give it what `kubectl get nodes,pods,... -A -o yaml` prints"
 
@@ -69,7 +70,7 @@ class _Kind(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_kind = json_decoder(_Kind)
 
 
 def _documents(path: str, text: bytes) -> Iterator[bytes]:
@@ -82,12 +83,10 @@ def _documents(path: str, text: bytes) -> Iterator[bytes]:
             yield text
             return
     try:
-        for document in yaml.load_all(text, _Loader):
-            if document is not None:
-                yield msgspec.json.encode(document)
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as problem:
-        first = "; ".join(str(problem).splitlines()[:3])
-        raise ConfigError(f"is neither YAML nor JSON: {first}", where=path) from None
+        for document in load_yaml_all(text, How(LARGE)):
+            yield msgspec.json.encode(document)
+    except Malformed as problem:
+        raise ConfigError(f"is neither YAML nor JSON: {problem}", where=path) from None
 
 
 def _flat(raw: bytes | msgspec.Raw) -> Iterator[tuple[str, bytes | msgspec.Raw]]:

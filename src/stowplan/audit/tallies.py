@@ -12,11 +12,10 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Se
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-import msgspec
-
 from stowplan.api.objects import Affinity, NodeAffinity, PodSpec, Toleration
 from stowplan.audit.facts import Admission, NodeFacts, PodFacts, Spread, Term
 from stowplan.audit.matching import Labels, untolerated, wants_node
+from stowplan.loader.json_text import load_json
 
 Domain: TypeAlias = tuple[str, str]
 """A topology key and a value of it."""
@@ -117,15 +116,13 @@ def admits(admission: Admission, node: NodeFacts) -> bool:
 
 @lru_cache(maxsize=1024)
 def _wishes(encoded: bytes) -> PodSpec:
-    selector, affinity = msgspec.json.decode(
-        encoded, type=tuple[dict[str, str] | None, NodeAffinity | None]
-    )
+    selector, affinity = load_json(encoded, tuple[dict[str, str] | None, NodeAffinity | None])
     return PodSpec(node_selector=selector, affinity=Affinity(node_affinity=affinity))
 
 
 @lru_cache(maxsize=1024)
 def _tolerations(encoded: bytes) -> tuple[Toleration, ...]:
-    return msgspec.json.decode(encoded, type=tuple[Toleration, ...])
+    return load_json(encoded, tuple[Toleration, ...])
 
 
 class Tally:

@@ -20,7 +20,8 @@ from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.clock import SystemClock
 from stowplan.config.durations import Duration
 from stowplan.config.fields import did_you_mean
-from stowplan.errors import ConfigError
+from stowplan.loader.files import read_input
+from stowplan.loader.malformed import LARGE
 
 EXIT_FINDINGS: Final = 1
 _PROGRESS_AFTER_S: Final = 1.0
@@ -235,7 +236,7 @@ def _audit_objects(
 
     notes: list[str] = []
     if filename is not None:
-        items = read_objects(filename, _text(filename))
+        items = read_objects(filename, read_input(filename, limit=LARGE.size))
     else:
         cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)
 
@@ -246,10 +247,3 @@ def _audit_objects(
         items, notes = asyncio.run(read())
     now = SystemClock().time()
     return audit_cluster(items, now=now, options=options, notes=notes, progress=progress)
-
-
-def _text(filename: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if filename == "-" else Path(filename).read_bytes()
-    except OSError as problem:
-        raise ConfigError(f"cannot be read: {problem.strerror}", where=filename) from None

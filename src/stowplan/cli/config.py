@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from stowplan.cli.groups import CommandGroup
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.config.advice import advice
 from stowplan.config.fields import FieldError
-from stowplan.config.load import default_config, parse_config, read_text
+from stowplan.config.load import as_text, default_config, parse_config
 from stowplan.config.merge import defaults_left_out
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.config.written import written_config
 from stowplan.framework.registry import Registry
+from stowplan.loader.files import STDIN, read_input
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.redaction import redact
 from stowplan.scheduler.assembly import plugin_errors
@@ -38,7 +37,7 @@ def check(file: str, output: OutputFormat | None) -> None:
     their arguments, but without secrets. `run --write-config-to` writes secrets too.
     """
     registry = _registry()
-    where, text = ("<stdin>", sys.stdin.read()) if file == "-" else (file, read_text(file))
+    where, text = _read(file)
 
     def further(loaded: KubeSchedulerConfiguration) -> list[FieldError]:
         # Here, because a configuration with errors gets its warnings too.
@@ -81,11 +80,17 @@ def migrate(file: str, output: OutputFormat) -> None:
     """
     from stowplan.config.migrate import migrate_policy
 
-    where, text = ("<stdin>", sys.stdin.read()) if file == "-" else (file, read_text(file))
+    where, text = _read(file)
     migrated, notes = migrate_policy(text, where=where)
     for note in notes:
         click.echo(f"Warning: {where}: {note}", err=True)
     print_object(migrated, output)
+
+
+def _read(file: str) -> tuple[str, str]:
+    """The name of a file, or of standard input, and its text."""
+    where = STDIN if file == "-" else file
+    return where, as_text(read_input(file), where)
 
 
 def _registry() -> Registry:

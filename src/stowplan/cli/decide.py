@@ -17,6 +17,8 @@ import msgspec
 from stowplan.errors import ConfigError
 from stowplan.judge import Judge, Stream
 from stowplan.judge.documents import Document, documents
+from stowplan.loader.files import STDIN, read_lines
+from stowplan.loader.malformed import LARGE
 from stowplan.present.status_line import StatusLine
 
 EXIT_SOME_FAILED: Final = 1
@@ -68,7 +70,7 @@ def decide(file: str, stream: bool, defaults: bool, strict: bool) -> int:
     gc.set_threshold(*_GC_THRESHOLDS)
     answering = (Stream if stream else Judge)(defaults=defaults, strict=strict, warn=_Warnings())
     if file == "-":
-        return _answer_all(answering, sys.stdin.buffer, "<stdin>")
+        return _answer_all(answering, sys.stdin.buffer, STDIN)
     with _open(file) as source:
         return _answer_all(answering, source, file)
 
@@ -107,7 +109,7 @@ def _answer_all(answering: Judge | Stream, source: BinaryIO, where: str) -> int:
 
 def _lines(source: BinaryIO, where: str) -> Iterator[bytes]:
     try:
-        yield from source
+        yield from read_lines(source, where, limit=LARGE.size)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=where) from None
 

@@ -26,6 +26,8 @@ from stowplan.explain.facts import Answer
 from stowplan.explain.pending import Pending, PendingGroup, group_pending, pending_text
 from stowplan.explain.recorded import AttemptAnswer, attempt_text, chosen_attempt
 from stowplan.explain.text import comparison_text, explanation_text
+from stowplan.loader.files import read_input
+from stowplan.loader.malformed import LARGE
 
 if TYPE_CHECKING:
     from stowplan.explain.reasoning import Explainer
@@ -265,7 +267,7 @@ def _explain_cold(
     from stowplan.config.defaults import default_config
     from stowplan.config.load import load_config
     from stowplan.explain.reasoning import Explainer
-    from stowplan.explain.sources import check_namespace, file_text, find_pod, read_file
+    from stowplan.explain.sources import check_namespace, find_pod, read_file
     from stowplan.judge.configuration import Configuration, default_registry
 
     config = load_config(config_file) if config_file else default_config()
@@ -273,7 +275,7 @@ def _explain_cold(
     asked: PodName | None
     if filename is not None:
         asked = parse_pod_name(pod, namespace, "default") if pod else None
-        cluster = read_file(filename, file_text(filename, sys.stdin.buffer.read))
+        cluster = read_file(filename, read_input(filename, limit=LARGE.size))
     else:
         access = load_cluster_config(kubeconfig=kubeconfig, context=context)
         asked = parse_pod_name(pod, namespace, access.namespace) if pod else None

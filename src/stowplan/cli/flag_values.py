@@ -254,14 +254,14 @@ def metrics_filter(flags: FlagValues) -> MetricsFilter | None:
 
 
 def _read_manifest(file: str) -> dict[str, str]:
-    import yaml
-
-    from stowplan.config.load import read_text
+    from stowplan.loader.files import read_file
+    from stowplan.loader.malformed import Malformed
+    from stowplan.loader.yaml_text import load_yaml
 
     try:
-        tree = yaml.safe_load(read_text(file))
-    except yaml.YAMLError as problem:
-        raise ConfigError(f"is not YAML: {str(problem).splitlines()[0]}", where=file) from None
+        tree = load_yaml(read_file(file))
+    except Malformed as problem:
+        raise ConfigError(f"is not YAML: {problem}", where=file) from None
     mapping = tree.get("allowListMapping") if isinstance(tree, dict) else None
     if not isinstance(mapping, dict):
         raise ConfigError("has no mapping allowListMapping", where=file)

@@ -6,7 +6,6 @@ existing file is never overwritten.
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 import shlex
@@ -23,6 +22,7 @@ import click
 from stowplan import __version__
 from stowplan.cli.groups import CommandGroup
 from stowplan.errors import ConfigError
+from stowplan.loader.json_text import load_json
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_ ][A-Za-z0-9]+)*")
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+|[0-9]+")
@@ -131,7 +131,7 @@ Next:
 def _own_source() -> str:
     """How pip gets the Stowplan that is running: a checkout, a wheel, or "" for the index."""
     try:
-        origin = json.loads(distribution("stowplan").read_text("direct_url.json") or "{}")
+        origin = load_json(distribution("stowplan").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         origin = {}
     url = urlsplit(origin.get("url", ""))

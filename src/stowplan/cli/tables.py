@@ -34,10 +34,9 @@ def format_object(value: object, output: OutputFormat) -> str:
     """Format plain data (dicts, lists, scalars), ending in a newline."""
     if output == "json":
         return json.dumps(value, indent=4, ensure_ascii=False) + "\n"
-    import yaml  # a slow import that most commands do not need
+    from stowplan.loader.yaml_text import dump_yaml  # a slow import that most commands do not need
 
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-    return text
+    return dump_yaml(value)
 
 
 def print_object(value: object, output: OutputFormat) -> None:

@@ -8,14 +8,11 @@ the plugins passes further checks, which run with validation.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
-import yaml
 
 from stowplan.config.decode import decode, encode_hook, without_nulls
 from stowplan.config.defaults import default_config, fill_absent, replace_zeros
@@ -24,8 +21,13 @@ from stowplan.config.plugin_args import read_args
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.config.validation import validate
 from stowplan.errors import ConfigError
+from stowplan.loader.files import read_file
+from stowplan.loader.json_text import load_json, repeated_names
+from stowplan.loader.malformed import Malformed, text_of
+from stowplan.loader.yaml_text import How, Repeated, load_yaml
 
 __all__ = [
+    "as_text",
     "default_config",
     "load_config",
     "parse_config",
@@ -46,12 +48,14 @@ def load_config(path: str | Path, *, check: Check | None = None) -> KubeSchedule
 
 def read_text(path: str | Path) -> str:
     """What is in a file; ConfigError says why it cannot be read."""
+    return as_text(read_file(path), str(path))
+
+
+def as_text(data: bytes, where: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 text: {error.reason}", where=str(path)) from None
+        return text_of(data)
+    except Malformed as problem:
+        raise ConfigError(str(problem), where=where) from None
 
 
 def parse_config(
@@ -109,7 +113,7 @@ def _mappings(value: object, path: str) -> list[tuple[str, dict[str, Any]]]:
 
 def to_object(config: KubeSchedulerConfiguration) -> dict[str, Any]:
     """The tree that `parse_object` reads, with what was written and the plain defaults."""
-    tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config, enc_hook=encode_hook))
+    tree: dict[str, Any] = load_json(msgspec.json.encode(config, enc_hook=encode_hook))
     if not tree["extenders"]:
         del tree["extenders"]
     return tree
@@ -130,82 +134,24 @@ def _is_ours(raw: dict[str, Any], errors: list[FieldError]) -> bool:
 
 
 def parse_tree(text: str, where: str, errors: list[FieldError]) -> object:
-    """Plain data of YAML or JSON text; keys that are there twice are appended to `errors`."""
-    if text.lstrip().startswith("{"):
-        # JSON may hold tabs, which YAML refuses; flow-style YAML falls through.
-        try:
-            tree = json.loads(text, object_pairs_hook=_Members)
-        except json.JSONDecodeError:
-            return _parse_yaml(text, where, errors)
-        _find_repeated_members(tree, "", errors)
-        return tree
-    return _parse_yaml(text, where, errors)
+    """Plain data of YAML or JSON text; keys that are there twice are appended to `errors`.
 
-
-class _Members(dict[str, Any]):
-    """A JSON object that remembers which names it had twice."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        counts = Counter(name for name, _ in pairs)
-        self.repeated = [name for name, count in counts.items() if count > 1]
-
-
-def _find_repeated_members(tree: object, path: str, errors: list[FieldError]) -> None:
-    if isinstance(tree, _Members):
-        prefix = f"{path}." if path else ""
-        errors += [FieldError(prefix + name, "duplicate key") for name in tree.repeated]
-        for name, value in tree.items():
-            _find_repeated_members(value, prefix + name, errors)
-    elif isinstance(tree, list):
-        for index, item in enumerate(tree):
-            _find_repeated_members(item, f"{path}[{index}]", errors)
-
-
-def _parse_yaml(text: str, where: str, errors: list[FieldError]) -> object:
+    DIVERGES: a file with several documents is refused. Upstream reads the first and drops the
+    others without a word.
+    """
+    repeated: list[Repeated] = []
     try:
-        loader = yaml.SafeLoader(text)
-        # DIVERGES: a file with several documents is refused. Upstream reads the first and drops the
-        # others without a word.
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _find_duplicates(node, "", errors)
-        return _whole_numbers(loader.construct_document(node))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ConfigError(f"{place}{error.problem or error.context}", where=where) from None
-    except yaml.YAMLError as error:
-        raise ConfigError(" ".join(str(error).split()), where=where) from None
-
-
-def _whole_numbers(tree: Any) -> Any:
-    """On its way through JSON, where upstream reads it, 3.0 becomes 3."""
-    if isinstance(tree, dict):
-        return {key: _whole_numbers(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_whole_numbers(value) for value in tree]
-    return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
-
-
-def _find_duplicates(
-    node: yaml.Node, path: str, errors: list[FieldError], above: tuple[yaml.Node, ...] = ()
-) -> None:
-    """YAML lets the last of two equal keys win in silence; here they are mistakes."""
-    if node in above:
-        raise yaml.YAMLError(f"{path}: an alias contains itself")
-    above = (*above, node)
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _find_duplicates(item, f"{path}[{index}]", errors, above)
-    elif isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            name = str(key.value)
-            inner = f"{path}.{name}" if path else name
-            if name in lines:
-                first, again = lines[name] + 1, key.start_mark.line + 1
-                errors.append(FieldError(inner, f"duplicate key, in lines {first} and {again}"))
-            lines[name] = key.start_mark.line
-            _find_duplicates(value, inner, errors, above)
+        if text.lstrip().startswith("{"):
+            # JSON may hold tabs, which YAML refuses; flow-style YAML falls through.
+            try:
+                tree = load_json(text)
+                errors += [FieldError(path, "duplicate key") for path in repeated_names(text)]
+                return tree
+            except Malformed:
+                pass  # reported by the YAML parser, which finds the same limits
+        tree = load_yaml(text, How(repeated=repeated))
+    except Malformed as problem:
+        raise ConfigError(str(problem), where=where) from None
+    for path, _, first, again, _ in repeated:
+        errors.append(FieldError(path, f"duplicate key, in lines {first} and {again}"))
+    return tree

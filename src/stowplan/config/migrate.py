@@ -27,6 +27,7 @@ from stowplan.config.policy import (
     weight_errors,
 )
 from stowplan.config.types import API_VERSION, KIND
+from stowplan.loader.json_text import load_json
 
 _FIT: Final = "NodeResourcesFit"
 _AFFINITY: Final = "NodeAffinity"
@@ -104,7 +105,7 @@ def migrate_policy(text: str, *, where: str) -> tuple[dict[str, Any], list[Field
         tree["profiles"] = [{"schedulerName": DEFAULT_SCHEDULER_NAME, **profile}]
     if policy.extenders:
         encoded = msgspec.json.encode(policy.extenders, enc_hook=encode_hook)
-        tree["extenders"] = msgspec.json.decode(encoded)
+        tree["extenders"] = load_json(encoded)
     # Its rules for extenders and arguments were the same ones.
     parse_object(tree, where=where)
     return tree, notes

@@ -33,6 +33,7 @@ from stowplan.config.fields import (
     required,
 )
 from stowplan.config.types import API_VERSION, TYPE_HEADER, Int32, Int64, Section
+from stowplan.loader.json_text import load_json
 
 A = TypeVar("A", bound="PluginArgs")
 
@@ -266,7 +267,7 @@ def read_args(
 
 def written_args(plugin: str, args: PluginArgs) -> dict[str, Any]:
     """Arguments as kube-scheduler writes them: with their type, empty fields left out."""
-    tree = msgspec.json.decode(msgspec.json.encode(args, enc_hook=encode_hook))
+    tree = load_json(msgspec.json.encode(args, enc_hook=encode_hook))
     return {"apiVersion": API_VERSION, "kind": f"{plugin}Args", **_without_empty(tree)}
 
 

@@ -23,6 +23,7 @@ from stowplan.config.types import (
     PluginSet,
     Profile,
 )
+from stowplan.loader.json_text import load_json
 
 _SETS: Final = tuple(field.encode_name for field in msgspec.structs.fields(Plugins))
 
@@ -83,5 +84,5 @@ def _extender(extender: Extender) -> dict[str, Any]:
 
 
 def _plain(struct: msgspec.Struct) -> dict[str, Any]:
-    tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(struct, enc_hook=encode_hook))
+    tree: dict[str, Any] = load_json(msgspec.json.encode(struct, enc_hook=encode_hook))
     return tree

@@ -31,6 +31,7 @@ from stowplan.http.messages import (
     error_response,
 )
 from stowplan.http.parser import RequestHead
+from stowplan.loader.json_text import load_json
 from stowplan.logs import Folding, get_logger, kv
 
 log = get_logger(__name__)
@@ -115,8 +116,8 @@ class SignInSite:
 
     async def _sign_in(self, request: Request) -> Response:
         try:
-            token = msgspec.json.decode(request.body, type=_Credentials).token.strip()
-        except msgspec.MsgspecError:
+            token = load_json(request.body, _Credentials).token.strip()
+        except ValueError:
             problem = 'the body must be JSON such as {"token": "..."}'
             return error_response(HTTPStatus.BAD_REQUEST, problem)
         if not token or len(token) > _MOST_TOKEN or not token.isascii():

@@ -26,6 +26,7 @@ from stowplan.console.try_text import kind_of, read_text
 from stowplan.errors import ApiError, BadRequest, Conflict
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.judge.snapshots import MEMBERS, as_export, as_list, is_reserved
+from stowplan.loader.json_text import load_json
 
 Json: TypeAlias = dict[str, Any]
 
@@ -333,8 +334,8 @@ _Ask = TypeVar("_Ask", Create, Change, Import, Clear)
 
 def _asked(body: bytes, what: type[_Ask]) -> _Ask:
     try:
-        return msgspec.json.decode(body, type=what)
-    except (msgspec.DecodeError, RecursionError) as problem:
+        return load_json(body, what)
+    except ValueError as problem:
         raise BadRequest(f"the body is not what it should be: {problem}") from None
 
 

@@ -20,6 +20,7 @@ from stowplan.errors import (
     StowplanError,
     Unauthorized,
 )
+from stowplan.loader.json_text import load_json
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ async def ask(
     try:
         async with ApiClient(config, user_agent=user_agent) as client:
             body = await client.request("GET", place, params=params, timeout_s=_TIMEOUT_S)
-        return msgspec.json.decode(body, type=kind)
+        return load_json(body, kind)
     except Forbidden as problem:
         raise Forbidden(
             f"the scheduler at {url}: {problem}. Fix: a role for /v1/* (docs/explain.md)"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from stowplan.api.client import ApiClient
 from stowplan.api.objects import Pod
@@ -18,8 +16,9 @@ from stowplan.errors import ApiError, ConfigError, Forbidden, NotFound
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, ReadOptions, Thing, read_objects, thing_of
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.loader.malformed import LARGE, Malformed
+from stowplan.loader.yaml_text import load_all
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HOW: Final = ReadOptions(defaults=True)
 _PAGE: Final = 5000
 
@@ -57,11 +56,10 @@ async def _listed(client: ApiClient, kind: Resource[Any]) -> list[Thing] | ApiEr
 def read_file(path: str, text: bytes) -> GivenCluster:
     """The objects of YAML or JSON documents, lists included, as `kubectl get -o yaml` prints."""
     try:
-        documents = [each for each in yaml.load_all(text, _Loader) if each is not None]
+        documents = load_all(text, LARGE)
         raw = [msgspec.Raw(msgspec.json.encode(each)) for each in documents]
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as problem:
-        first = "; ".join(str(problem).splitlines()[:3])
-        raise ConfigError(f"is neither YAML nor JSON: {first}", where=path) from None
+    except Malformed as problem:
+        raise ConfigError(f"is neither YAML nor JSON: {problem}", where=path) from None
     if not raw:
         raise ConfigError("holds no objects", where=path)
     cluster = GivenCluster()
@@ -72,13 +70,6 @@ def read_file(path: str, text: bytes) -> GivenCluster:
         fix = "Fix: give it what `kubectl get nodes,pods,... -A -o yaml` prints"
         raise ConfigError(f"{problem}. {fix}", where=path) from None
     return cluster
-
-
-def file_text(path: str, stdin: Callable[[], bytes]) -> bytes:
-    try:
-        return stdin() if path == "-" else Path(path).read_bytes()
-    except OSError as problem:
-        raise ConfigError(f"cannot be read: {problem.strerror}", where=path) from None
 
 
 def find_pod(cluster: GivenCluster, namespace: str, name: str) -> Thing:

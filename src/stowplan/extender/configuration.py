@@ -27,6 +27,8 @@ from stowplan.extender.arguments import MisfitError, Range, fitted, hints_of, sh
 from stowplan.extender.data import DataProvider
 from stowplan.extender.loggers import apply_loggers, read_loggers
 from stowplan.extender.tags import Document, Tags
+from stowplan.loader.files import read_file
+from stowplan.loader.malformed import Malformed, text_of
 from stowplan.logs import get_logger, kv
 from stowplan.plugin_failures import place_of
 
@@ -119,13 +121,13 @@ def load(path: Path) -> Configured:
 
 def _load(path: Path) -> Configured:
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"Cannot find configuration file: {str(path)!r}") from None
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 text: {error.reason}", where=str(path)) from None
+        text = text_of(read_file(path))
+    except Malformed as error:
+        raise ConfigError(str(error), where=str(path)) from None
+    except ConfigError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise ConfigError(f"Cannot find configuration file: {str(path)!r}") from None
+        raise
     tags = Tags(SHIPPED)
     document = Document(text, str(path), tags)
     for cls in _own_algorithms(document):

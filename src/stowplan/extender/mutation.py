@@ -24,6 +24,7 @@ from stowplan.extender.data import DataProvider, Resource
 from stowplan.extender.metrics import Metric
 from stowplan.extender.threads import Threads
 from stowplan.http.messages import Request, Response
+from stowplan.loader.json_text import load_json
 
 GROUP: Final = "admission.k8s.io"
 VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -125,7 +126,7 @@ class Mutator:
     def _read(self, body: bytes) -> _Review:
         review = _Review()
         try:
-            content = _mapping(msgspec.json.decode(body), "the body")
+            content = _mapping(load_json(body), "the body")
             asked = _mapping(content.get("request"), "the review's request")
             # First of all, because without it no answer is taken.
             review.uid = _text(asked, "uid")

@@ -28,6 +28,7 @@ from stowplan.extender import background
 from stowplan.extender.background import Troubles, end
 from stowplan.extender.client_tls import SSL
 from stowplan.extender.metrics import Metric
+from stowplan.loader.json_text import json_decoder
 from stowplan.redaction import redact_text, redact_url
 
 _PATH: Final = "/api/v1/query"
@@ -95,8 +96,8 @@ class _Reply(msgspec.Struct, frozen=True, rename="camel"):
     error: str = ""
 
 
-_decode_reply = msgspec.json.Decoder(_Reply).decode
-_decode_element = msgspec.json.Decoder(_Element).decode
+_decode_reply = json_decoder(_Reply)
+_decode_element = json_decoder(_Element)
 _UNKNOWN: Final = Result()
 
 

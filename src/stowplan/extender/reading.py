@@ -26,6 +26,7 @@ from stowplan.api.extender_protocol import (
     Victims,
 )
 from stowplan.extender.known_names import Body, Known, KnownNames
+from stowplan.loader.json_text import json_decoder
 
 T = TypeVar("T")
 _utf_8: Final = codecs.getincrementaldecoder("utf-8")
@@ -73,16 +74,16 @@ class _ExactNodes(msgspec.Struct):
     Nodes: _Pieces
 
 
-_decode_exact: Final = msgspec.json.Decoder(_ExactArgs).decode
-_decode_only_pod: Final = msgspec.json.Decoder(_OnlyPod).decode
-_decode_nodes: Final = msgspec.json.Decoder(_ExactNodes).decode
-_decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_head: Final = msgspec.json.Decoder(_Head).decode
-_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_text: Final = msgspec.json.Decoder(str).decode
-_decode_texts: Final = msgspec.json.Decoder(list[str]).decode
-_decode_number: Final = msgspec.json.Decoder(int).decode
-_decode_pieces: Final = msgspec.json.Decoder(list[Raw]).decode
+_decode_exact: Final = json_decoder(_ExactArgs)
+_decode_only_pod: Final = json_decoder(_OnlyPod)
+_decode_nodes: Final = json_decoder(_ExactNodes)
+_decode_fields: Final = json_decoder(dict[str, Raw])
+_decode_head: Final = json_decoder(_Head)
+_decode_object: Final = json_decoder(dict[str, Any])
+_decode_text: Final = json_decoder(str)
+_decode_texts: Final = json_decoder(list[str])
+_decode_number: Final = json_decoder(int)
+_decode_pieces: Final = json_decoder(list[Raw])
 
 
 class ReceivedArgs(ExtenderArgs):

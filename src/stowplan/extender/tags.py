@@ -20,6 +20,8 @@ from yaml.constructor import ConstructorError
 
 from stowplan.errors import ConfigError
 from stowplan.extender.arguments import MisfitError, fitted, hints_of, shown
+from stowplan.loader.malformed import Malformed
+from stowplan.loader.yaml_text import check_yaml
 from stowplan.logs import get_logger, kv
 from stowplan.plugin_failures import place_of
 from stowplan.redaction import redact
@@ -61,7 +63,8 @@ class Document:
         self._where = where
         #: Every object that a tag has built, the inner ones first.
         self.built: list[Any] = []
-        self._loader = self._told(lambda: _Loader(text, where, tags, self.built))
+        self._told(lambda: check_yaml(text))
+        self._loader = _Loader(text, where, tags, self.built)
         root = self._told(self._loader.get_single_node)
         if root is None:
             root = yaml.MappingNode("tag:yaml.org,2002:map", [])
@@ -92,16 +95,14 @@ class Document:
     def _told(self, work: Any) -> Any:
         try:
             return work()
+        except Malformed as error:
+            raise ConfigError(str(error), where=self._where) from None
         except ConstructorError as error:
             where = mark_text(error.problem_mark)
             raise ConfigError(f"{error.problem}{where}{self._loader.hint}") from None
         except yaml.MarkedYAMLError as error:
             context = f"{error.context}: " if error.context else ""
             raise ConfigError(f"{context}{error.problem}{mark_text(error.problem_mark)}") from None
-        except yaml.YAMLError as error:
-            raise ConfigError(" ".join(str(error).split()), where=self._where) from None
-        except RecursionError:
-            raise ConfigError("nested too deeply", where=self._where) from None
 
 
 def mark_text(mark: Any) -> str:

@@ -2,7 +2,8 @@
 
 Used by `client` and `server_connection`. Strict where two readers of the same bytes could disagree
 about the end of a message (RFC 9112, 6.3 and 11.2): repeated or odd lengths, a length beside
-chunks, folded lines, bare line feeds and control characters are refused. Invariant: whatever bytes
+chunks, folded lines, bare line feeds and control characters are refused, and so is a request
+without one Host. Invariant: whatever bytes
 come, nothing but `ProtocolError` is raised, and no state grows beyond the limits below.
 """
 
@@ -28,6 +29,7 @@ _FIELD: Final = rb"%b:[^\r\n\0]*+" % _TOKEN
 _is_token = re.compile(_TOKEN).fullmatch
 _is_field = re.compile(_FIELD).fullmatch
 _are_fields = re.compile(rb"\r\n(?:%b\r\n)*+" % _FIELD).fullmatch
+_is_host = re.compile(rb"(?:\[[0-9A-Fa-f:.%]++\]|[A-Za-z0-9._~%-]*+)(?::[0-9]*+)?").fullmatch
 _is_path = re.compile(rb"/[\x21-\x7e\x80-\xff]*+").fullmatch
 _response = re.compile(
     rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\r\n\0]*+)?(\r\n(?:%b\r\n)*+)\r\n" % _FIELD
@@ -148,10 +150,20 @@ def _parse_request(head: bytes) -> RequestHead:
     headers = Headers.parse(head[len(line) :] + b"\r\n")
     is_old = version == b"HTTP/1.0"
     length = _body_length(headers, is_old)
+    _check_host(headers, is_old)
     path, _, query = target.decode("latin-1").partition("?")
     return RequestHead(
         method.decode(), path, query, headers, length or 0, _keeps_alive(headers, is_old)
     )
+
+
+def _check_host(headers: Headers, is_old: bool) -> None:
+    """RFC 9112, 3.2: exactly one Host; HTTP/1.0 need not have one."""
+    host = headers.find(b"host")
+    if host is None and not is_old:
+        raise ProtocolError("the Host header is missing")
+    if host is not None and not _is_host(host):
+        raise ProtocolError("the Host header is not one name or address with an optional port")
 
 
 _parse_cached: Final = lru_cache(maxsize=256)(_parse_request)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import Any, Final, TypeAlias
@@ -101,19 +102,45 @@ class HttpServer:
         if self.is_stopping:
             return False
         if len(self.connections) >= self.limits.max_connections:
-            oldest = next((each for each in self.connections if each.may_be_evicted), None)
-            if oldest is None:
+            evicted = self._least_wanted()
+            if evicted is None:
                 return False
-            self.remove(oldest)
-            oldest.abort()
+            self.remove(evicted)
+            evicted.abort()
         self.connections[connection] = None
         if self._sweeper is None or self._sweeper.done():
             self.date = formatdate(usegmt=True)
             self._sweeper = asyncio.create_task(self._sweep(), name="slow clients")
         return True
 
+    def _least_wanted(self) -> ServerConnection | None:
+        """Which connection makes room for a new one.
+
+        Oldest first: one that never completed a request, then one of the client with most
+        connections, so that many idle ones cost no other client its own.
+        """
+        idle = [each for each in self.connections if each.may_be_evicted]
+        unknown = next((each for each in idle if not each.is_known), None)
+        if unknown is not None or not idle:
+            return unknown
+        counts = Counter(each.address for each in idle)
+        most = max(counts, key=lambda address: counts[address])
+        return next(each for each in idle if each.address == most)
+
+    def refuse_slowest_body(self, asking: ServerConnection) -> bool:
+        """Refuse the large body that has been without news for longest; False if there is no other.
+
+        A client that sends slowly, or stops, then costs no other client its request.
+        """
+        others = [each for each in self.connections if each is not asking and each.body_bytes]
+        if not others:
+            return False
+        min(others, key=lambda each: each.last_piece_at).give_up_body()
+        return True
+
     def used(self, connection: ServerConnection) -> None:
         """Note that a connection has completed a request."""
+        connection.is_known = True
         if connection in self.connections:
             del self.connections[connection]
             self.connections[connection] = None

@@ -35,6 +35,7 @@ log = get_logger(__name__)
 
 #: Bodies under way and unread responses of all clients together, in multiples of the largest body.
 _BODIES_AT_A_TIME: Final = 2
+_TOO_MANY: Final = "too many large requests at a time; try again"
 LINGER_S: Final = 5.0
 _MAX_UNREAD: Final = 64 * 1024
 #: A client of a stream that leaves more than this unread is cut off.
@@ -101,6 +102,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
         self.deadline = math.inf
+        #: Whether it has completed a request.
+        self.is_known = False
+        #: When the latest bytes of a large body came.
+        self.last_piece_at = 0.0
 
     # Called by the event loop
 
@@ -141,7 +146,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         if self._large is not None:
             self._filled += count
-            if self._filled == len(self._large):
+            self.last_piece_at = time.monotonic()
+            if self._is_counted(self._filled) and self._filled == len(self._large):
                 self._advance()
             return
         is_first = not self._received and self._state is _State.HEAD
@@ -183,6 +189,19 @@ class ServerConnection(asyncio.BufferedProtocol):
     def close_if_idle(self) -> None:
         if self._state is _State.HEAD and not self._received and not self._is_full:
             self._transport.close()
+
+    @property
+    def address(self) -> str:
+        """The client's address, without its port."""
+        return str((self._transport.get_extra_info("peername") or ("",))[0])
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of a large body that has not come completely."""
+        return self._counted if self._state is _State.BODY else 0
+
+    def give_up_body(self) -> None:
+        self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY)
 
     @property
     def may_be_evicted(self) -> bool:
@@ -260,10 +279,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._state = _State.BODY
         self._content = bytearray()
         self._chunks = ChunkedDecoder() if head.length == CHUNKED else None
-        self._count(max(head.length, 0))
+        self._check_length(head.length)
         if head.length > self._limits.small_body:
-            # Only after it was counted. Its bytes are received in place.
+            # Received in place. The system gives it memory as bytes come, and so they are counted:
+            # a client that only declares a length takes nothing from others.
             self._large = bytearray(head.length)
+            self.last_piece_at = time.monotonic()
             self._filled = min(len(self._received), head.length)
             self._large[: self._filled] = self._received[: self._filled]
             del self._received[: self._filled]
@@ -290,22 +311,34 @@ class ServerConnection(asyncio.BufferedProtocol):
         del received[:length]
         return body
 
-    def _count(self, length: int) -> None:
-        """Check the limits of one body and of all large ones together."""
+    def _check_length(self, length: int) -> None:
         if length > self._limits.max_body:
             raise ProtocolError(
                 f"the body is longer than {self._limits.max_body} bytes",
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             )
+
+    def _is_counted(self, length: int) -> bool:
+        """Count the bytes of a body, or refuse it."""
+        try:
+            self._count(length)
+        except ProtocolError as refused:
+            self._refuse(refused.status, str(refused))
+            return False
+        return True
+
+    def _count(self, length: int) -> None:
+        """Check the limits of one body and of all large ones together, in bytes that have come."""
+        self._check_length(length)
         counted = length if length > self._limits.small_body else 0
         server = self._server
-        most = _BODIES_AT_A_TIME * self._limits.max_body
-        if counted > self._counted and server.body_bytes + counted - self._counted > most:
-            raise ProtocolError(
-                "too many large requests at a time; try again", HTTPStatus.SERVICE_UNAVAILABLE
-            )
+        has_grown = counted > self._counted
         server.body_bytes += counted - self._counted
         self._counted = counted
+        most = _BODIES_AT_A_TIME * self._limits.max_body
+        while has_grown and server.body_bytes > most:
+            if not server.refuse_slowest_body(self):
+                raise ProtocolError(_TOO_MANY, HTTPStatus.SERVICE_UNAVAILABLE)
 
     def _keep_unread(self, length: int) -> None:
         self._server.body_bytes += length - self._unread

@@ -13,22 +13,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
-import yaml
 
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.loader.json_text import STRING
+from stowplan.loader.malformed import Malformed
+from stowplan.loader.yaml_text import load_yaml
 
 _BOM: Final = b"\xef\xbb\xbf"
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 #: A comment, a directive, the start of a document, or a key.
 _YAML_START: Final = re.compile(
     rb"""#|%YAML|(---|\.\.\.)(\s|$)|([\w][\w./-]*|"[^"]*"|'[^']*')[ \t]*:(\s|$)"""
 )
 _YAML_END: Final = re.compile(rb"(---|\.\.\.)(\s|$)")
 _YAML_EMPTY: Final = re.compile(rb"\s*(#.*|(---|\.\.\.)\s*(#.*)?)?$")
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _ended(string: re.Match[bytes]) -> bytes:
+    """Nothing for a string that ends, a quotation mark for one that does not."""
+    return b"" if string["end"] == b'"' else b'"'
 
 
 class Document(NamedTuple):
@@ -78,31 +83,17 @@ def _opened(line: bytes) -> int | None:
         and line.count(b"[") == line.count(b"]")
     ):
         return 0  # a question in one line; saves time for long ones
-    bare = _STRING.sub(b"", line)
+    bare = STRING.sub(_ended, line)
     if b'"' in bare:
         return None  # a string cannot go on in the next line
     return bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
 
 
-class _Loader(_Base):  # type: ignore[misc]  # either of two classes
-    """YAML as Kubernetes reads it: a timestamp is text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
-    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def yaml_as_json(text: bytes, number: int) -> bytes:
     """Convert YAML whose first line has this number to JSON."""
     try:
-        return msgspec.json.encode(yaml.load(text, Loader=_Loader))  # noqa: S506  a safe one
-    except yaml.MarkedYAMLError as problem:
-        mark = problem.problem_mark or problem.context_mark
-        at = f"line {number + mark.line}, column {mark.column + 1}" if mark else f"line {number}"
-        raise QuestionRefused(f"{at}: {problem.problem or problem.context}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise QuestionRefused(f"line {number}: {' '.join(str(problem).split())}") from None
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise QuestionRefused(f"line {number}: cannot be written as JSON: {problem}") from None
+        return msgspec.json.encode(load_yaml(text))
+    except Malformed as problem:
+        at = f"line {number + max(problem.line, 1) - 1}"
+        column = f", column {problem.column}" if problem.line else ""
+        raise QuestionRefused(f"{at}{column}: {problem.reason}") from None

@@ -6,7 +6,6 @@ stay true: for any text the result is either the members or `QuestionRefused`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -14,12 +13,13 @@ import msgspec
 
 from stowplan.config.fields import did_you_mean
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.loader.json_text import UNREADABLE, json_decoder, load_json, reason_of
+from stowplan.loader.malformed import LARGE, Malformed
 
 Parts: TypeAlias = dict[str, msgspec.Raw]
 
-_UNREADABLE = (ValueError, RecursionError)
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_items = msgspec.json.Decoder(list[msgspec.Raw])
+_members = json_decoder(dict[str, msgspec.Raw])
+_items = json_decoder(list[msgspec.Raw])
 
 
 def take_apart(text: bytes, number: int) -> Parts:
@@ -27,10 +27,10 @@ def take_apart(text: bytes, number: int) -> Parts:
     try:
         if not text.isascii():
             text.decode()  # members that stay text are not looked into
-        return _members.decode(text)
+        return _members(text)
     except msgspec.ValidationError:
         raise QuestionRefused(f"line {number}: expected an object, got {json_type(text)}") from None
-    except _UNREADABLE as problem:
+    except UNREADABLE as problem:
         raise QuestionRefused(_where(text, number, problem)) from None
 
 
@@ -53,7 +53,7 @@ def list_of(parts: Parts, name: str) -> list[msgspec.Raw]:
         return []
     assert text is not None
     try:
-        return _items.decode(text)
+        return _items(text)
     except msgspec.ValidationError:
         raise QuestionRefused(f"{name}: expected a list, got {json_type(bytes(text))}") from None
 
@@ -65,11 +65,9 @@ def is_absent(text: msgspec.Raw | None) -> bool:
 def decode(text: bytes) -> Any:
     """Any JSON that was part of a line."""
     try:
-        return msgspec.json.decode(text)
-    except RecursionError:
-        raise QuestionRefused("is nested too deeply") from None
-    except ValueError as problem:
-        raise QuestionRefused(f"is not JSON: {problem}") from None
+        return load_json(text, limits=LARGE)
+    except Malformed as problem:
+        raise QuestionRefused(f"is not JSON: {problem.reason}") from None
 
 
 def json_type(text: bytes) -> str:
@@ -89,14 +87,9 @@ def json_type(text: bytes) -> str:
 
 
 def _where(text: bytes, number: int, problem: Exception) -> str:
-    """Python's own parser knows the place; it is asked only about questions that are wrong."""
+    """The place and the reason; a text that is wrong is read a second time for them."""
     try:
-        json.loads(text.rstrip().decode())
-    except json.JSONDecodeError as error:
-        return f"line {number + error.lineno - 1}, column {error.colno}: {error.msg}"
-    except UnicodeDecodeError as error:
-        *above, line = text[: error.start].decode().split("\n")
-        return f"line {number + len(above)}, column {len(line) + 1}: is not UTF-8 text"
-    except RecursionError:
-        return f"line {number}, column 1: is nested too deeply"
-    return f"line {number}, column 1: {problem}"
+        load_json(text, limits=LARGE)
+    except Malformed as found:
+        return f"line {number + max(found.line, 1) - 1}, column {found.column}: {found.reason}"
+    return f"line {number}, column 1: {reason_of(problem)}"

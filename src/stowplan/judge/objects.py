@@ -26,6 +26,7 @@ from stowplan.judge.lines import decode, json_type
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.judge.snapshots import Item, items_of
 from stowplan.judge.vocabulary import check_kind
+from stowplan.loader.json_text import json_decoder
 
 #: Group and kind, namespace, name.
 Key: TypeAlias = tuple[str, str, str]
@@ -37,7 +38,7 @@ _SERVED: dict[tuple[str, str], Kind] = {
     (kind.api_version, kind.kind): kind for kind in KINDS if kind.stored
 }
 _API_VERSIONS = {kind: api_version for api_version, kind in _SERVED | _READ}
-_DECODERS = {resource.plural: msgspec.json.Decoder(resource.type) for resource in _RESOURCES}
+_DECODERS = {resource.plural: json_decoder(resource.type) for resource in _RESOURCES}
 #: Objects by their text and read options: the same objects come in line after line.
 _cache: BytesLru[tuple[bytes, Hashable], Thing] = BytesLru(32 << 20)
 
@@ -288,7 +289,7 @@ class _Object:
         elif resource is None:
             return None, complaints
         try:
-            return _DECODERS[resource.plural].decode(self.text), complaints
+            return _DECODERS[resource.plural](self.text), complaints
         except msgspec.ValidationError:
             # Nulls where Go takes them for nothing, or really wrong: the server's reading decides.
             given, _ = conformed(self.served, self.obj)

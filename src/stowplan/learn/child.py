@@ -31,6 +31,7 @@ from stowplan.learn.course import Course, Lesson
 from stowplan.learn.faults import LearnerErrors
 from stowplan.learn.texts import Texts
 from stowplan.learn.work_check import CheckResult, check_work
+from stowplan.loader.json_text import load_json
 
 #: Real time passes there, and a real control plane takes a while to start.
 _TIMES_SLOWER: Final = {"virtual": 1, "embedded": 4, "real": 10}
@@ -82,7 +83,7 @@ def check_in_child(
         order = Order(lessons, lesson.key, path, on, language, limit_s, str(verdict))
         code = _run(order, Texts(language), show)
         try:
-            told: dict[str, Any] = json.loads(verdict.read_bytes())
+            told: dict[str, Any] = load_json(verdict.read_bytes())
         except (OSError, ValueError):
             key = "killed" if code == -signal.SIGKILL else "died"
             return CheckResult((Texts(language)(key, seconds=f"{limit_s:g}", code=code),))
@@ -144,7 +145,7 @@ def _pass_on(out: IO[bytes], texts: Texts, show: Callable[[str], None]) -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Does not return: threads of the learner's are not waited for."""
-    order = Order(**json.loads(argv[0]))
+    order = Order(**load_json(argv[0]))
     try:
         told = _do(order)
     except KeyboardInterrupt:

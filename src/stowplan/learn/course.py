@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from stowplan.errors import ConfigError
 from stowplan.learn.texts import ENGLISH, is_complete, page_of
+from stowplan.loader.files import read_file
+from stowplan.loader.yaml_text import load_yaml
 
 LESSONS: Final = Path(__file__).parent / "lessons"
 TRACKS: Final = ("workshop", "tutorial", "framework")
@@ -109,7 +109,7 @@ def _find(folder: Path) -> Iterator[Lesson]:
         match = _FOLDER_NAME.fullmatch(each.name)
         if match is None or not (each / "lesson.yaml").is_file():
             continue
-        about: dict[str, Any] = yaml.safe_load((each / "lesson.yaml").read_text(encoding="utf-8"))
+        about: dict[str, Any] = load_yaml(read_file(each / "lesson.yaml"))
         track = about["track"]
         steps[track] = steps.get(track, 0) + 1
         yield Lesson(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stowplan.errors import ConfigError
+from stowplan.loader.json_text import load_json
 
 FILE_NAME: Final = "progress.json"
 
@@ -59,7 +60,7 @@ class LessonProgress:
 
 def _read(path: Path) -> dict[str, Passed]:
     try:
-        read: Any = json.loads(path.read_bytes())
+        read: Any = load_json(path.read_bytes())
         return {
             str(key): Passed(str(each["at"]), str(each["on"]))
             for key, each in read["passed"].items()

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from stowplan.errors import ConfigError
+from stowplan.loader.files import read_file
+from stowplan.loader.yaml_text import load_yaml
 
 ENGLISH: Final = "en"
 _FOLDER: Final = Path(__file__).parent / "texts"
@@ -56,7 +56,7 @@ def _messages(folder: Path, language: str) -> Mapping[str, str]:
 def _read(path: Path) -> Mapping[str, str]:
     if not path.is_file():
         return {}
-    read: Any = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    read: Any = load_yaml(read_file(path)) or {}
     return {str(key): str(value) for key, value in read.items()}
 
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
-
 from stowplan.learn.checking import FAULTS, Mistake, Note
 from stowplan.learn.course import Lesson
 from stowplan.learn.faults import LearnerErrors, shown
 from stowplan.learn.texts import Texts
+from stowplan.loader.files import read_file
+from stowplan.loader.malformed import Malformed, text_of
+from stowplan.loader.yaml_text import load_yaml_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +103,17 @@ def _broken(file: Path, texts: Texts, error: SyntaxError) -> str:
 
 def _load_yaml(file: Path, texts: Texts) -> list[Any]:
     try:
-        content = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
+        content = text_of(read_file(file))
+    except Malformed as error:
         raise Unreadable(f"{shown(file)}: {error}") from None
     try:
-        return [each for each in yaml.safe_load_all(content) if each is not None]
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1
+        return load_yaml_all(content)
+    except Malformed as error:
+        line = max(error.line, 1)
         lines = content.splitlines()
         quoted = f"\n    {lines[line - 1].strip()}" if line <= len(lines) else ""
         place = texts("place", file=shown(file), line=line)
-        raise Unreadable(f"{place}: {error.problem or error.context}{quoted}") from None
-    except yaml.YAMLError as error:
-        raise Unreadable(f"{shown(file)}: {error}") from None
+        raise Unreadable(f"{place}: {error.reason}{quoted}") from None
 
 
 def _check_of(lesson: Lesson) -> Callable[[Any, str], Iterable[Note] | None]:

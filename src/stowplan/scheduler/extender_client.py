@@ -14,7 +14,6 @@ from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 from stowplan.api import extender_codec as codec
-from stowplan.api.decoding import UNREADABLE
 from stowplan.api.extender_protocol import MAX_SCORE
 from stowplan.api.guarded import WriteGuard
 from stowplan.api.lanes import JSON, Lanes
@@ -24,6 +23,7 @@ from stowplan.cluster.table import NodeTable
 from stowplan.errors import ExtenderError
 from stowplan.http.client import BrokenOff, ClientResponse, Disconnected, NotConnected
 from stowplan.http.connecting import basic_authorization
+from stowplan.loader.json_text import UNREADABLE
 from stowplan.logs import V5, get_logger, kv
 from stowplan.scheduler.attempt_trace import AttemptTrace
 from stowplan.scheduler.configured_extender import ConfiguredExtender

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stowplan.clock import Clock
+from stowplan.loader.json_text import load_json
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.ledger_details import DetailsReader, quantity
 from stowplan.scheduler.ledger_records import BINDING, DEFAULT_FILE_SIZE, Attempt, Details
@@ -97,7 +98,7 @@ class Entry(msgspec.Struct, gc=False):
 
     def details(self) -> Details:
         """Everything about the decision."""
-        found = msgspec.json.decode(self.decision, type=Details)
+        found = load_json(self.decision, Details)
         found.evaluated_nodes = self.evaluated_nodes
         found.feasible_nodes = self.feasible_nodes
         found.requests = {name: quantity(name, amount) for name, amount in self.request}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from stowplan.errors import ConfigError
+from stowplan.loader.json_text import load_json
 from stowplan.logs import get_logger, kv
 from stowplan.scheduler.ledger_records import DEFAULT_FILE_SIZE, Attempt, Details
 
@@ -224,12 +225,12 @@ def read_attempts(path: str, pod: str) -> list[Attempt]:
             _check_layout(connection, path)
             found = connection.execute(_SELECT, (pod,))
             return [_attempt(row) for row in found]
-    except (sqlite3.Error, msgspec.MsgspecError) as problem:
+    except (sqlite3.Error, ValueError) as problem:
         raise ConfigError(f"cannot be read as a ledger: {problem}", where=path) from None
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:
     fields = dict(zip(Attempt.__struct_fields__, row, strict=True))
     fields["retried_by"] = tuple(name for name in fields["retried_by"].split(",") if name)
-    fields["details"] = msgspec.json.decode(fields["details"], type=Details)
+    fields["details"] = load_json(fields["details"], Details)
     return Attempt(**fields)

@@ -29,6 +29,7 @@ from stowplan.api.recorder import EventRecorder
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import Forbidden, LeadershipLost, StowplanError
+from stowplan.loader.json_text import load_json
 from stowplan.logs import V2, V3, get_logger, kv
 from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
@@ -101,7 +102,7 @@ class _ListVersion(msgspec.Struct):
 
 
 def _decode_version(body: bytes) -> int:
-    return int(msgspec.json.decode(body, type=_ListVersion).metadata.resource_version)
+    return int(load_json(body, _ListVersion).metadata.resource_version)
 
 
 class SchedulerProcess:

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from stowplan.api.client import PatchKind
-from stowplan.api.decoding import UNREADABLE
 from stowplan.api.objects import Condition, Pod
 from stowplan.api.resources import PODS
 from stowplan.api.transport import Lane
@@ -31,6 +30,7 @@ from stowplan.errors import (
     StowplanError,
     Throttled,
 )
+from stowplan.loader.json_text import UNREADABLE
 from stowplan.logs import V3, get_logger, kv
 from stowplan.scheduler.outcome import Failure, Placement
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Status
+from stowplan.loader.json_text import load_json
 from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.extender_requests import EXTENDER
 from stowplan.scheduler.outcome import Failure, Placement
@@ -274,8 +275,8 @@ def _blames(status: Status, text: str, point: str, name: str) -> bool:
 def _history(text: str) -> list[dict[str, str]]:
     """The results of earlier attempts; none if it is not what a scheduler writes."""
     try:
-        return msgspec.json.decode(text or "[]", type=list[dict[str, str]])
-    except msgspec.MsgspecError:
+        return load_json(text or "[]", list[dict[str, str]])
+    except ValueError:
         return []
 
 

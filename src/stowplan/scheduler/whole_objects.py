@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from stowplan.api.objects import Node, Pod
+from stowplan.loader.json_text import json_decoder
 from stowplan.scheduler.configured_extender import ConfiguredExtender
 
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_fields = json_decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,8 +59,8 @@ class WholeObjects:
 def _trimmed(raw: bytes | msgspec.Raw) -> msgspec.Raw:
     """Copy an object without managedFields, which are unused and half of its size; upstream drops
     them too."""
-    fields = _fields.decode(raw)
-    metadata = _fields.decode(fields["metadata"])
+    fields = _fields(raw)
+    metadata = _fields(fields["metadata"])
     metadata.pop("managedFields", None)
     fields["metadata"] = msgspec.Raw(_encode(metadata))
     return msgspec.Raw(_encode(fields))

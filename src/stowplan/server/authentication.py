@@ -20,6 +20,7 @@ from stowplan.api.client import ApiClient
 from stowplan.errors import ApiUnavailable
 from stowplan.http.messages import PeerCertificate, Request
 from stowplan.http.parser import RequestHead
+from stowplan.loader.json_text import load_json
 from stowplan.server.access_metrics import AccessMetrics
 from stowplan.server.client_cas import ClientCas
 from stowplan.server.review_cache import Answer, ReviewCache, post_review
@@ -171,8 +172,8 @@ class Authenticator:
 
 def _user(body: bytes) -> User | None:
     try:
-        status = msgspec.json.decode(body, type=_TokenReview).status
-    except msgspec.MsgspecError as error:
+        status = load_json(body, _TokenReview).status
+    except ValueError as error:
         raise ApiUnavailable(f"POST {_REVIEWS}: not a TokenReview: {error}") from None
     if not status.authenticated or status.error or status.user is None:
         return None

@@ -12,6 +12,7 @@ import msgspec
 
 from stowplan.api.client import ApiClient
 from stowplan.errors import ApiUnavailable, ConfigError
+from stowplan.loader.json_text import load_json
 from stowplan.server.access_metrics import AccessMetrics
 from stowplan.server.authentication import User
 from stowplan.server.review_cache import Answer, ReviewCache, post_review
@@ -109,7 +110,7 @@ class Authorizer:
 
 def _decision(body: bytes) -> Decision:
     try:
-        status = msgspec.json.decode(body, type=_Review).status
-    except msgspec.MsgspecError as error:
+        status = load_json(body, _Review).status
+    except ValueError as error:
         raise ApiUnavailable(f"POST {_REVIEWS}: not a SubjectAccessReview: {error}") from None
     return Decision(status.allowed and not status.denied, status.reason, status.denied)

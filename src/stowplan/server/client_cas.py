@@ -28,6 +28,7 @@ from stowplan.errors import StowplanError
 from stowplan.http.messages import PeerCertificate
 from stowplan.http.server_tls import CLIENT_CA_FLAG
 from stowplan.http.watched_files import read_text
+from stowplan.loader.json_text import load_json
 from stowplan.logs import get_logger, kv
 from stowplan.server.serving_options import RequestHeaders, ServingOptions
 from stowplan.server.work_queues import CLIENT_CAS, PROXY_HEADERS, WorkQueues
@@ -180,7 +181,7 @@ def _headers(data: dict[str, str]) -> RequestHeaders:
 
     def names(key: str) -> tuple[str, ...]:
         text: Any = data.get(f"requestheader-{key}") or "[]"
-        return msgspec.json.decode(text, type=tuple[str, ...])
+        return load_json(text, tuple[str, ...])
 
     return RequestHeaders(
         allowed_names=names("allowed-names"),

@@ -34,6 +34,7 @@ from stowplan.api.objects import (
     Taint,
     Toleration,
 )
+from stowplan.loader.json_text import load_json
 
 Quantity: TypeAlias = str | int | float
 TaintLike: TypeAlias = Taint | Mapping[str, str] | str
@@ -172,7 +173,7 @@ def as_manifest(built: Pod | Node) -> dict[str, Any]:
     refused by servers that run the Priority admission plugin.
     """
     # Through JSON, as `to_builtins` would leave tuples where JSON has lists.
-    manifest: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(built))
+    manifest: dict[str, Any] = load_json(msgspec.json.encode(built))
     for quantities in _quantity_maps(manifest):
         # The API wants strings here, although it reads numbers too.
         quantities.update({name: str(amount) for name, amount in quantities.items()})

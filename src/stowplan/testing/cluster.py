@@ -15,7 +15,6 @@ can happen at that moment has happened. For stories that take longer there are s
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -43,6 +42,7 @@ from stowplan.errors import ApiError, NotFound, StowplanError
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.framework.status import Code
+from stowplan.loader.json_text import load_json
 from stowplan.plugins.registry import IN_TREE
 from stowplan.queue.hints import complete_hints
 from stowplan.scheduler.assembly import build_engine
@@ -347,12 +347,12 @@ class MemoryCluster:
         path = resource.path(namespace=namespace)
         body = self._request("POST", path, {**manifest, "metadata": metadata})
         self.settle()
-        created: T = msgspec.json.decode(body, type=resource.type)
+        created: T = load_json(body, resource.type)
         return created
 
     def _read(self, resource: Resource[Any], name: str, namespace: str = "") -> dict[str, Any]:
         self.settle()
-        found: dict[str, Any] = json.loads(
+        found: dict[str, Any] = load_json(
             self._request("GET", resource.path(namespace=namespace, name=name))
         )
         return found

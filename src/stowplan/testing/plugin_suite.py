@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.config.load import parse_tree
+from stowplan.config.load import parse_tree, read_text
 from stowplan.config.types import KIND
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.testing.plugin_checks import (
@@ -142,12 +142,8 @@ class PluginSuites:
 
 def _read_args(file: Path) -> tuple[dict[str, Any], bool]:
     """Arguments of a file, and whether they are a scheduler's configuration's, by plugin name."""
-    try:
-        text = file.read_text()
-    except OSError as problem:
-        raise ConfigError(problem.strerror or str(problem), where=str(file)) from None
     errors: list[Any] = []
-    tree = parse_tree(text, str(file), errors)
+    tree = parse_tree(read_text(file), str(file), errors)
     if errors:
         raise ConfigError("; ".join(str(error) for error in errors), where=str(file))
     if not isinstance(tree, dict):

@@ -13,15 +13,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-import yaml
-from yaml.nodes import MappingNode, ScalarNode
-
 from stowplan.errors import ConfigError
+from stowplan.loader.files import read_file
+from stowplan.loader.malformed import Malformed
+from stowplan.loader.yaml_text import How, Located, Repeated, load_yaml, load_yaml_all
+
+__all__ = ["Fields", "Located", "Parameters", "read_documents", "read_yaml", "seconds"]
 
 Parameter: TypeAlias = int | float | str | bool
 T = TypeVar("T")
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAMES: dict[type, str] = {
     bool: "true or false",
     dict: "a mapping",
@@ -35,65 +36,27 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Located(dict[str, Any]):
-    """A YAML mapping that knows its line, and that of each of its keys."""
-
-    line = 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: dict[str, int] = {}
-
-
-class _Loader(_Base):  # type: ignore[misc]  # either of two classes
-    """Keeps lines, refuses keys that come twice."""
-
-
-def _mapping(loader: Any, node: MappingNode) -> Located:
-    mapping = Located()
-    mapping.line = node.start_mark.line + 1
-    for key_node, value_node in node.value:
-        # As it is written: YAML would make a truth value of a field called `on`.
-        is_plain = isinstance(key_node, ScalarNode)
-        key = str(key_node.value if is_plain else loader.construct_object(key_node, deep=True))
-        if key in mapping:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"`{key}` is given twice", key_node.start_mark
-            )
-        mapping[key] = loader.construct_object(value_node, deep=True)
-        mapping.lines[key] = key_node.start_mark.line + 1
-    return mapping
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
 def read_yaml(file: Path) -> Any:
     """The file's one document, mappings with their lines."""
-    return _read(file, lambda text: yaml.load(text, Loader=_Loader))  # noqa: S506  is a safe one
+    return _read(file, load_yaml)
 
 
 def read_documents(file: Path) -> list[Any]:
     """All of the file's documents but empty ones, likewise."""
-    documents = _read(file, lambda text: list(yaml.load_all(text, Loader=_Loader)))
-    return [document for document in documents if document is not None]
+    documents: list[Any] = _read(file, load_yaml_all)
+    return documents
 
 
-def _read(file: Path, load: Callable[[str], Any]) -> Any:
+def _read(file: Path, load: Callable[[bytes, How], Any]) -> Any:
+    repeated: list[Repeated] = []
     try:
-        return load(file.read_text())
-    except OSError as problem:
-        why = problem.strerror or str(problem)
-        raise ConfigError(f"cannot be read: {why}", where=str(file)) from None
-    except UnicodeDecodeError as problem:
-        raise ConfigError(f"cannot be read: {problem}", where=str(file)) from None
-    except yaml.YAMLError as problem:
-        mark = getattr(problem, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}" if mark is not None else str(file)
-        what = getattr(problem, "problem", None) or str(problem)
-        raise ConfigError(f"cannot be read: {what}", where=where) from None
-    except RecursionError:
-        raise ConfigError("is nested too deeply", where=str(file)) from None
+        tree = load(read_file(file), How(located=True, repeated=repeated))
+        for _, name, _, line, column in repeated:
+            raise Malformed(f"`{name}` is given twice", line, column)
+    except Malformed as problem:
+        where = f"{file}:{problem.line}" if problem.line else str(file)
+        raise ConfigError(f"cannot be read: {problem.reason}", where=where) from None
+    return tree
 
 
 def seconds(text: str) -> float:

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.resolver import Resolver
 
 from stowplan.errors import ConfigError
+from stowplan.loader.files import read_file
+from stowplan.loader.malformed import Malformed, text_of
+from stowplan.loader.yaml_scalars import plain
+from stowplan.loader.yaml_text import compose_yaml
 from stowplan.workloads.expressions import BadExpression, Evaluate, as_text, parse
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -32,9 +33,6 @@ _QUANTITIES = frozenset({"allocatable", "capacity", "limits", "overhead", "reque
 _MAPS = _QUANTITIES | {"annotations", "labels", "matchLabels", "nodeSelector", "volumeAttributes"}
 _QUOTED = frozenset("'\"|>")
 _TAG = "tag:yaml.org,2002:"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_constructor = SafeConstructor()
-_resolver = Resolver()
 
 
 class Template:
@@ -46,8 +44,8 @@ class Template:
     def __init__(self, path: Path, *, expected: str = "") -> None:
         self.path = path
         try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as problem:
+            text = text_of(read_file(path))
+        except Malformed as problem:
             raise ConfigError(f"cannot be read: {problem}", where=str(path)) from None
         compiler = _Compiler(path, text)
         top = compiler.top
@@ -81,9 +79,10 @@ class _Compiler:
             for number, line in enumerate(text.splitlines(), start=1)
         ]
         try:
-            top = yaml.compose("\n".join(lines), Loader=_Loader)
-        except yaml.YAMLError as problem:
-            raise ConfigError(_first_line(problem), where=self._where(problem)) from None
+            top = compose_yaml("\n".join(lines))
+        except Malformed as problem:
+            where = f"{path}:{problem.line}" if problem.line else str(path)
+            raise ConfigError(f"is not YAML: {problem.reason}", where=where) from None
         if not isinstance(top, MappingNode):
             raise ConfigError("does not describe an object", where=str(path))
         self.top = top
@@ -112,10 +111,7 @@ class _Compiler:
     def compile(self, *, typed: bool) -> tuple[JsonObject | None, _Build]:
         """The object if it is always the same, and what builds it otherwise."""
         self._typed = typed
-        try:
-            build = self._node(self.top, "")
-        except RecursionError:
-            raise ConfigError("an alias contains itself", where=str(self._path)) from None
+        build = self._node(self.top, "")
         return (build(0, 1) if not self._actions else None), build
 
     def _node(self, node: Node, field: str) -> _Build:
@@ -160,13 +156,8 @@ class _Compiler:
         if as_it_stands or node.style in _QUOTED:
             return build
         if not _varies(build):
-            return _always(_construct(node.tag, text))
-
-        def resolved(index: int, count: int) -> Any:
-            plain = build(index, count)
-            return _construct(_tag_of(plain), plain)
-
-        return resolved
+            return _always(plain(text))
+        return lambda index, count: plain(build(index, count))
 
     def _text(self, text: str, where: str) -> _Build:
         """Text with its actions' results put in."""
@@ -187,10 +178,6 @@ class _Compiler:
 
         return filled
 
-    def _where(self, problem: yaml.YAMLError) -> str:
-        mark = getattr(problem, "problem_mark", None)
-        return f"{self._path}:{mark.line + 1}" if mark is not None else str(self._path)
-
 
 class _Always:
     """Builds the same thing every time."""
@@ -208,28 +195,3 @@ def _always(value: Any) -> _Build:
 
 def _varies(build: _Build) -> bool:
     return not isinstance(build, _Always)
-
-
-def _tag_of(plain: str) -> str:
-    tag: str = _resolver.resolve(ScalarNode, plain, (True, False))  # type: ignore[no-untyped-call]  # untyped in types-PyYAML
-    return tag
-
-
-def _construct(tag: str, text: str) -> Any:
-    """A plain scalar's value; what YAML takes for a date stays text, as in JSON."""
-    node = ScalarNode(tag, text)
-    match tag.removeprefix(_TAG):
-        case "null":
-            return None
-        case "bool":
-            return _constructor.construct_yaml_bool(node)
-        case "int":
-            return _constructor.construct_yaml_int(node)
-        case "float":
-            return _constructor.construct_yaml_float(node)
-    return text
-
-
-def _first_line(problem: yaml.YAMLError) -> str:
-    what = getattr(problem, "problem", None) or str(problem)
-    return f"is not YAML: {what}"

@@ -234,7 +234,7 @@ def test_impersonation(tmp_path: Path) -> None:
         "as": "jane",
         "as-uid": "7",
         "as-groups": ["a", "b"],
-        "as-user-extra": {"scopes": ["x", "y"]},
+        "as-user-extra": {"scopes": ["x", "z"]},
     }
     assert load(write(tmp_path / "config", document(user=user))).impersonate == (
         ("Impersonate-User", "jane"),
@@ -242,7 +242,7 @@ def test_impersonation(tmp_path: Path) -> None:
         ("Impersonate-Group", "a"),
         ("Impersonate-Group", "b"),
         ("Impersonate-Extra-scopes", "x"),
-        ("Impersonate-Extra-scopes", "y"),
+        ("Impersonate-Extra-scopes", "z"),
     )
 
 

@@ -129,3 +129,42 @@ async def test_a_body_that_is_too_large(api: Api) -> None:
             if status == 413:
                 body = await response.json()
                 assert body["message"] == "Request entity too large: limit is 3145728"
+
+
+async def test_a_name_of_a_web_page_is_refused_on_loopback(api: Api) -> None:
+    for host, status in {
+        "attacker.example": 421,
+        "127.0.0.1.attacker.example": 421,
+        "[::": 421,
+        "": 421,
+        "localhost:1": 200,
+        "[::1]": 200,
+    }.items():
+        async with aiohttp.ClientSession() as session:
+            answer = await session.get(f"{api.server.url}/api/v1/pods", headers={"Host": host})
+            assert answer.status == status, host
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "problem"),
+    [
+        (
+            "application/yaml",
+            b"a: &a [x, x, x, x, x, x, x, x]\n"
+            + b"".join(
+                b"%c: &%c [%s]\n" % (name, name, b", ".join([b"*%c" % (name - 1)] * 8))
+                for name in b"bcdefghijk"
+            ),
+            "yaml: line 6: the aliases up to here stand for more than 100,000 values",
+        ),
+        ("application/yaml", b"- " * 100_000, "yaml: line 1: is nested too deeply"),
+        ("application/json", b"[" * 100_000, "is nested too deeply"),
+        ("application/json", b'{"a": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
+    ],
+)
+async def test_hostile_bodies_are_refused(api: Api, media: str, body: bytes, problem: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        url = f"{api.server.url}/api/v1/namespaces/default/pods"
+        answer = await session.post(url, data=body, headers={"Content-Type": media})
+        assert answer.status == 400
+        assert problem in await answer.text()

@@ -275,9 +275,9 @@ def test_lease_names_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_standard_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(HEADER))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(HEADER.encode())))
     assert run(capsys, "config", "check", "-")[0] == 0
-    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"kind: Pod\n")))
     code, _, err = run(capsys, "config", "check", "-")
     assert code == 2
     assert err.startswith("Error: <stdin>: apiVersion: Required value")
@@ -321,7 +321,7 @@ def test_a_policy_becomes_a_configuration(
     assert err == f"Warning: {policy}: zebra: is not a field of a Policy and was left out\n"
     config = parse_config(out)
     assert [extender.url_prefix for extender in config.extenders] == ["http://x"]
-    monkeypatch.setattr("sys.stdin", io.StringIO(policy.read_text()))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(policy.read_text().encode())))
     code, from_stdin, err = run(capsys, "config", "migrate", "-", "-o", "json")
     assert err.startswith("Warning: <stdin>: zebra")
     assert yaml.safe_load(out) == json.loads(from_stdin)

@@ -299,7 +299,7 @@ extenders: [{urlPrefix: 'http://x', colour: red}]
         ("[]", "expected a Policy, found no mapping"),
         ("kind: Pod\napiVersion: v1", "expected a Policy of v1, found v1 Pod"),
         ("kind: Policy\napiVersion: v2", "expected a Policy of v1, found v2 Policy"),
-        ("{", "line 1"),
+        ("{", "did not find expected node content"),
         ("extenders: 3", "extenders: expected a list, got a number"),
         ("extenders: [{httpTimeout: true}]", "extenders[0].httpTimeout: Invalid value: true"),
         ("extenders: [{httpTimeout: 5}, {weight: x}]", "extenders[1].weight: Invalid value"),

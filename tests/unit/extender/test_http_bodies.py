@@ -108,7 +108,10 @@ async def test_a_large_body_that_is_left_off() -> None:
 
 async def test_a_body_in_chunks_is_not_kept_after_its_answer() -> None:
     body = body_of(2 * SMALL_BODY)
-    chunked = b"POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+    chunked = (
+        b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"%x\r\n%b\r\n0\r\n\r\n"
+    )
     async with stage() as served:
         client = await served.connect()
         await client.send(chunked % (len(body), body))

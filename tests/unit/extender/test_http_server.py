@@ -77,7 +77,7 @@ async def test_a_body_in_chunks(size: int) -> None:
     pieces = [ARGS_TEXT[start : start + size] for start in range(0, len(ARGS_TEXT), size)]
     chunks = b"".join(b"%x;note=1\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     whole = (
-        b"POST /filter HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n"
+        b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n"
         + chunks
         + b"0\r\nTrailer: x\r\n\r\n"
     )
@@ -109,18 +109,18 @@ async def test_a_client_that_waits_to_be_told_to_go_on() -> None:
     ("head", "problem"),
     [
         ("nonsense", "the first line is not that of an HTTP request"),
-        ("GET /status HTTP/1.1\r\nA: x\r\n folded", "a header line is malformed"),
-        ("POST /filter HTTP/1.1\r\nContent-Length: ²", "Content-Length is not a number"),
+        ("GET /status HTTP/1.1\r\nHost: x\r\nA: x\r\n folded", "a header line is malformed"),
+        ("POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: ²", "Content-Length is not a number"),
         (
-            "POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3",
+            "POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3",
             "Transfer-Encoding can only be chunked, and without Content-Length",
         ),
         (
-            "POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+            "POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
             "a chunk is longer than it says",
         ),
         (
-            "POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + "1" * 5000,
+            "POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + "1" * 5000,
             "a chunk's first line is too long",
         ),
     ],
@@ -140,7 +140,7 @@ async def test_what_is_no_http_is_refused(head: str, problem: str) -> None:
 async def test_headers_without_end() -> None:
     async with stage() as served:
         client = await served.connect()
-        await client.send(b"GET /status HTTP/1.1\r\nX: " + b"x" * MAX_HEAD)
+        await client.send(b"GET /status HTTP/1.1\r\nHost: x\r\nX: " + b"x" * MAX_HEAD)
         assert (await client.reply()).status == 431
 
 
@@ -164,7 +164,7 @@ async def test_paths_methods_and_encodings_that_are_not_served() -> None:
 async def test_head_and_http_1_0() -> None:
     async with stage() as served:
         client = await served.connect()
-        await client.send(b"HEAD /status HTTP/1.1\r\n\r\nGET /status HTTP/1.0\r\n\r\n")
+        await client.send(b"HEAD /status HTTP/1.1\r\nHost: x\r\n\r\nGET /status HTTP/1.0\r\n\r\n")
         reply = await client.reply(is_shown=False)
         assert reply.headers["content-length"] == "4"
         assert (await client.reply()).body == b"true"
@@ -213,7 +213,9 @@ async def test_a_body_beyond_the_limit_is_refused_before_it_is_sent() -> None:
     async with stage() as served:
         client = await served.connect()
         length = LIMITS.max_body + 1
-        await client.send(b"POST /filter HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % length)
+        await client.send(
+            b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length
+        )
         reply = await client.reply()
         assert (reply.status, reply.problem) == (413, "the body is longer than 4194304 bytes")
 
@@ -221,7 +223,7 @@ async def test_a_body_beyond_the_limit_is_refused_before_it_is_sent() -> None:
 async def test_a_body_in_chunks_beyond_the_limit_is_refused() -> None:
     async with stage(limits=replace(LIMITS, max_body=2048)) as served:
         client = await served.connect()
-        await client.send(b"POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await client.send(b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(3):
             await client.send(b"3e8\r\n" + b" " * 1000 + b"\r\n")
         assert (await client.reply()).status == 413
@@ -246,28 +248,39 @@ async def test_a_body_of_the_largest_size() -> None:
         assert (await client.ask("/status")).body == b"true"
 
 
-async def test_large_bodies_of_many_clients_together_have_a_limit() -> None:
+async def test_declared_lengths_take_nothing_from_others() -> None:
     async with stage() as served:
-        head = b"POST /filter HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % LIMITS.max_body
-        first, second, third = [await served.connect() for _ in range(3)]
-        for client in (first, second):
+        head = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % LIMITS.max_body
+        rude = [await served.connect() for _ in range(5)]
+        for client in rude:
             await client.send(head + b" ")
-        while served.server.body_bytes < 2 * LIMITS.max_body:  # noqa: ASYNC110 - a counter
-            await asyncio.sleep(0.001)
-        await third.send(head)
-        reply = await third.reply()
+        assert (await served.ask("/filter", ARGS_TEXT.ljust(LIMITS.max_body))).status == 200
+
+
+async def test_large_bodies_of_many_clients_together_have_a_limit() -> None:
+    """The one that has sent nothing for longest is refused, not the one that sends."""
+    async with stage() as served:
+        head = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % LIMITS.max_body
+        stopped = [await served.connect() for _ in range(2)]
+        for number, client in enumerate(stopped, start=1):
+            await client.send(head + b" " * (LIMITS.max_body - 1))
+            while served.server.body_bytes < number * (LIMITS.max_body - 1):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert (await served.ask("/filter", ARGS_TEXT.ljust(LIMITS.max_body))).status == 200
+        reply = await stopped[0].reply()
         assert (reply.status, reply.problem) == (
             503,
             "too many large requests at a time; try again",
         )
-        await first.close()
-        await second.send(ARGS_TEXT.ljust(LIMITS.max_body - 1))
-        assert (await second.reply()).status == 200
-        assert (await served.ask("/filter", ARGS_TEXT.ljust(LIMITS.max_body))).status == 200
-        assert served.server.body_bytes == 0
+        for client in stopped:
+            await client.close()
+        while served.server.body_bytes:  # noqa: ASYNC110 - a counter
+            await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize("sent", [b"P", b"POST /filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
+@pytest.mark.parametrize(
+    "sent", [b"P", b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"]
+)
 async def test_a_slow_request_is_told_so(sent: bytes) -> None:
     async with stage(limits=SLOW) as served:
         client = await served.connect()

@@ -30,7 +30,8 @@ async def trickle(client: Client, data: bytes) -> None:
         request("/healthz")[:-2] + b"X: " + b"x" * 10_000,
         request("/metrics")[:-2] + b"X: " + b"x" * 10_000,
         request("/filter", ARGS_TEXT.ljust(10_000)),
-        b"POST /filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 2000,
+        b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"1\r\n \r\n" * 2000,
         # Also behind requests that were answered.
         request("/healthz") + request("/filter", ARGS_TEXT.ljust(10_000)),
     ],

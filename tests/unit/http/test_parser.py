@@ -36,9 +36,9 @@ class Role:
     line: bytes
 
     def parse(self, *fields: bytes) -> RequestHead | ResponseHead:
-        head = b"\r\n".join([self.line, *fields])
         if self.name == "server":
-            return parse_request(head)
+            return parse_request(b"\r\n".join([self.line, b"Host: a", *fields]))
+        head = b"\r\n".join([self.line, *fields])
         found = parse_response(head + b"\r\n\r\n")
         assert found is not None
         assert found[1] == len(head) + 4
@@ -218,7 +218,7 @@ def test_junk_is_refused_or_waited_for(junk: bytes) -> None:
 
 
 def test_request_heads_are_cached_unless_they_are_long() -> None:
-    head = b"POST /filter HTTP/1.1\r\nX-Test: cached\r\nContent-Length: 12"
+    head = b"POST /filter HTTP/1.1\r\nHost: x\r\nX-Test: cached\r\nContent-Length: 12"
     assert parse_request(head) is parse_request(head)
     assert parse_request(head.replace(b"12", b"13")).length == 13
     long = head + b"\r\nX: " + b"x" * 2000
@@ -300,3 +300,27 @@ def test_junk_instead_of_chunks(junk: bytes) -> None:
     except ProtocolError:
         return
     assert len(got) + len(decoder.rest) <= len(junk)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (b"X: a\r\n", "the Host header is missing"),
+        (b"Host: a\r\nHost: a\r\n", "the Host header is not one name or address"),
+        (b"Host: a b\r\n", "the Host header is not one name or address"),
+        (b"Host: a/b\r\n", "the Host header is not one name or address"),
+        (b"Host: a\0\r\n", "a header line is malformed"),
+        (b"X: a\0b\r\nHost: a\r\n", "a header line is malformed"),
+    ],
+)
+def test_a_request_names_one_host(fields: bytes, problem: str) -> None:
+    with pytest.raises(ProtocolError, match=problem):
+        parse_request(b"GET / HTTP/1.1\r\n" + fields.removesuffix(b"\r\n"))
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a", "a.b-c:80", "127.0.0.1:1", "[::1]:8080", "[fe80::1%25e]"]
+)
+def test_hosts(host: str) -> None:
+    assert parse_request(f"GET / HTTP/1.1\r\nHost: {host}".encode()).headers.get("host") == host
+    assert parse_request(b"GET / HTTP/1.0").headers.get("host") == ""

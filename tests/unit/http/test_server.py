@@ -65,7 +65,7 @@ async def answers(port: int, *sent: bytes) -> bytes:
         writer.close()
 
 
-LAST = b"GET /?last HTTP/1.1\r\nConnection: close\r\n\r\n"
+LAST = b"GET /?last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 def statuses(text: bytes) -> list[int]:
@@ -74,7 +74,9 @@ def statuses(text: bytes) -> list[int]:
 
 async def test_requests_follow_each_other_on_one_connection(port: int) -> None:
     text = await answers(
-        port, b"GET /?one HTTP/1.1\r\n\r\nGET /?two=2 HTTP/1.1\r\nX: y\r\n\r\n", LAST
+        port,
+        b"GET /?one HTTP/1.1\r\nHost: x\r\n\r\nGET /?two=2 HTTP/1.1\r\nHost: x\r\nX: y\r\n\r\n",
+        LAST,
     )
     assert statuses(text) == [200, 200, 200]
     assert text.index(b"{'one': ['']}") < text.index(b"{'two': ['2']}") < text.index(b"{'last'")
@@ -100,12 +102,12 @@ async def test_a_request_may_come_in_pieces(port: int) -> None:
     ],
 )
 async def test_one_answer_to_one_request(port: int, request_head: bytes, status: int) -> None:
-    text = await answers(port, request_head + b"\r\nConnection: close\r\n\r\n")
+    text = await answers(port, request_head + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert statuses(text) == [status]
 
 
 async def test_a_head_has_no_body(port: int) -> None:
-    text = await answers(port, b"HEAD /?x HTTP/1.1\r\n\r\n", LAST)
+    text = await answers(port, b"HEAD /?x HTTP/1.1\r\nHost: x\r\n\r\n", LAST)
     first, second = text.split(b"HTTP/1.1 ")[1:]
     assert first.endswith(b"\r\n\r\n")
     assert b"Content-Length: 11\r\n" in first
@@ -114,7 +116,7 @@ async def test_a_head_has_no_body(port: int) -> None:
 
 async def test_other_methods_get_the_allowed_ones(port: int) -> None:
     assert b"\r\nAllow: GET,HEAD\r\n" in await answers(
-        port, b"DELETE / HTTP/1.1\r\nConnection: close\r\n\r\n"
+        port, b"DELETE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     )
 
 
@@ -128,19 +130,22 @@ async def test_other_methods_get_the_allowed_ones(port: int) -> None:
 async def test_a_body_is_not_taken_for_the_next_request(
     port: int, header: bytes, body: bytes
 ) -> None:
-    text = await answers(port, b"GET / HTTP/1.1\r\n" + header + b"\r\n\r\n" + body + LAST)
+    text = await answers(
+        port, b"GET / HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n" + body + LAST
+    )
     assert statuses(text) == [200, 200]
 
 
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"GET / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-        b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nA: x\r\n folded\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: x\r\n folded\r\n\r\n",
         b"GET / HTTP/1.1\nContent-Length: 5\r\n\r\n",
-        b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffff\r\n",
-        b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffff\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
     ],
 )
 async def test_nothing_is_answered_behind_a_refused_request(
@@ -153,11 +158,13 @@ async def test_nothing_is_answered_behind_a_refused_request(
 
 
 async def test_headers_without_an_end_are_not_kept_for_ever(port: int) -> None:
-    assert statuses(await answers(port, b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD)) == [431]
+    assert statuses(await answers(port, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * MAX_HEAD)) == [
+        431
+    ]
 
 
 async def test_a_body_beyond_the_limit_is_not_read(port: int) -> None:
-    head = b"GET / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (LIMITS.max_body + 1)
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (LIMITS.max_body + 1)
     assert statuses(await answers(port, head)) == [413]
 
 
@@ -237,7 +244,7 @@ async def gone(server: HttpServer) -> None:
 async def test_a_client_that_does_not_read_is_dropped(end: bytes) -> None:
     limits = replace(LIMITS, request_timeout_s=0.2)
     async with counting(limits) as (server, port, made), deaf(port) as writer:
-        writer.write(b"GET /large HTTP/1.1\r\n" + end + b"\r\n")
+        writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n" + end + b"\r\n")
         await gone(server)
         assert made == [1]
         assert statuses(await answers(port, LAST)) == [200], "others are answered"
@@ -245,7 +252,7 @@ async def test_a_client_that_does_not_read_is_dropped(end: bytes) -> None:
 
 async def test_answers_that_are_not_read_are_not_computed() -> None:
     async with counting() as (server, port, made), deaf(port) as writer:
-        writer.write(b"GET /large HTTP/1.1\r\n\r\n" * 1000)
+        writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
         while not made:  # noqa: ASYNC110 - the server's doing
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.1)
@@ -256,7 +263,7 @@ async def test_answers_that_are_not_read_are_not_computed() -> None:
 async def test_a_client_that_reads_late_gets_everything() -> None:
     async with counting() as (_, port, made):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /large HTTP/1.1\r\n\r\n" * 5 + LAST)
+        writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 5 + LAST)
         await asyncio.sleep(0.1)
         text = await asyncio.wait_for(reader.read(), 60)
         writer.close()
@@ -268,7 +275,7 @@ async def test_a_client_that_reads_late_gets_everything() -> None:
 async def test_a_client_that_trickles_is_dropped() -> None:
     async with counting(replace(LIMITS, request_timeout_s=0.3)) as (server, port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET / HTTP/1.1\r\nX: ")
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
 
         async def trickle() -> None:
             while True:
@@ -287,7 +294,7 @@ async def test_connections_without_a_request_for_longest_make_room() -> None:
     async with counting(replace(LIMITS, max_connections=3)) as (server, port, _):
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         reader, writer = opened[0]
-        writer.write(b"GET /?x HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /?x HTTP/1.1\r\nHost: x\r\n\r\n")
         assert await reader.readuntil(b"{'x': ['']}")
         assert statuses(await answers(port, LAST)) == [200], "there is room for a probe"
         assert await asyncio.wait_for(opened[1][0].read(), 10) == b""
@@ -298,9 +305,38 @@ async def test_connections_without_a_request_for_longest_make_room() -> None:
             other.close()
 
 
+async def test_idle_connections_do_not_reset_a_client_that_asked_before() -> None:
+    async with counting(replace(LIMITS, max_connections=10)) as (_, port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /?x HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readuntil(b"{'x': ['']}")
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
+        writer.write(LAST)
+        assert statuses(await reader.read()) == [200]
+        for _, other in [*idle, (reader, writer)]:
+            other.close()
+
+
+async def test_the_client_with_most_connections_makes_room() -> None:
+    async with counting(replace(LIMITS, max_connections=10)) as (_, port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /?x HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readuntil(b"{'x': ['']}")
+        greedy = []
+        for _ in range(30):
+            opened = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+            opened[1].write(b"GET /?y HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await opened[0].readuntil(b"{'y': ['']}")
+            greedy.append(opened)
+        writer.write(LAST)
+        assert statuses(await reader.read()) == [200]
+        for _, other in [*greedy, (reader, writer)]:
+            other.close()
+
+
 async def test_stopping_does_not_wait_for_a_client_that_does_not_read() -> None:
     async with counting() as (server, port, made), deaf(port) as writer:
-        writer.write(b"GET /large HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         while not made:  # noqa: ASYNC110 - the server's doing
             await asyncio.sleep(0.005)
         assert await asyncio.wait_for(server.stop(0.1), 30) == 1

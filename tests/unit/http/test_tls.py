@@ -293,7 +293,7 @@ async def test_a_response_that_is_cut_off_is_an_error(maker: Maker, head: bytes)
     pool = Pool("127.0.0.1", server.sockets[0].getsockname()[1])
     try:
         with pytest.raises((Disconnected, BrokenOff)):
-            await (await pool.ask(b"GET / HTTP/1.1\r\n\r\n", maker.trusting)).read(100)
+            await (await pool.ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", maker.trusting)).read(100)
     finally:
         pool.close()
         server.close()

@@ -228,11 +228,11 @@ def check(work, on):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: 1\nb: [1, 2\n", "pod.yaml, line 3: expected ',' or ']'"),
+        ("a: 1\nb: [1, 2\n", "pod.yaml, line 3: did not find expected ',' or ']'"),
         ("a:\n  b: 1\n c: 2\n", "pod.yaml, line 3: "),
         ("a: 1\n\tb: 2\n", "pod.yaml, line 2: "),
         (b"\xff\xfe\xff", "pod.yaml: "),
-        ("a: \0\n", "pod.yaml: "),
+        ("a: \0\n", "pod.yaml, line 1: "),
         ("a: !!python/object:os.system {}\n", "pod.yaml, line 1: "),
     ],
 )

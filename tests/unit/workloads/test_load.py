@@ -137,7 +137,7 @@ def test_the_other_opcodes(read: Callable[..., Workload]) -> None:
         - {opcode: barrier}
         - {opcode: sleep, durationParam: $pause}
         - {opcode: sleep, duration: 1m30s}
-        - {opcode: startCollectingMetrics, name: n, namespaces: [a], labelSelector: {app: web}}
+        - {opcode: startCollectingMetrics, name: m, namespaces: [a], labelSelector: {app: web}}
         - {opcode: stopCollectingMetrics}
         - {opcode: createPods, count: 2, steadyStateParam: $steady, durationParam: $pause}
         """,
@@ -162,7 +162,7 @@ def test_the_other_opcodes(read: Callable[..., Workload]) -> None:
     assert made[8] == Barrier((), {}, Stage.SCHEDULED)
     assert made[9:11] == (Sleep(0.5), Sleep(90.0))
     assert made[11:13] == (
-        StartCollectingMetrics("n", ("a",), {"app": "web"}),
+        StartCollectingMetrics("m", ("a",), {"app": "web"}),
         StopCollectingMetrics(),
     )
     assert isinstance(made[13], CreatePods)

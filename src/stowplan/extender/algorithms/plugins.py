@@ -44,6 +44,7 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.judge.configuration import default_registry
+from stowplan.loader.json_text import json_decoder
 from stowplan.scheduler.assembly import build_profiles
 from stowplan.scheduler.cycle import judge
 from stowplan.scheduler.decision import Decision
@@ -169,7 +170,7 @@ class Plugins(Algorithm):
         self._sent = sent
 
 
-_decode_node: Final = msgspec.json.Decoder(Node).decode
+_decode_node: Final = json_decoder(Node)
 
 
 def _texts(args: ExtenderArgs) -> Iterable[bytes | msgspec.Raw]:

@@ -34,6 +34,7 @@ from stowplan.lab.bench.attack_trial import (
     time_trial,
 )
 from stowplan.lab.bench.hostile import ATTACKS, Attack, stored_size
+from stowplan.loader.json_text import load_json
 from stowplan.output_file import check_output_file
 
 #: The targets.
@@ -108,7 +109,7 @@ def forked(measure: Callable[[Report], None], limit_s: float) -> Report:
         raise
     finally:
         os.waitpid(child, 0)
-    return Report(**json.loads(text)) if text else Report(problem="the trial failed")
+    return Report(**load_json(text)) if text else Report(problem="the trial failed")
 
 
 def _limited(measure: Callable[[Report], None], limit_s: float) -> Report:

@@ -32,6 +32,7 @@ from stowplan.lab.bench.churn_objects import (
 from stowplan.lab.bench.follow import METADATA_ONLY, follow, session
 from stowplan.lab.bench.sender import JSON, Sender, SendError
 from stowplan.lab.controlplane.processes import ControlPlaneError
+from stowplan.loader.json_text import json_decoder
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
@@ -72,7 +73,7 @@ class _Change(msgspec.Struct):
     object: _Pod
 
 
-_decode = msgspec.json.Decoder(_Change).decode
+_decode = json_decoder(_Change)
 
 
 @dataclass

@@ -21,8 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import stowplan
 from stowplan.lab.bench import figures
 from stowplan.lab.bench.raw import READY
@@ -34,6 +32,8 @@ from stowplan.lab.controlplane.components import HOST
 from stowplan.lab.controlplane.credentials import KUBE_SCHEDULER
 from stowplan.lab.controlplane.gates import gate_flags
 from stowplan.lab.controlplane.processes import ServerProcess, free_port
+from stowplan.loader.files import read_file
+from stowplan.loader.yaml_text import dump_yaml, load_yaml
 
 LIFTED_QPS = 5000
 _HINTS = "SchedulerQueueingHints"
@@ -133,14 +133,13 @@ def kube_scheduler_config(kubeconfig: Path, workload: Path | None = None) -> str
         "kind": "KubeSchedulerConfiguration",
     }
     if workload is not None:
-        config = yaml.safe_load(workload.read_text())
+        config = load_yaml(read_file(workload))
     config["clientConnection"] = {
         "kubeconfig": str(kubeconfig),
         "qps": LIFTED_QPS,
         "burst": LIFTED_QPS,
     }
-    text: str = yaml.safe_dump(config, sort_keys=False)
-    return text
+    return dump_yaml(config)
 
 
 STOWPLAN = Contestant("stowplan", figures.STOWPLAN, _stowplan, _answers("http"))

@@ -11,6 +11,7 @@ import msgspec
 from stowplan.errors import ConfigError
 from stowplan.lab.bench.results import RESULTS
 from stowplan.lab.bench.targets import DecisionTargets
+from stowplan.loader.json_text import load_json
 
 FILE: Final = RESULTS / "decisions.json"
 COMMAND: Final = f"python -m stowplan.bench.decisions --json {FILE}"
@@ -55,7 +56,7 @@ class Decisions(msgspec.Struct):
 def read_decisions(file: Path = FILE) -> Decisions | None:
     """Read the stored results; None if nothing was measured."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Decisions)
+        return load_json(file.read_bytes(), Decisions)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as problem:

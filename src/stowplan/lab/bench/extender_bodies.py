@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.loader.json_text import load_json
+
 _IMAGES_ON_A_NODE: Final = 12
 _ORDERS: Final = 64
 _CONDITIONS: Final = {
@@ -223,6 +225,6 @@ def check_prioritize(asked: ExtenderQuestion, body: bytes) -> None:
 
 def _decoded(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return load_json(body)
     except msgspec.MsgspecError as error:
         raise WrongAnswer(f"an answer is not JSON: {error}") from None

@@ -16,6 +16,7 @@ import msgspec
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.tls import build_context
 from stowplan.lab.controlplane.processes import ControlPlaneError
+from stowplan.loader.json_text import json_decoder
 
 #: An encoding that no scheduler's own watch shares.
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -52,8 +53,8 @@ class _List(msgspec.Struct):
     items: list[_Object] | None
 
 
-_decode = msgspec.json.Decoder(FollowedChange).decode
-_decode_list = msgspec.json.Decoder(_List).decode
+_decode = json_decoder(FollowedChange)
+_decode_list = json_decoder(_List)
 
 
 @asynccontextmanager

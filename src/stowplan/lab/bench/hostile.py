@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import msgspec
-
 from stowplan.api.objects import Pod
+from stowplan.loader.json_text import json_decoder
 
 Json: TypeAlias = dict[str, Any]
 
@@ -27,7 +26,7 @@ HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 _WHEN = "DuringSchedulingIgnoredDuringExecution"
 
-_decode_pod = msgspec.json.Decoder(Pod).decode
+_decode_pod = json_decoder(Pod)
 
 
 def keys(count: int, serial: int, letter: str = "k") -> list[str]:

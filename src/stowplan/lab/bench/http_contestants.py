@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
+from stowplan.loader.json_text import load_json
+
 if TYPE_CHECKING:
     from aiohttp import web
 
@@ -129,7 +131,7 @@ def _filtered(body: bytes | bytearray) -> bytes:
     """What a filter that keeps all nodes does, without the extender's own shortcuts."""
     import msgspec
 
-    args = msgspec.json.decode(body)
+    args = load_json(body)
     return msgspec.json.encode({"NodeNames": args["NodeNames"], "FailedNodes": {}, "Error": ""})
 
 

@@ -17,6 +17,7 @@ from stowplan.api.resources import PODS
 from stowplan.errors import StowplanError
 from stowplan.lab.bench.observe import BindObserver
 from stowplan.lab.bench.sender import Sender, SendError
+from stowplan.loader.json_text import load_json
 from stowplan.workloads.model import Stage
 from stowplan.workloads.play import Chain, Write
 
@@ -124,7 +125,7 @@ class LiveCluster:
     async def _list(self, namespace: str, labels: Mapping[str, str]) -> list[_Pod]:
         params = {"labelSelector": _selector(labels), "resourceVersion": "0"}
         async with self._session.get(PODS.path(namespace=namespace), params=params) as answer:
-            return msgspec.json.decode(await answer.read(), type=_Pods).items
+            return load_json(await answer.read(), _Pods).items
 
     async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
         missing = {f"{namespace}/{name}" for name in names}

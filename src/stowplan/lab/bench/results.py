@@ -27,6 +27,7 @@ import stowplan
 from stowplan.errors import ConfigError
 from stowplan.lab.bench.figures import Run, WorkloadRuns
 from stowplan.lab.controlplane.targets import TARGET_BY_NAME, pinned_version
+from stowplan.loader.json_text import load_json
 
 RESULTS: Final = Path("bench-results")
 #: Packages that take no part in scheduling.
@@ -134,7 +135,7 @@ def _slug(contestant: str) -> str:
 
 def _read(path: Path) -> RunResult:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunResult)
+        return load_json(path.read_bytes(), RunResult)
     except (OSError, msgspec.DecodeError) as problem:
         raise ConfigError(
             f"is not a result of this benchmark ({problem}); remove it, or use --fresh",

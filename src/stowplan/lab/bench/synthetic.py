@@ -17,6 +17,7 @@ import msgspec
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import SERVICES, Resource
 from stowplan.api.workload_objects import Service
+from stowplan.loader.json_text import json_decoder
 
 Json: TypeAlias = dict[str, Any]
 
@@ -27,8 +28,8 @@ ZONES = 10
 APPLICATIONS = 50
 _NAMESPACE = "default"
 
-_decode_pod = msgspec.json.Decoder(Pod).decode
-_decode_node = msgspec.json.Decoder(Node).decode
+_decode_pod = json_decoder(Pod)
+_decode_node = json_decoder(Node)
 
 #: What admission adds to every pod.
 _TOLERATIONS = [

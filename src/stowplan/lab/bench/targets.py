@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from stowplan.loader.yaml_text import load_yaml
+
 STREAM: Final = "stream"
 BACKLOG: Final = "backlog"
 
@@ -66,7 +68,7 @@ class Targets(msgspec.Struct, forbid_unknown_fields=True):
 @cache
 def targets() -> Targets:
     text = files("stowplan.lab.bench").joinpath("targets.yaml").read_bytes()
-    return msgspec.yaml.decode(text, type=Targets)
+    return msgspec.convert(load_yaml(text), Targets)
 
 
 def _sets() -> dict[str, tuple[WorkloadEntry, ...]]:

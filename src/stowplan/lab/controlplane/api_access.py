@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stowplan.lab.controlplane.processes import ControlPlaneError
+from stowplan.loader.json_text import load_json
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -27,7 +28,7 @@ class ApiError(ControlPlaneError):
     def __init__(self, method: str, path: str, status: int, body: str) -> None:
         self.status = status
         try:
-            message = json.loads(body)["message"]
+            message = load_json(body)["message"]
         except (ValueError, KeyError, TypeError):
             message = body.strip()
         super().__init__(f"{method} {path}: {status} {message}")
@@ -111,7 +112,7 @@ class ApiAccess:
         body: Mapping[str, Any] | None = None,
         content_type: str = JSON,
     ) -> dict[str, Any]:
-        decoded: dict[str, Any] = json.loads(self.raw(method, path, body, content_type))
+        decoded: dict[str, Any] = load_json(self.raw(method, path, body, content_type))
         return decoded
 
 

@@ -10,6 +10,7 @@ import json
 import re
 
 from stowplan.lab.faults.asked import Asked
+from stowplan.loader.json_text import load_json
 
 _VERSION = re.compile(r"&?resourceVersion(Match)?=[^&]*")
 
@@ -35,7 +36,7 @@ def _key(asked: Asked) -> tuple[str, str]:
 def with_items_twice(body: bytes) -> bytes:
     """The same list in which every item occurs twice; anything but a JSON list stays as it is."""
     try:
-        answer = json.loads(body)
+        answer = load_json(body)
         answer["items"] = [item for item in answer["items"] for _ in range(2)]
     except (ValueError, TypeError, KeyError):
         return body

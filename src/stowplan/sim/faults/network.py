@@ -29,6 +29,7 @@ from stowplan.clock import Clock
 from stowplan.errors import ApiError
 from stowplan.http.client import BrokenOff, ClientResponse, Disconnected, Guard
 from stowplan.http.parser import CHUNKED, Headers, ResponseHead
+from stowplan.loader.json_text import load_json
 
 _CONFIG = ClusterConfig(server="http://simulated")
 _GARBAGE = b'{"type":"MODIFIED","object":{"kind":"Pod","metadata":{"name":"\xff\n'
@@ -271,7 +272,7 @@ class _Exchange:
 
 
 def _with_items_twice(body: bytes) -> bytes:
-    document = msgspec.json.decode(body, type=dict[str, Any])
+    document = load_json(body, dict[str, Any])
     if isinstance(document.get("items"), list):
         document["items"] *= 2
     return msgspec.json.encode(document)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.errors import ConfigError
+from stowplan.loader.json_text import load_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Script:
 def read_script(path: Path) -> Script:
     """Read a script from a file; ConfigError says what is wrong with it."""
     try:
-        document = json.loads(path.read_bytes())
+        document = load_json(path.read_bytes())
         steps = [dict(each) for each in document["steps"]]
         return Script(
             int(document["seed"]),

@@ -18,6 +18,7 @@ from stowplan.apiserver.kinds import KINDS, NODES, PODS, Kind
 from stowplan.errors import ConfigError
 from stowplan.judge.checking import complete, conformed
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.loader.json_text import load_json
 from stowplan.sim.traces.model import Json
 
 _SERVED: dict[tuple[str, str], Kind] = {
@@ -93,7 +94,7 @@ def read_object(kind: Kind, manifest: Json, struct: type[Any]) -> Any:
     """The object as a struct, with the API server's defaults; ConfigError if it is invalid."""
     try:
         # The copy is for the defaults: manifests share their parts.
-        stored, _ = conformed(kind, msgspec.json.decode(msgspec.json.encode(manifest)))
+        stored, _ = conformed(kind, load_json(msgspec.json.encode(manifest)))
         complete(kind, stored)
         return msgspec.convert(stored, struct)
     except (QuestionRefused, msgspec.ValidationError) as problem:

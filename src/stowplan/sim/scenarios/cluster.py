@@ -14,8 +14,6 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-import msgspec
-
 from stowplan.api.client import ApiClient, PatchKind
 from stowplan.api.resources import NAMESPACES, PODS, Resource
 from stowplan.apiserver.kubelet import RUN_SECONDS
@@ -29,6 +27,7 @@ from stowplan.errors import (
     StowplanError,
     Throttled,
 )
+from stowplan.loader.json_text import load_json
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.sim.scenarios.facts import FINISHED_PHASES, phase_of
 from stowplan.sim.scenarios.own_names import MARK, own_scheduler_name, place_of
@@ -234,7 +233,7 @@ class Cluster:
         """Read an object from the API server; NotFound if it does not exist."""
         resource = self._resource(kind)
         path = resource.path(namespace=self._place(resource, namespace), name=name)
-        found: Json = msgspec.json.decode(await self.client.request("GET", path))
+        found: Json = load_json(await self.client.request("GET", path))
         return found
 
     async def list(
@@ -247,7 +246,7 @@ class Cluster:
         if labels:
             params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
         body = await self.client.request("GET", resource.path(namespace=place), params=params)
-        items: list[Json] = msgspec.json.decode(body).get("items") or []
+        items: list[Json] = load_json(body).get("items") or []
         if resource.namespaced and not place and self.target.is_shared:
             items = [each for each in items if _is_within(each, self.target.prefix)]
         return items
@@ -316,7 +315,7 @@ class Cluster:
         there = await self.client.request(
             "GET", PODS.path(), params={"fieldSelector": f"spec.nodeName={node}"}
         )
-        for pod in msgspec.json.decode(there).get("items") or ():
+        for pod in load_json(there).get("items") or ():
             metadata = pod["metadata"]
             if phase_of(pod) not in FINISHED_PHASES:
                 self.recording.counts[how] += 1
@@ -387,7 +386,7 @@ class Cluster:
             answer = await self.client.create(resource, body, namespace=namespace)
         except AlreadyExists as problem:
             raise await self._explained(problem, resource, namespace, metadata) from None
-        name = metadata.get("name") or msgspec.json.decode(answer)["metadata"]["name"]
+        name = metadata.get("name") or load_json(answer)["metadata"]["name"]
         self._made.append((resource, namespace, name))
         if manifest.get("status") and resource.kind not in _BORN_WITH_STATUS:
             await self.client.patch(
@@ -410,7 +409,7 @@ class Cluster:
             there = await self.client.request("GET", path)
         except ApiError:
             return problem
-        mark = (msgspec.json.decode(there)["metadata"].get("labels") or {}).get(MARK)
+        mark = (load_json(there)["metadata"].get("labels") or {}).get(MARK)
         if mark in (None, self.target.prefix):
             return problem
         kinds = ",".join(dict.fromkeys(["nodes", "namespaces", resource.plural]))

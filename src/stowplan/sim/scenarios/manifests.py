@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from stowplan.apiserver.go_types import structs
 from stowplan.apiserver.kinds import KINDS, NODES, PODS, PRIORITY_CLASSES, Kind
 from stowplan.apiserver.kubelet import RUN_SECONDS
@@ -163,14 +161,12 @@ def check_manifest(kind: Kind, manifest: Json, written: Any, place: Place) -> No
 
 
 def plain(value: Any) -> Any:
-    """Without the lines; dates, which YAML reads by itself, as texts again."""
+    """Without the lines."""
     if isinstance(value, dict):
         return {str(key): plain(member) for key, member in value.items()}
     if isinstance(value, list):
         return [plain(member) for member in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return yaml.safe_dump(value).removesuffix("\n...\n").strip()
+    return value
 
 
 def _line_of(written: Any, path: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stowplan.errors import ConfigError
+from stowplan.loader.files import read_lines
 from stowplan.sim.traces.amounts import MOST, memory_bytes, milli_cpus, milliseconds, pieces
 from stowplan.sim.traces.layout import (
     ColumnSource,
@@ -177,7 +178,9 @@ def rows(file: Path, of: str, layout: Layout | None, broken: BrokenRows) -> Iter
     Without a layout the header names our own fields.
     """
     with opened(file) as text:
-        reader = csv.reader(text, delimiter=layout.delimiter if layout else ",", strict=True)
+        reader = csv.reader(
+            read_lines(text, str(file)), delimiter=layout.delimiter if layout else ",", strict=True
+        )
         cells, line = _next(reader, broken)
         if cells is None:
             raise ConfigError("is empty; a header was expected", where=str(file))

@@ -7,11 +7,12 @@ says what was expected and what was found.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import IO, Any, cast
 
 from stowplan.errors import ConfigError
+from stowplan.loader.files import read_stream
+from stowplan.loader.json_text import load_json
+from stowplan.loader.malformed import LARGE, Malformed
 from stowplan.sim.traces.csv_trace import check_of, read_nodes, read_pods
 from stowplan.sim.traces.generate import generate
 from stowplan.sim.traces.layout import Layout, find_layout
@@ -104,8 +105,8 @@ def _read_json(file: Path) -> Any:
     """Parse JSON by a JSON parser: a YAML parser takes minutes for a large export."""
     try:
         with opened(file) as text:
-            return msgspec.json.decode(text.read().encode(errors="surrogateescape"))
-    except (msgspec.DecodeError, RecursionError) as problem:
+            return load_json(read_stream(cast(IO[bytes], text.buffer), str(file), limit=LARGE.size))
+    except Malformed as problem:
         raise ConfigError(f"is not JSON: {problem}", where=str(file)) from None
 
 

@@ -71,7 +71,7 @@ class BrokenRows:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[IO[str]]:
+def opened(file: Path) -> Iterator[io.TextIOWrapper]:
     """The file's text, unpacked; bytes that are not UTF-8 become lone surrogates."""
     try:
         with _unpacked(file) as binary:

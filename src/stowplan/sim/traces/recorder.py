@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 
 from stowplan.clock import parse_rfc3339
+from stowplan.loader.files import read_lines
+from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.sim.traces.amounts import seconds_text
 from stowplan.sim.traces.model import (
     RUN_SECONDS,
@@ -38,7 +40,7 @@ _TOLERATED_S = 60.0
 #: Changes of these are made by the recorded scheduler, kubelets and volume controller.
 _NOT_REVISED = ("Pod", "PersistentVolume", "PersistentVolumeClaim")
 _FINISHED = ("Succeeded", "Failed")
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = json_decoder(dict[str, Any])
 
 
 @dataclass(slots=True)
@@ -94,7 +96,7 @@ def _lines(file: Path, broken: BrokenRows) -> Iterator[_Line]:
     origin: float | None = None
     latest = 0.0
     with opened(file) as text:
-        for number, raw in enumerate(text, start=1):
+        for number, raw in enumerate(read_lines(text, str(file)), start=1):
             if not raw.strip():
                 continue
             try:
@@ -119,7 +121,7 @@ def _parsed(raw: str) -> tuple[float, str, Json]:
         raise ValueError("is not UTF-8")
     try:
         record = _decode(raw)
-    except (msgspec.DecodeError, RecursionError) as problem:
+    except UNREADABLE as problem:
         raise ValueError(f"is not a JSON object: {problem}") from None
     time, event, resource = (record.get(name) for name in ("time", "event", "resource"))
     if not isinstance(time, str):

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from stowplan.loader.json_text import load_json
 from stowplan.testing.plugin_checks.asking import Asker, PluginAnswers, in_words
 from stowplan.testing.plugin_checks.cases import Case
 from stowplan.testing.plugin_checks.subject import CheckFailed, NotApplicable, Subject, load_subject
@@ -112,7 +113,7 @@ def _digests_elsewhere(subject: Subject) -> list[str]:
     if finished.returncode:
         last = (finished.stderr.strip() or "no message").splitlines()[-1]
         raise NotApplicable(f"another process cannot load it: {last}")
-    found: list[str] = json.loads(finished.stdout.splitlines()[-1])
+    found: list[str] = load_json(finished.stdout.splitlines()[-1])
     return found
 
 
@@ -123,4 +124,4 @@ def main(asked: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(load_json(sys.argv[1]))
