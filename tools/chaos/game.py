@@ -143,6 +143,8 @@ class Game:
             replica.proxy.clear()
             replica.proxy.come_back()
         self._wait_for("repairs", lambda: not self._later and not self._under_repair, _LAST_PODS_S)
+        if self._replicas.leader() is None and not self._replicas.has_led:
+            self.outcome.problems.append("no scheduler's log says that it leads")
         self._load.end_arrivals()
         try:
             self._wait_for("the last pods", self._all_bound, _LAST_PODS_S)

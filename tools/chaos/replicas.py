@@ -21,7 +21,7 @@ from tools.chaos.clocked_scheduler import write_offset
 LEASE_S, RENEW_S, RETRY_S = 4.0, 2.5, 0.5
 SCHEDULERS = ("stowplan", "kube-scheduler")
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_LEADS = {"stowplan": '"Scheduling"', "kube-scheduler": "successfully acquired lease"}
+_LEADS = {"stowplan": '"Scheduling"', "kube-scheduler": "Successfully acquired lease"}
 
 
 @dataclass
@@ -76,6 +76,8 @@ class Replicas:
         self.all = [Replica(number, proxy) for number, proxy in enumerate(proxies)]
         #: Processes that ended without having been killed: leadership lost, or a crash.
         self.ended_by_themselves = 0
+        #: Whether a leader was ever recognised by its log; else faults were aimed in the dark.
+        self.has_led = False
         compile_modules()
 
     @property
@@ -88,7 +90,9 @@ class Replicas:
 
     def leader(self) -> Replica | None:
         marker = _LEADS[self._scheduler]
-        return next((r for r in self.all if not r.is_frozen and r.leads(marker)), None)
+        found = next((r for r in self.all if not r.is_frozen and r.leads(marker)), None)
+        self.has_led = self.has_led or found is not None
+        return found
 
     def choose(self, number: int) -> Replica:
         """The leader four times out of five, else the other."""
