@@ -111,8 +111,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, metavar="N")
     parser.add_argument("--seed", type=int, default=None, metavar="N", help="default: random")
+    parser.add_argument("--reader", metavar="NAME", help="fuzz one reader of bytes, or `all`")
+    parser.add_argument("--inputs", type=int, default=10_000, metavar="N", help="for --reader")
     options = parser.parse_args()
     seed = secrets.randbits(31) if options.seed is None else options.seed
+    if options.reader is not None:
+        from tests.fuzz_readers import READERS, fuzz_reader
+
+        names = READERS if options.reader == "all" else [options.reader]
+        return 1 if sum(fuzz_reader(name, options.inputs, seed) for name in names) else 0
     return 1 if explore(options.minutes, seed) else 0
 
 
