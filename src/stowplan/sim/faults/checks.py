@@ -28,7 +28,9 @@ from stowplan.sim.faults.replica import Decided, Replica
 Json = dict[str, Any]
 
 #: A scheduler whose watch fell silent may not know of changes for so long.
-_AUDIT = Options(in_flight_s=100.0)
+#: A bind that was never answered may have no event if its pod is deleted meanwhile: events are
+#: checked at the end.
+_AUDIT = Options(in_flight_s=100.0, ignore=frozenset(("no-event",)))
 
 
 # The history
@@ -270,7 +272,13 @@ def _pending_that_fit(store: Store, pods: list[Json]) -> Iterator[str]:
 
 
 def _made_fit(pod: Json, nodes: dict[str, Json], on: dict[str, list[Json]]) -> str:
-    """A node on which preemption would make room; "" if there is none."""
+    """A node on which preemption would make room; "" if there is none.
+
+    Pods that spread are left out: a change of labels elsewhere that makes preemption help wakes
+    them only after five minutes, as in kube-scheduler.
+    """
+    if pod["spec"].get("topologySpreadConstraints"):
+        return ""
     priority = pod["spec"].get("priority", 0)
     for name, node in nodes.items():
         kept = [each for each in on[name] if each["spec"].get("priority", 0) >= priority]
