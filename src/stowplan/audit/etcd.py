@@ -225,7 +225,7 @@ def read_history(path: Path) -> Iterator[Revision]:
             for number, line in enumerate(file, start=1):
                 try:
                     yield _decode_line(line).revision()
-                except (msgspec.MsgspecError, RecursionError) as problem:
+                except (ValueError, RecursionError) as problem:
                     where = f"{path}:{number}"
                     raise ConfigError(f"not a revision: {problem}", where=where) from None
     except OSError as problem:

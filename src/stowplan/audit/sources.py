@@ -58,7 +58,7 @@ def read_objects(path: str, text: bytes) -> list[Item]:
             for kind, raw in _flat(document):
                 if kind in AUDITED:
                     items.append(decode_item(kind, raw))
-        except (msgspec.MsgspecError, RecursionError) as problem:
+        except (ValueError, RecursionError) as problem:
             raise ConfigError(f"{problem}. {_FIX}", where=path) from None
     if not items:
         raise ConfigError(f"holds no nodes and pods. {_FIX}", where=path)
@@ -77,7 +77,7 @@ def _documents(path: str, text: bytes) -> Iterator[bytes]:
     if text.lstrip()[:1] == b"{":
         try:
             _decode_kind(text)
-        except (msgspec.MsgspecError, RecursionError):
+        except (ValueError, RecursionError):
             pass  # several documents, or YAML that begins with a brace
         else:
             yield text

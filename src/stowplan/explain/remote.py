@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-import msgspec
-
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.errors import (
@@ -92,7 +90,7 @@ async def ask(
         raise _unreachable(url, problem, insecure=config.insecure_skip_tls_verify) from None
     except ApiError as problem:
         raise type(problem)(f"the scheduler at {url}: {problem}", status=problem.status) from None
-    except msgspec.MsgspecError:
+    except ValueError:
         raise _stranger(url) from None
 
 

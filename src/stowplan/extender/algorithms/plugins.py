@@ -159,7 +159,7 @@ class Plugins(Algorithm):
         for text in _texts(args):
             try:
                 node = _decode_node(text)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (ValueError, RecursionError):
                 self._shown.put(gauges.NODES_NOT_JUDGED, 1, reason=UNREADABLE_NODE)
                 continue
             if self._sent.get(node.name) != node:

@@ -59,7 +59,7 @@ def read_decisions(file: Path = FILE) -> Decisions | None:
         return load_json(file.read_bytes(), Decisions)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise ConfigError(
             f"is not what decisions --json writes: {problem}", where=str(file)
         ) from None

@@ -226,5 +226,5 @@ def check_prioritize(asked: ExtenderQuestion, body: bytes) -> None:
 def _decoded(body: bytes) -> Any:
     try:
         return load_json(body)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         raise WrongAnswer(f"an answer is not JSON: {error}") from None

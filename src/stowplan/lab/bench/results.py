@@ -136,7 +136,7 @@ def _slug(contestant: str) -> str:
 def _read(path: Path) -> RunResult:
     try:
         return load_json(path.read_bytes(), RunResult)
-    except (OSError, msgspec.DecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise ConfigError(
             f"is not a result of this benchmark ({problem}); remove it, or use --fresh",
             where=str(path),
