@@ -164,6 +164,7 @@ class _Open:
 
     value: Any
     anchor: str | None
+    start: Any
     #: Where the key that waits for its value stands; None if no key waits.
     key_mark: Any = None
     key: str = ""
@@ -202,7 +203,7 @@ class _Builder:
                 if closed.anchor is not None:
                     complete = _Anchored(closed.value, closed.size, closed.height)
                     self._anchors[closed.anchor] = complete
-                self._add(closed.value, event, closed.size, closed.height)
+                self._add(closed.value, closed.start, closed.size, closed.height)
             elif kind is yaml.AliasEvent:
                 self._alias(event)
             else:  # the end of the document
@@ -219,7 +220,7 @@ class _Builder:
             value.line = event.start_mark.line + 1
         if event.anchor is not None:
             self._anchors[event.anchor] = None
-        self._stack.append(_Open(value, event.anchor))
+        self._stack.append(_Open(value, event.anchor, event))
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
