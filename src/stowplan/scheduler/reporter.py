@@ -223,7 +223,7 @@ class Reporter:
             return
         version = current.metadata.resource_version
         if expected is not None:
-            node, version = expected
+            node, version = expected[0], expected[1] or version
             status = msgspec.structs.replace(current.status, nominated_node_name=node)
             current = msgspec.structs.replace(current, status=status)
         patch = status_patch(
