@@ -287,7 +287,7 @@ def test_a_change_of_the_configuration_starts_new_pods(helm_binary: Path) -> Non
 
 def test_the_examples_of_the_readme_are_good_values(helm_binary: Path) -> None:
     examples = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 6
+    assert len(examples) == 8
     for example in examples:
         render(helm_binary, yaml.safe_load(example))
 

@@ -61,7 +61,7 @@ class Explainer:
         pattern = self.config.profile_for(pod)
         profile = self._profiles.get(pattern.name)
         if profile is None:
-            profile = self._profiles[pattern.name] = self.cluster.settle(pattern)
+            profile = self._profiles[pattern.name] = self.cluster.settle(pattern, preempts=True)
         return profile
 
     @contextmanager

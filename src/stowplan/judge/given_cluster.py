@@ -24,7 +24,7 @@ from stowplan.scheduler.cycle import judge
 from stowplan.scheduler.decision import Decision
 
 #: The extension points that a judgement passes, and the one that says what eviction would change.
-_POINTS = ("preFilter", "filter", "preScore", "score", "postFilter")
+_POINTS = ("preFilter", "filter", "preScore", "score")
 
 
 class GivenCluster:
@@ -36,8 +36,8 @@ class GivenCluster:
         self.things: dict[Key, Thing] = {}
         self._by_uid: dict[str, Key] = {}
 
-    def settle(self, profile: Profile) -> Profile:
-        """The same profile with plugins that look at this cluster."""
+    def settle(self, profile: Profile, *, preempts: bool = False) -> Profile:
+        """The same profile with plugins that look at this cluster; PostFilter only if asked for."""
         handle = Handle(
             profile=profile.name,
             table=self.cache.table,
@@ -53,7 +53,7 @@ class GivenCluster:
                 point: [
                     (plugins[each.name], weights.get(each.name, 0)) for each in profile.at(point)
                 ]
-                for point in _POINTS
+                for point in (*_POINTS, *(["postFilter"] if preempts else []))
             },
         )
 

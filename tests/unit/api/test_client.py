@@ -79,7 +79,7 @@ async def test_the_server_works_on_the_next_page_while_one_is_decoded(
 
     class Noting(ApiClient):
         def decoder(self, resource: Any) -> Any:
-            return self
+            return self.decode
 
         def decode(self, raw: bytes) -> str:
             order.append("decoded")

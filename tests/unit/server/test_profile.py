@@ -97,7 +97,8 @@ def test_a_busy_thread_is_found() -> None:
 
 
 def asked(query: str) -> Request:
-    return Request(parse_request(f"GET /debug/pprof/profile?{query} HTTP/1.1".encode()), b"")
+    head = f"GET /debug/pprof/profile?{query} HTTP/1.1\r\nHost: localhost"
+    return Request(parse_request(head.encode()), b"")
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan"])

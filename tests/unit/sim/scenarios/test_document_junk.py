@@ -18,7 +18,7 @@ from tests.examples import examples
 
 WHOLE: dict[str, Any] = yaml.safe_load("""
 name: x
-about: y
+about: words
 seed: 3
 config: {profiles: [{schedulerName: default-scheduler}]}
 plugins: [NodeNumber]
