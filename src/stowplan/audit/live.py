@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from stowplan.audit.amounts import PODS, shown, summed
@@ -11,9 +11,12 @@ from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread, 
 from stowplan.audit.items import Event, Item
 from stowplan.audit.neighbours import of_affinity, of_anti_affinity, of_spread
 from stowplan.audit.pending import PendingPods
-from stowplan.audit.rules import Problem, of_node_alone, of_ports, of_single_use
+from stowplan.audit.rules import CLAIM, VOLUME, Problem, of_node_alone, of_ports, of_single_use
 from stowplan.audit.world import World
 
+#: Kinds of findings that need claims, and those of them that need volumes, too.
+_NEED_CLAIMS: Final = ("volume-unbound", "volume-affinity", "volume-zone", "rwop")
+_NEED_VOLUMES: Final = ("volume-affinity", "volume-zone")
 _NO_EVENTS: Final = "Scheduled events not checked: no events were given"
 
 
@@ -23,22 +26,29 @@ def audit_cluster(
     now: float,
     options: Options = DEFAULTS,
     notes: Iterable[str] = (),
+    unread: Collection[str] = (),
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Audit the objects of a cluster, all read at about the same time.
 
-    `now` is in seconds since 1970, by the API server's clock. `notes` go into the report.
+    `now` is in seconds since 1970, by the API server's clock. `notes` go into the report. `unread`
+    names kinds of which nothing could be read: checks that need them are skipped, with a note.
     """
-    return _Audit(items, now, options, progress).report(list(notes))
+    return _Audit(items, now, options, unread, progress).report(list(notes))
 
 
 class _Audit:
     def __init__(
-        self, items: Iterable[Item], now: float, options: Options, progress: Callable[[str], None]
+        self,
+        items: Iterable[Item],
+        now: float,
+        options: Options,
+        unread: Collection[str],
+        progress: Callable[[str], None],
     ) -> None:
         self._options = options
         self._progress = progress
-        self._world = World()
+        self._world = World(unread)
         #: Domains with a finding already: one is enough, not one for each pod.
         self._too_full: set[tuple[Spread, str | None]] = set()
         #: UIDs of pods with a Scheduled event; None if no event was given.
@@ -86,6 +96,7 @@ class _Audit:
                 self._progress(f"pod {number} of {len(bound)}")
             if self._is_judged(pod):
                 found += self._of_pod(pod)
+        notes += self._unread_volumes(bound)
         if options.wants("no-event"):
             if self._announced is None:
                 notes.append(_NO_EVENTS)
@@ -170,6 +181,18 @@ class _Audit:
                 sums_then = {**summed(p.held for p in known), PODS: len(known)}
                 later = sums_then.get(name, 0) <= there
                 yield self._finding(last, Problem("overcommit", text), later=later)
+
+    def _unread_volumes(self, bound: Iterable[PodFacts]) -> list[str]:
+        """The checks of volumes that are skipped, where a pod has claims."""
+        unread = self._world.unread
+        needy = _NEED_CLAIMS if CLAIM in unread else _NEED_VOLUMES if VOLUME in unread else ()
+        skipped = [kind for kind in needy if self._options.wants(kind)]
+        count = sum(bool(pod.claims) for pod in bound if self._is_judged(pod))
+        if not skipped or not count:
+            return []
+        lacking = "persistentvolumeclaims" if CLAIM in unread else "persistentvolumes"
+        pods = f"{count} bound pod{'s' if count > 1 else ''}"
+        return [f"{', '.join(skipped)} not checked for {pods} with claims: no {lacking} were read"]
 
     def _unannounced(self, bound: Iterable[PodFacts]) -> Iterable[Finding]:
         """Bound pods without an event, as long as events are kept and not just written."""

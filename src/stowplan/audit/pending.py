@@ -13,18 +13,20 @@ from typing import Final, TypeAlias
 import msgspec
 
 from stowplan.api.objects import Volume
+from stowplan.api.resources import CSI_NODES
 from stowplan.api.storage_objects import PersistentVolumeSpec
 from stowplan.audit.amounts import CPU
 from stowplan.audit.facts import NodeFacts, PodFacts
 from stowplan.audit.findings import Finding, Options, shown_time
 from stowplan.audit.items import seconds
 from stowplan.audit.neighbours import neighbour_problems
-from stowplan.audit.rules import is_bound, problems
+from stowplan.audit.rules import CLAIM, VOLUME, is_bound, problems
 from stowplan.audit.world import World
 
 #: Nodes to look at in all; beyond it pods are counted as not checked.
 _BUDGET: Final = 2_000_000
 _Shape: TypeAlias = bytes
+_CSI_NODE: Final = CSI_NODES.kind
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -137,6 +139,8 @@ def _not_judged(world: World, pod: PodFacts, limited: set[str]) -> str:
     spec = pod.pod.spec
     if spec.resource_claims:
         return "resource claims"
+    if pod.claims and world.unread & {CLAIM, VOLUME}:
+        return "claims or volumes that were not read"
     for name in pod.claims:
         claim = world.claims.get((pod.namespace, name))
         if claim is None or not is_bound(world, pod, name):
@@ -144,6 +148,8 @@ def _not_judged(world: World, pod: PodFacts, limited: set[str]) -> str:
         if claim.metadata.deletion_timestamp is not None:
             return "claims that are being deleted"
     volumes = [volume for _, volume in world.bound_volumes(pod) if volume is not None]
+    if _CSI_NODE in world.unread and any(each.spec.csi is not None for each in volumes):
+        return "volumes of CSI drivers: no CSINodes were read"
     if any(each.spec.csi is not None and each.spec.csi.driver in limited for each in volumes):
         return "volumes of drivers that limit their number"
     if any(_is_in_tree(each.spec) for each in volumes) or any(

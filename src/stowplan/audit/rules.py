@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stowplan.api.objects import Taint
+from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.storage_objects import PersistentVolume
 from stowplan.audit.amounts import PODS, Amounts, added, shown
 from stowplan.audit.facts import NodeFacts, PodFacts
@@ -24,6 +25,11 @@ _ZONE_LABELS: Final = {
     "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
     "topology.kubernetes.io/region": "failure-domain.beta.kubernetes.io/region",
 }
+
+
+#: Kinds without which volumes cannot be judged.
+CLAIM: Final = PERSISTENT_VOLUME_CLAIMS.kind
+VOLUME: Final = PERSISTENT_VOLUMES.kind
 
 
 class Problem(NamedTuple):
@@ -160,9 +166,14 @@ def of_single_use(world: World, pod: PodFacts, moment: Moment | None) -> Iterato
 
 def of_volumes(world: World, pod: PodFacts, node: NodeFacts) -> Iterator[Problem]:
     """Claims that are unbound, and volumes that cannot be used from the node."""
+    if CLAIM in world.unread:
+        return
     for name, volume in world.bound_volumes(pod):
-        if volume is None or not is_bound(world, pod, name):
+        is_unread = volume is None and VOLUME in world.unread
+        if not is_bound(world, pod, name) or (volume is None and not is_unread):
             yield Problem("volume-unbound", f"claim {name} is missing or not bound to a volume")
+            continue
+        if volume is None:
             continue
         affinity = volume.spec.node_affinity
         required = affinity.required if affinity else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,12 +20,20 @@ _PAGE: Final = 1000
 _FIX: Final = "Fix: give it what `kubectl get nodes,pods,... -A -o yaml` prints"
 
 
-async def read_cluster(
-    client: ApiClient, progress: Callable[[str], None]
-) -> tuple[list[Item], list[str]]:
-    """Everything that an audit reads, and notes on kinds that may not be read."""
-    notes: list[str] = []
+class Objects(NamedTuple):
+    """What an audit reads."""
+
+    items: list[Item]
+    #: Kinds that could not be read, or that a file does not hold.
+    unread: set[str]
+    notes: list[str]
+
+
+async def read_cluster(client: ApiClient, progress: Callable[[str], None]) -> Objects:
+    """The objects of a live cluster, with notes on kinds that may not be read."""
     items: list[Item] = []
+    unread: set[str] = set()
+    notes: list[str] = []
 
     async def read(resource: Resource[Any]) -> None:
         def take(decoded: Any, raw: msgspec.Raw) -> None:
@@ -41,18 +49,19 @@ async def read_cluster(
         except (Forbidden, NotFound) as problem:
             if resource in (NODES, PODS):
                 raise
+            unread.add(resource.kind)
             notes.append(f"{resource.plural} not read: {problem}")
             return
         if found.undecodable:
             notes.append(f"{len(found.undecodable)} unreadable {resource.plural} passed over")
 
     await asyncio.gather(*(read(each) for each in AUDITED.values()))
-    return items, notes
+    return Objects(items, unread, notes)
 
 
-def read_objects(path: str, text: bytes) -> list[Item]:
+def read_objects(path: str, text: bytes) -> Objects:
     """The objects of JSON or YAML documents, lists included; others are passed over."""
-    items = []
+    items: list[Item] = []
     for document in _documents(path, text):
         try:
             for kind, raw in _flat(document):
@@ -62,7 +71,7 @@ def read_objects(path: str, text: bytes) -> list[Item]:
             raise ConfigError(f"{problem}. {_FIX}", where=path) from None
     if not items:
         raise ConfigError(f"holds no nodes and pods. {_FIX}", where=path)
-    return items
+    return Objects(items, AUDITED.keys() - {each.kind for each in items}, [])
 
 
 class _Kind(msgspec.Struct, frozen=True):

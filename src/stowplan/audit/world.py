@@ -7,7 +7,7 @@ ago is kept as well, because a scheduler may have decided on it.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from stowplan.api.objects import Namespace
@@ -47,7 +47,9 @@ class Departure(NamedTuple):
 class World:
     """All objects by name, and what each node holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: Collection[str] = ()) -> None:
+        #: Kinds that could not be read. Objects of these kinds may exist.
+        self.unread = frozenset(unread)
         #: The API server's clock, as far as the objects tell it.
         self.now = 0.0
         self.nodes: dict[str, NodeFacts] = {}

@@ -232,18 +232,23 @@ def _audit_objects(
     from stowplan.api.client import ApiClient
     from stowplan.api.kubeconfig import load_cluster_config
     from stowplan.audit.live import audit_cluster
-    from stowplan.audit.sources import read_cluster, read_objects
+    from stowplan.audit.sources import Objects, read_cluster, read_objects
 
-    notes: list[str] = []
     if filename is not None:
-        items = read_objects(filename, read_input(filename, limit=LARGE.size))
+        found = read_objects(filename, read_input(filename, limit=LARGE.size))
     else:
         cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)
 
-        async def read() -> Any:
+        async def read() -> Objects:
             async with ApiClient(cluster, user_agent=_USER_AGENT) as client:
                 return await read_cluster(client, progress)
 
-        items, notes = asyncio.run(read())
-    now = SystemClock().time()
-    return audit_cluster(items, now=now, options=options, notes=notes, progress=progress)
+        found = asyncio.run(read())
+    return audit_cluster(
+        found.items,
+        now=SystemClock().time(),
+        options=options,
+        notes=found.notes,
+        unread=found.unread,
+        progress=progress,
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.cli.main import main
-from tests.unit.audit.cluster import node, pod
+from tests.unit.audit.cluster import Json, claim, node, pod, uses, volume
 
 
 class Audit:
@@ -84,3 +84,36 @@ def test_quantities_that_are_none_are_counted(audit: Audit) -> None:
     code, out, _ = audit("-f", "-", given=json.dumps(junk))
     assert code == 0
     assert "Note: 1 unreadable objects passed over, such as Pod default/a: invalid" in out
+
+
+def listed(*things: Json) -> str:
+    return json.dumps({"kind": "List", "items": things})
+
+
+def test_claims_that_a_file_does_not_hold_are_not_missing(audit: Audit) -> None:
+    """As of `kubectl get nodes,pods`."""
+    bound = [node("n1"), pod("a", "n1", volumes=uses("c"))]
+    code, out, _ = audit("-f", "-", given=listed(*bound))
+    assert (code, "no persistentvolumeclaims were read" in out) == (0, True)
+    code, out, _ = audit("-f", "-", given=listed(*bound, claim("c", "v")))
+    assert (code, "no persistentvolumes were read" in out) == (0, True)
+    code, out, _ = audit("-f", "-", given=listed(*bound, claim("c")))
+    assert (code, "claim c is missing or not bound" in out) == (1, True)
+    code, out, _ = audit("-f", "-", given=listed(*bound, claim("other")))
+    assert (code, "claim c is missing or not bound" in out) == (1, True)
+    code, out, _ = audit("-f", "-", given=listed(*bound, claim("c", "v"), volume("v")))
+    assert (code, " were read" in out) == (0, False)
+    code, out, _ = audit("-f", "-", "--only", "taint", given=listed(*bound))
+    assert (code, " were read" in out) == (0, False)
+
+
+def test_pending_pods_whose_volumes_a_file_does_not_hold(audit: Audit) -> None:
+    waiting = [node("n1"), pod("a", volumes=uses("c"), created=-100_000_000)]
+    code, out, _ = audit("-f", "-", given=listed(*waiting, claim("c", "v")))
+    assert code == 0
+    assert "1 pending pod not checked for a place: claims or volumes that were not read" in out
+    made = volume("v")
+    made["spec"]["csi"] = {"driver": "disks.example", "volumeHandle": "v"}
+    code, out, _ = audit("-f", "-", given=listed(*waiting, claim("c", "v"), made))
+    assert code == 0
+    assert "1 pending pod not checked for a place: volumes of CSI drivers: no CSINodes" in out
