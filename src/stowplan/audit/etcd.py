@@ -83,7 +83,17 @@ class Etcd:
         self._opener = urllib.request.build_opener(*handlers)
 
     def history(self) -> Iterator[Revision]:
-        """All revisions so far of everything that an audit reads."""
+        """All revisions so far of everything that an audit reads; EtcdError if there are none."""
+        revision = None
+        for revision in self._history():
+            yield revision
+        if revision is None:
+            raise self._error(
+                f"no nodes, pods or other objects under {self._prefix}. "
+                "Fix: give the address of kube-apiserver's etcd"
+            )
+
+    def _history(self) -> Iterator[Revision]:
         end = self._latest()
         start = 1
         while start <= end:
@@ -209,17 +219,29 @@ _decode_line = json_decoder(_Saved)
 
 
 def save_history(history: Iterable[Revision], path: Path) -> Iterator[Revision]:
-    """Pass revisions on, and write each as a line of JSON that `read_history` reads."""
+    """Pass revisions on, and write each as a line of JSON that `read_history` reads.
+
+    The file appears when all revisions are written. A part of a history would look like a cluster
+    in which nothing else happened.
+    """
+    is_special = path.exists() and not path.is_file()  # a device or a pipe
+    part = path if is_special else path.with_name(f"{path.name}.part")
     try:
-        with path.open("wb") as file:
+        with part.open("wb") as file:
             for revision in history:
                 file.write(_encode_line(revision) + b"\n")
                 yield revision
+        part.replace(path)
     except OSError as problem:
         raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+    finally:
+        if not is_special:
+            part.unlink(missing_ok=True)
 
 
 def read_history(path: Path) -> Iterator[Revision]:
+    """The revisions that `save_history` wrote; ConfigError if there are none."""
+    number = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -230,3 +252,6 @@ def read_history(path: Path) -> Iterator[Revision]:
                     raise ConfigError(f"not a revision: {problem}", where=where) from None
     except OSError as problem:
         raise ConfigError(f"cannot be read: {problem.strerror}", where=str(path)) from None
+    if not number:
+        fix = "Fix: write it again with --etcd and --save-history"
+        raise ConfigError(f"holds no history. {fix}", where=str(path))
