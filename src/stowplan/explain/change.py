@@ -5,7 +5,7 @@ Changes are copies; `fixes` tries them on the cluster and takes them back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -43,8 +43,33 @@ class Change:
     objects: tuple[tuple[Resource[Any], Any], ...] = ()
     #: What `node` was made with, so that it can be combined with other edits.
     edit_node: Callable[[Node], Node] | None = None
-    #: The texts of the changes that are combined here.
-    parts: tuple[str, ...] = ()
+    #: What it consists of, where the text is not one step: a taint, a victim.
+    steps: frozenset[str] = frozenset()
+    #: Container, resource and amount of requests that it lowers.
+    lowered: tuple[tuple[str, str, int], ...] = ()
+    #: The changes that are combined here, and what they start from.
+    parts: tuple[Change, ...] = ()
+    base: tuple[Pod, Node] | None = None
+
+    def contains(self, other: Change) -> bool:
+        """Whether it does all that another change does, or more of the same."""
+        amounts = {(container, name): amount for container, name, amount in self.lowered}
+        return other._all_steps() <= self._all_steps() and all(
+            (container, name) in amounts and amounts[container, name] <= amount
+            for container, name, amount in other.lowered
+        )
+
+    def _all_steps(self) -> frozenset[str]:
+        is_one = not self.steps and not self.lowered
+        return frozenset((self.text,)) if is_one else self.steps
+
+    def smaller(self) -> Iterator[Change]:
+        """The same without one of its parts."""
+        if self.base is None:
+            return
+        for place in range(len(self.parts)):
+            left = (*self.parts[:place], *self.parts[place + 1 :])
+            yield combined(*self.base, left) if len(left) > 1 else left[0]
 
 
 #: Makes a change that removes one plugin's objection to a row, if there is one of its kind.
@@ -75,7 +100,10 @@ def combined(pod: Pod, node: Node, changes: Sequence[Change]) -> Change:
         node=None if edited is node else edited,
         victims=tuple({v.uid: v for change in changes for v in change.victims}.values()),
         objects=tuple(each for change in changes for each in change.objects),
-        parts=tuple(change.text for change in changes),
+        steps=frozenset().union(*(change._all_steps() for change in changes)),
+        lowered=tuple(each for change in changes for each in change.lowered),
+        parts=tuple(changes),
+        base=(pod, node),
     )
 
 

@@ -124,4 +124,11 @@ def _eviction(cycle: Cycle, victims: Sequence[Pod]) -> Change | None:
     where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     text = f"evict the {what} {some} from {where}{again}"
     cost = EVICT + 2 * len(victims)
-    return Change("Eviction", text, cost, delete_pods(victims), victims=tuple(victims))
+    return Change(
+        "Eviction",
+        text,
+        cost,
+        delete_pods(victims),
+        victims=tuple(victims),
+        steps=frozenset(f"evict {key}" for key in keys),
+    )

@@ -84,20 +84,30 @@ def tried_changes(explainer: Explainer, thing: Thing) -> Iterator[tuple[Change, 
         catalog = explainer.cluster.cache.catalog
         plans = list(_plans(explainer.profile_for(thing.struct), decision, catalog))
     yield None
-    found: set[str] = set()
+    found: list[Change] = []
     kinds: Counter[str] = Counter()
     for plan in sorted(plans, key=lambda each: each.cost)[:MOST_PLANS]:
         if len(found) == MOST_FIXES:
             break
-        if plan.text in found or kinds[plan.kind] == _MOST_ALIKE:
-            continue
-        if any(part in found for part in plan.parts):
+        if kinds[plan.kind] == _MOST_ALIKE or any(plan.contains(each) for each in found):
             continue  # a smaller change does it
         node = _node_if_applied(explainer, thing, plan)
-        if node:
+        while node:
+            yield None
+            for smaller in plan.smaller():
+                enough = _node_if_applied(explainer, thing, smaller)
+                if enough:
+                    plan, node = smaller, enough
+                    break
+                yield None
+            else:
+                break
+        if not node or kinds[plan.kind] == _MOST_ALIKE:
+            yield None
+        elif not any(plan.contains(each) for each in found):
             kinds[plan.kind] += 1
-            found.add(plan.text)
-        yield (plan, node) if node else None
+            found.append(plan)
+            yield plan, node
 
 
 def _plans(profile: Profile, decision: Decision, catalog: Catalog) -> Iterator[Change]:

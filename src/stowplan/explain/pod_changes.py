@@ -49,6 +49,7 @@ def tolerate(cycle: Cycle, row: int, catalog: Catalog) -> Change | None:
         EDIT_POD + len(missing) - 1,
         _tolerate_command(pod, catalog, added),
         pod=with_spec(pod, tolerations=(*(pod.spec.tolerations or ()), *added)),
+        steps=frozenset(f"tolerate {taint_text(taint)}" for taint in missing),
     )
 
 
@@ -80,6 +81,7 @@ def lower_requests(cycle: Cycle, row: int, catalog: Catalog) -> Change | None:
     said: list[str] = []
     share = 0.0
     by_container: dict[str, dict[str, str]] = {}
+    lowered: list[tuple[str, str, int]] = []
     for name, amount in cycle.info.request:
         free = max(table.resources.offered_on(name, row) - table.resources.held_on(name, row), 0)
         if amount <= free:
@@ -99,11 +101,14 @@ def lower_requests(cycle: Cycle, row: int, catalog: Catalog) -> Change | None:
             f"lower the {name} request of the container {container.name} from {was} to {asked}"
         )
         by_container.setdefault(container.name, {})[name] = asked
+        lowered.append((container.name, name, after))
     if not said:
         return None
     commands = [_request_command(pod, catalog, *each) for each in by_container.items()]
     command = " && ".join(commands) if all(commands) else ""
-    return Change("Request", " and ".join(said), EDIT_POD + 10 * share, command, pod=pod)
+    cost = EDIT_POD + 10 * share
+    text = " and ".join(said)
+    return Change("Request", text, cost, command, pod=pod, lowered=tuple(lowered))
 
 
 def _request_command(pod: Pod, catalog: Catalog, container: str, requests: dict[str, str]) -> str:
