@@ -16,10 +16,17 @@ import yaml
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
+from stowplan.api.objects import ClaimVolume, Volume
 from stowplan.api.paging import ListResult
 from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
+from stowplan.config.defaults import default_config
 from stowplan.errors import Forbidden
+from stowplan.explain.change import with_spec
+from stowplan.explain.reasoning import Explainer
 from stowplan.explain.sources import read_live
+from stowplan.judge.configuration import Configuration, default_registry
+from stowplan.judge.given_cluster import GivenCluster
+from stowplan.judge.objects import thing_of
 from stowplan.testing import as_manifest, node, pod
 from tests.embedded_fixtures import EmbeddedServer
 
@@ -225,12 +232,18 @@ def test_kinds_that_may_not_be_listed_are_one_warning(
                 raise Forbidden(f"{resource.plural} is forbidden", status=403)
             return await super().list_all(resource, **more)
 
-    async def read() -> int:
+    async def read() -> GivenCluster:
         async with Refusing(config) as client:
-            cluster = await read_live(client, CATALOGED, warnings.append)
-        return len(cluster.things)
+            return await read_live(client, CATALOGED, warnings.append)
 
-    assert asyncio.run(read()) == 6
+    cluster = asyncio.run(read())
+    assert len(cluster.things) == 6
+    settings = Configuration(default_config(), default_registry())
+    data = Volume("data", persistent_volume_claim=ClaimVolume("data"))
+    asked = with_spec(pod("with-claim", cpu=9), volumes=(data,))
+    said = Explainer(cluster, settings).explain(thing_of(PODS, asked))
+    assert "too small (it asks for 9 cpu" in said.summary
+    assert said.summary.endswith("Its claim data could not be read: its volumes are left out.")
     (warning,) = warnings
     assert warning.startswith("decided without namespaces, services, ")
     assert warning.endswith("namespaces is forbidden")

@@ -12,9 +12,6 @@ from stowplan.explain.commands import delete_pods, kubectl
 from stowplan.explain.explanation import Reason
 
 _VOLUME_PLUGINS = ("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")
-_NO_CLAIMS = (
-    "No claim at all was read: there is none, the file lacks them, or you must not list them."
-)
 
 
 def advice_for(
@@ -56,8 +53,7 @@ def _about_claims(pod: Pod, reason: str, catalog: Catalog) -> str:
     look = f"See {kubectl(['describe', 'pvc', '-n', namespace], names[:4])}."
     there = kubectl(["get", "pvc", "-n", namespace])
     if "not found" in reason:
-        missing = "" if len(catalog[PERSISTENT_VOLUME_CLAIMS]) else f" {_NO_CLAIMS}"
-        return f"Create the claim, or correct its name in the pod; see {there}.{missing}"
+        return f"Create the claim, or correct its name in the pod; see {there}."
     if "ephemeral volume controller" in reason:
         return (
             "The ephemeral volume controller, a part of kube-controller-manager, creates it. See"

@@ -94,7 +94,7 @@ class Explanation(Answer, frozen=True):
     state: State
     #: One or two sentences: the state and its cause.
     summary: str
-    #: What keeps the pod off most nodes; empty if it fits somewhere.
+    #: What keeps the pod off most nodes; of one that fits, what is not known.
     cause: str = ""
     #: The node that the pod is on, or is nominated to.
     node: str = ""

@@ -30,6 +30,7 @@ from stowplan.explain.obstacles import nearest_rows, obstacles_of
 from stowplan.explain.preemption import foretell
 from stowplan.explain.retries import retry_texts
 from stowplan.explain.summary import Group, cause_of, nodes_text, refusal_of
+from stowplan.explain.unread import HOW_TO_READ, unread_claims, unread_text, without_unread
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.profile import Profile
 from stowplan.framework.score_sheet import NodeScore
@@ -75,7 +76,8 @@ class Explainer:
             self.cluster.remove(thing.key)
         try:
             profile = self.profile_for(thing.struct)
-            yield self.cluster.judge(_pending(thing), profile, self.config.serves)
+            asked = without_unread(self.cluster, _pending(thing))
+            yield self.cluster.judge(asked, profile, self.config.serves)
         finally:
             if known is not None:
                 self.cluster.put(known)
@@ -88,7 +90,8 @@ class Explainer:
             return over(pod, profile)
         with self.judged(thing) as decision:
             catalog = self.cluster.cache.catalog
-            return explained(pod, profile, decision, catalog, foretells=foretells)
+            unread = tuple(dict.fromkeys(unread_claims(self.cluster, pod).values()))
+            return explained(pod, profile, decision, catalog, foretells=foretells, unread=unread)
 
     def compare(self, thing: Thing, name: str) -> Comparison:
         """A node beside the best one; NotFound if there is no such node."""
@@ -147,9 +150,15 @@ def scheduler_of(pod: Pod) -> str:
 
 
 def explained(
-    pod: Pod, profile: Profile, decision: Decision, catalog: Catalog, *, foretells: bool = True
+    pod: Pod,
+    profile: Profile,
+    decision: Decision,
+    catalog: Catalog,
+    *,
+    foretells: bool = True,
+    unread: Sequence[str] = (),
 ) -> Explanation:
-    """Everything that a judgement says about a pod."""
+    """Everything that a judgement says about a pod; `unread` are claims that it does not know."""
     diagnosis = decision.diagnosis
     total = len(decision.cycle.table)
     groups = _groups(profile, diagnosis) if diagnosis is not None and total else []
@@ -166,6 +175,24 @@ def explained(
         retried = retry_texts(profile, sorted(plugins))
     cause = "" if feasible else _why_nowhere(decision, groups, total)
     state, summary = _summary(pod, decision.cycle.table, feasible, cause)
+    advice = advice_for(
+        pod,
+        () if feasible else reasons,
+        catalog,
+        has_nodes=total > 0,
+        is_node_missing=_is_node_missing(pod, decision.cycle.table),
+    )
+    if unread:
+        advice = advice or HOW_TO_READ
+        if feasible and state is State.PENDING:
+            cause = "fits, if claims that could not be read allow it"
+            summary = (
+                f"{pod.key} is pending. It would fit on {nodes_text(feasible, total)}, if its"
+                f" volumes allow it: {unread_text(unread)}."
+            )
+        else:
+            said = unread_text(unread)
+            summary += f" {said[0].upper()}{said[1:]}: its volumes are left out."
     may_preempt = not feasible and state in (State.PENDING, State.NOMINATED)
     return Explanation(
         pod.key,
@@ -180,13 +207,7 @@ def explained(
         nearest=nearest,
         best=best,
         retried_on=retried,
-        advice=advice_for(
-            pod,
-            () if feasible else reasons,
-            catalog,
-            has_nodes=total > 0,
-            is_node_missing=_is_node_missing(pod, decision.cycle.table),
-        ),
+        advice=advice,
         last_message=last_message(pod),
         owner=owner.resource if (owner := owner_of(pod, catalog)) else "",
         preemption=foretell(profile, decision) if foretells and may_preempt else None,

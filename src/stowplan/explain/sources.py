@@ -10,7 +10,14 @@ import msgspec
 
 from stowplan.api.client import ApiClient
 from stowplan.api.objects import Pod
-from stowplan.api.resources import NAMESPACES, NODES, PODS, Resource
+from stowplan.api.resources import (
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    Resource,
+)
 from stowplan.config.fields import did_you_mean
 from stowplan.errors import ApiError, ConfigError, Forbidden, NotFound
 from stowplan.judge.given_cluster import GivenCluster
@@ -34,6 +41,7 @@ async def read_live(
     for kind, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, ApiError):
             refused[kind.plural] = str(answer)
+            cluster.unread.add(kind.plural)
             continue
         for thing in answer:
             cluster.put(thing)
@@ -69,6 +77,11 @@ def read_file(path: str, text: bytes) -> GivenCluster:
     except QuestionRefused as problem:
         fix = "Fix: give it what `kubectl get nodes,pods,... -A -o yaml` prints"
         raise ConfigError(f"{problem}. {fix}", where=path) from None
+    # The file may lack kinds that the cluster has.
+    kinds = {thing.kind for thing in cluster.things.values()}
+    for kind in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES):
+        if kind.kind not in kinds:
+            cluster.unread.add(kind.plural)
     return cluster
 
 

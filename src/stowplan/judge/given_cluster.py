@@ -35,6 +35,8 @@ class GivenCluster:
         self._nominated = Nominator()
         self.things: dict[Key, Thing] = {}
         self._by_uid: dict[str, Key] = {}
+        #: Plurals of kinds that could not be read: no object of them is known, but some may exist.
+        self.unread: set[str] = set()
 
     def settle(self, profile: Profile, *, preempts: bool = False) -> Profile:
         """The same profile with plugins that look at this cluster; PostFilter only if asked for."""

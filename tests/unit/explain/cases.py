@@ -105,7 +105,11 @@ CASES: dict[str, list[Json]] = {
         a_pod("web-2", labels={"app": "web"}, nodeName="worker-2"),
         a_pod(topologySpreadConstraints=[IN_ZONES]),
     ],
-    "claim-missing": [*three(), a_pod(**DATA)],
+    "claim-missing": [*three(), claim("other"), a_pod(**DATA)],
+    "claims-unread": [*three(), *full(), a_pod(cpu="2", **DATA)],
+    "claims-unread-and-fits": [*three(), a_pod(**DATA)],
+    "claims-unread-and-placed": [*three(), a_pod(nodeName="worker-2", **DATA)],
+    "volumes-unread": [*three(), *full(), claim(volumeName="disk-1"), a_pod(cpu="2", **DATA)],
     "claim-unbound": [*three(), claim(storageClassName="manual"), a_pod(**DATA)],
     "volume-in-another-zone": [*zones("a", "b"), *ZONAL_VOLUME, a_pod(**DATA)],
     "gated": [*three(), a_pod(schedulingGates=[{"name": "example.com/quota"}])],
@@ -220,6 +224,7 @@ CASES: dict[str, list[Json]] = {
     ],
     "ephemeral-volume": [
         *three(),
+        claim("other"),
         a_pod(
             volumes=[
                 {
