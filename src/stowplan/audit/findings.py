@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,10 @@ KINDS: Final = {
     "pending": "a pod is pending although a node has a place for it",
     "no-event": "a pod was bound, and no Scheduled event says so",
 }
+
+
+#: Names in a note at most; a pod may name any scheduler.
+_NAMED: Final = 10
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -60,7 +64,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     findings: list[Finding]
     nodes: int
     pods: int
-    #: Bindings that were judged; in an audit of a cluster as it is, bound pods.
+    #: Bindings by the chosen schedulers; in an audit of a cluster as it is, their bound pods.
     judged: int
     #: Revisions of etcd that were read; 0 in an audit of a cluster as it is.
     revisions: int = 0
@@ -111,6 +115,14 @@ class Options:
     def wants_pod(self, scheduler: str) -> bool:
         return not self.schedulers or scheduler in self.schedulers
 
+    def unknown_schedulers(self, known: Collection[str]) -> list[str]:
+        """A note, if no pod has a scheduler that was asked for. `known` are those of all pods."""
+        unknown = sorted(self.schedulers.difference(known))
+        if not unknown:
+            return []
+        text = f"no pod has schedulerName {' or '.join(unknown)}"
+        return [f"{text}; pods have {_listed(sorted(known))}" if known else text]
+
     def chosen(self, findings: Iterable[Finding]) -> list[Finding]:
         return [
             each
@@ -119,6 +131,11 @@ class Options:
             and self.wants_pod(each.scheduler)
             and not (self.certain and each.maybe_later)
         ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 DEFAULTS: Final = Options()

@@ -99,6 +99,7 @@ class _Replay:
         self._has_events = False
         self._is_partial = False
         self._unread = Unread()
+        self._schedulers: set[str] = set()
         self.revisions = 0
         self.binds = 0
 
@@ -118,6 +119,8 @@ class _Replay:
             return
         if item.kind == "Event":
             return
+        if pod is not None:
+            self._schedulers.add(pod.scheduler)
         self._clock = max(self._clock, item.written_at)
         ahead = _Ahead(revision.number, self._clock, item, pod, node, revision.is_initial)
         self._ahead.append(ahead)
@@ -133,7 +136,7 @@ class _Replay:
         options, world = self._options, self._world
         world.now = self._clock
         self._found += self._bindings.faults(self._bound, self._is_partial)
-        notes = self._unread.notes()
+        notes = [*options.unknown_schedulers(self._schedulers), *self._unread.notes()]
         if options.wants("no-event"):
             if self._has_events or not self._bound:
                 self._find_unannounced()
@@ -191,7 +194,7 @@ class _Replay:
 
     def _judge(self, pod: PodFacts, ahead: _Ahead) -> None:
         """Judge a binding, before the pod is on its node."""
-        self.binds += 1
+        self.binds += self._options.wants_pod(pod.scheduler)
         self._bound[pod.uid] = _bound(pod, ahead)
         world = self._world
         node = world.nodes.get(pod.node)

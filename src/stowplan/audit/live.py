@@ -84,6 +84,7 @@ class _Audit:
 
     def report(self, notes: list[str]) -> Report:
         world, options = self._world, self._options
+        notes += options.unknown_schedulers({pod.scheduler for pod in world.pods.values()})
         notes += self._unread.notes()
         bound = [pod for pod in world.pods.values() if pod.occupies]
         found = self._excluded
@@ -109,7 +110,7 @@ class _Audit:
             findings=options.chosen(found),
             nodes=len(world.nodes),
             pods=len(world.pods),
-            judged=len(bound),
+            judged=sum(options.wants_pod(pod.scheduler) for pod in bound),
             notes=notes,
         )
 

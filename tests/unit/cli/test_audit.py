@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.audit import save_history
 from stowplan.cli.main import main
-from tests.unit.audit.cluster import Json, claim, node, pod, uses, volume
+from tests.unit.audit.cluster import History, Json, claim, node, pod, uses, volume
 
 
 class Audit:
@@ -117,3 +118,28 @@ def test_pending_pods_whose_volumes_a_file_does_not_hold(audit: Audit) -> None:
     code, out, _ = audit("-f", "-", given=listed(*waiting, claim("c", "v"), made))
     assert code == 0
     assert "1 pending pod not checked for a place: volumes of CSI drivers: no CSINodes" in out
+
+
+def test_a_scheduler_that_no_pod_has(audit: Audit) -> None:
+    things = [node("n1"), pod("a", "n1"), pod("b", "n1"), pod("c", schedulerName="mine")]
+    given = listed(*things)
+    note = "Note: no pod has schedulerName nope; pods have default-scheduler, mine.\n"
+    code, out, _ = audit("-f", "-", "--scheduler-name", "nope", given=given)
+    assert (code, note in out) == (0, True)
+    assert out.endswith("0 findings. Checked 0 bound pods of 3, 1 node.\n")
+    code, out, _ = audit("-f", "-", "--scheduler-name", "mine", given=given)
+    assert (code, "no pod has" in out) == (0, False)
+    code, out, _ = audit("-f", "-", "--scheduler-name", "default-scheduler", given=given)
+    assert out.endswith("0 findings. Checked 2 bound pods of 3, 1 node.\n")
+
+
+def test_a_scheduler_that_no_pod_of_a_history_has(audit: Audit, tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    history = History().put(node("n1")).bind(pod("a"), "n1", 0).gone("Pod", "a", "default")
+    assert len(list(save_history(history.revisions, file))) == 4
+    code, out, _ = audit("--history", str(file), "--scheduler-name", "nope")
+    assert (code, "Note: no pod has schedulerName nope; pods have default-scheduler.\n" in out) == (
+        0,
+        True,
+    )
+    assert out.endswith("0 findings. Checked 0 bindings in 4 revisions, 1 node.\n")
