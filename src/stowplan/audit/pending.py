@@ -79,7 +79,8 @@ class PendingPods:
         node = self._place(pod)
         if node is None or now - self._world.eased_at.get(node.name, 0.0) < options.grace_s:
             return None
-        text = f"pending for {int(now - since)} s, and {node.name} has a place for it"
+        waits = f"pending for {int(now - since)} s" if since else "pending, since when is unknown"
+        text = f"{waits}, and {node.name} has a place for it"
         return Finding(
             kind="pending",
             pod=pod.key,

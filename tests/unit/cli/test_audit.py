@@ -143,3 +143,11 @@ def test_a_scheduler_that_no_pod_of_a_history_has(audit: Audit, tmp_path: Path) 
         True,
     )
     assert out.endswith("0 findings. Checked 0 bindings in 4 revisions, 1 node.\n")
+
+
+def test_a_pending_pod_without_times(audit: Audit) -> None:
+    made = pod("a")
+    del made["metadata"]["creationTimestamp"]
+    code, out, _ = audit("-f", "-", given=listed(node("n1"), made))
+    assert code == 1
+    assert "<none>   pending, since when is unknown, and n1 has a place for it\n" in out
