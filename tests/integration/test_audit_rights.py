@@ -84,3 +84,13 @@ def test_with_all_rights_they_are_checked(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "volume-affinity   default/b" in done.stdout
     assert "not checked for" not in done.stdout
+
+
+def test_a_user_who_may_not_list_pods_is_told_what_to_do(tmp_path: Path) -> None:
+    done = audit_as(["nodes"], tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: pods is forbidden: at the cluster scope. Fix: get the right to list nodes, and "
+        "pods of all namespaces, or audit a file that `kubectl get nodes,pods,... -A -o yaml` "
+        "wrote with it: --filename FILE\n"
+    )

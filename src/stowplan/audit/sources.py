@@ -17,6 +17,10 @@ from stowplan.loader.malformed import LARGE, Malformed
 from stowplan.loader.yaml_text import How, load_yaml_all
 
 _PAGE: Final = 1000
+_FIX_RIGHTS: Final = (
+    "Fix: get the right to list nodes, and pods of all namespaces, or audit a file "
+    "that `kubectl get nodes,pods,... -A -o yaml` wrote with it: --filename FILE"
+)
 _FIX: Final = "Fix: give it what `kubectl get nodes,pods,... -A -o yaml` prints"
 
 
@@ -48,7 +52,9 @@ async def read_cluster(client: ApiClient, progress: Callable[[str], None]) -> Ob
             )
         except (Forbidden, NotFound) as problem:
             if resource in (NODES, PODS):
-                raise
+                raise type(problem)(
+                    f"{problem}. {_FIX_RIGHTS}", status=problem.status, reason=problem.reason
+                ) from None
             unread.add(resource.kind)
             notes.append(f"{resource.plural} not read: {problem}")
             return
