@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -40,6 +41,18 @@ def explain(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
 
 ONE_POD = yaml.safe_dump(as_manifest(pod("frontend")))
 
+WITH_NODE = yaml.safe_dump_all([as_manifest(pod("frontend")), as_manifest(node("worker-1"))])
+OWNED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-6cf57-abcde
+  labels: {pod-template-hash: 6cf57}
+  ownerReferences:
+  - {apiVersion: apps/v1, kind: ReplicaSet, name: web-6cf57, uid: a, controller: true}
+spec: {containers: [{name: a, image: a}]}
+"""
+
 
 @pytest.fixture(scope="module")
 def kubeconfig(embedded_server: EmbeddedServer) -> str:
@@ -72,7 +85,8 @@ def test_a_pending_pod_of_a_cluster(kubeconfig: str) -> None:
     assert "1 has too little free cpu" in first
     assert "cpu: asks for 2, 1 of 4 is free, 1 short" in done.stdout
     assert "taint dedicated=gpu:NoSchedule" in done.stdout
-    assert done.stdout.endswith("stowplan explain web -n default --fix\n")
+    again = f"stowplan explain web -n default --kubeconfig {kubeconfig} --fix\n"
+    assert done.stdout.endswith(again)
 
 
 def test_the_same_as_data_with_fixes(kubeconfig: str) -> None:
@@ -125,6 +139,20 @@ def test_a_file_on_standard_input() -> None:
     )
 
 
+def test_the_command_that_is_shown_names_the_same_cluster(tmp_path: Path) -> None:
+    file, config = tmp_path / "my cluster.yaml", tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump_all([as_manifest(node("a")), as_manifest(pod("web", cpu=99))]))
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    )
+    done = explain("web", "-f", str(file), "--config", str(config))
+    shown = done.stdout.splitlines()[-1].partition("See what would help:  stowplan explain ")[2]
+    assert shown.endswith(" --fix")
+    again = explain(*shlex.split(shown))
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "it fits on a" in again.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "text", "message"),
     [
@@ -138,6 +166,16 @@ def test_a_file_on_standard_input() -> None:
         (["pod/frontent", "-f", "-"], ONE_POD, 'not found; did you mean "frontend"?'),
         (["web", "-n", "defualt", "-f", "-"], ONE_POD, 'did you mean "default"?'),
         (["--pending", "-n", "defualt", "-f", "-"], ONE_POD, 'namespace "defualt" not found'),
+        (["frontedn", "-f", "-"], ONE_POD, 'did you mean "frontend"?'),
+        (["web", "-f", "-"], OWNED, 'default/web" not found; did you mean web-6cf57-abcde?'),
+        (
+            ["deploy/web", "-f", "-"],
+            OWNED,
+            '"default/web" not found; did you mean web-6cf57-abcde?',
+        ),
+        (["deployment/web", "-n", "default", "-f", "-"], OWNED, "did you mean web-6cf57-abcde?"),
+        (["wbe", "-f", "-"], OWNED, "not found; did you mean web-6cf57-abcde?"),
+        (["frontend", "--node", "worker-9", "-f", "-"], WITH_NODE, 'did you mean "worker-1"?'),
         (["web", "-f", "no/such/file"], "", "no/such/file: cannot be read"),
         (["Not_A_Name", "-f", "-"], "", "cannot be the name of a pod"),
         (["web", "--config", "no/such/file", "-f", "-"], "", "no/such/file"),

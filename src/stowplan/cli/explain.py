@@ -146,6 +146,8 @@ def explain(
         raise click.UsageError("Name a POD, or ask for --pending.")
     for prefix in ("pod/", "pods/", "po/"):  # as kubectl writes it
         pod = pod.removeprefix(prefix) if pod else pod
+    if pod and "/" in pod and namespace is not None:
+        pod = _without_owner(pod, namespace)
     if node is not None and (pending or fix):
         raise click.UsageError("--node goes with a POD, and without --fix.")
     if at is not None and (pending or fix or node is not None or filename is not None):
@@ -164,7 +166,8 @@ def explain(
     if server:
         user = _user(kubeconfig, context, token)
         asked = parse_pod_name(pod, namespace, user.namespace) if pod else None
-        question = _Question(asked, namespace, node, at)
+        options = _given(kubeconfig=kubeconfig, context=context)
+        question = _Question(asked, namespace, node, at, options)
         _explain_remotely(
             question, output, server, user, token, certificate_authority, insecure_skip_tls_verify
         )
@@ -187,6 +190,13 @@ class _Question(NamedTuple):
     namespace: str | None
     node: str | None
     at: int | None
+    #: For a command that asks about the same cluster without the scheduler.
+    options: tuple[str, ...]
+
+
+def _given(**options: str | None) -> tuple[str, ...]:
+    """The options that have a value, as on a command line."""
+    return tuple(word for name, value in options.items() if value for word in (f"--{name}", value))
 
 
 def _user(kubeconfig: str | None, context: str | None, token: str) -> ClusterConfig:
@@ -197,6 +207,14 @@ def _user(kubeconfig: str | None, context: str | None, token: str) -> ClusterCon
         if token and not (kubeconfig or context):
             return ClusterConfig(server="")
         raise
+
+
+def _without_owner(pod: str, namespace: str) -> str:
+    """`web` of `deployment/web`: the answer then names the pods of that name."""
+    from stowplan.explain.sources import OWNERS  # slow to import
+
+    kind, _, name = pod.rpartition("/")
+    return name if kind in OWNERS and kind != namespace else pod
 
 
 def _named(pod: str, namespace: str | None, kubeconfig: str | None, context: str | None) -> PodName:
@@ -224,7 +242,7 @@ def _explain_remotely(
 
     ask = partial(remote.ask, user_agent=_USER_AGENT)
     config = remote.scheduler_config(server, user, token=token, ca_file=ca_file, insecure=insecure)
-    pod, namespace, node, at = question
+    pod, namespace, node, at, options = question
     if pod is None:
         params = {"namespace": namespace} if namespace else None
         queue = asyncio.run(ask(config, Pending, "pending", params=params))
@@ -239,7 +257,7 @@ def _explain_remotely(
         _print(compared, comparison_text(compared, _columns()), output)
     else:
         said = asyncio.run(ask(config, Explanation, "explain", pod.namespace, pod.name))
-        _print(said, explanation_text(said, _columns()), output)
+        _print(said, explanation_text(said, _columns(), options), output)
 
 
 def _print_recorded(file: str, pod: PodName, at: int, output: OutputFormat | None) -> None:
@@ -272,13 +290,14 @@ def _explain_cold(
 
     config = load_config(config_file) if config_file else default_config()
     settings = Configuration(config, default_registry())
-    asked: PodName | None
     if filename is not None:
-        asked = parse_pod_name(pod, namespace, "default") if pod else None
+        default = "default"
+        asked = parse_pod_name(pod, namespace, default) if pod else None
         cluster = read_file(filename, read_input(filename, limit=LARGE.size))
     else:
         access = load_cluster_config(kubeconfig=kubeconfig, context=context)
-        asked = parse_pod_name(pod, namespace, access.namespace) if pod else None
+        default = access.namespace
+        asked = parse_pod_name(pod, namespace, default) if pod else None
         cluster = asyncio.run(_read(access, settings))
     explainer = Explainer(cluster, settings)
     if asked is None:
@@ -286,7 +305,7 @@ def _explain_cold(
             check_namespace(cluster, namespace)
         _print_pending(explainer, namespace, output)
         return
-    thing = find_pod(cluster, asked.namespace, asked.name)
+    thing = find_pod(cluster, asked.namespace, asked.name, default)
     if node is not None:
         compared = explainer.compare(thing, node)
         _print(compared, comparison_text(compared, _columns()), output)
@@ -297,7 +316,8 @@ def _explain_cold(
 
         fixes = find_fixes(explainer, thing, SystemClock())
         said = msgspec.structs.replace(said, fixes=fixes)
-    _print(said, explanation_text(said, _columns()), output)
+    options = _given(filename=filename, config=config_file, kubeconfig=kubeconfig, context=context)
+    _print(said, explanation_text(said, _columns(), options), output)
 
 
 async def _read(access: ClusterConfig, settings: Configuration) -> GivenCluster:

@@ -25,7 +25,7 @@ from stowplan.explain.explanation import (
     Waiting,
 )
 from stowplan.explain.pending import Pending, PendingGroup
-from stowplan.explain.reasoning import compared, explained, over
+from stowplan.explain.reasoning import compared, explained, no_such_node, over
 from stowplan.explain.recorded import AttemptAnswer, Attempts, chosen_attempt
 from stowplan.explain.summary import nodes_text
 from stowplan.framework.profile import Profile
@@ -64,7 +64,7 @@ class LiveExplainer:
         pod = self._pod(key)
         row = self._engine.cache.table.live_row(name)
         if row is None:
-            raise NotFound(f'node "{name}" not found')
+            raise no_such_node(self._engine.cache.table, name)
         if pod.spec.node_name or self._engine.cache.node_of(pod.uid) is not None:
             raise Conflict(f'pod "{key}" has a node, and is compared only without --server')
         profile = self._profile(pod)

@@ -15,6 +15,7 @@ from stowplan.api.objects import Pod
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import NodeTable
+from stowplan.config.fields import did_you_mean
 from stowplan.errors import NotFound
 from stowplan.explain.advice import advice_for
 from stowplan.explain.commands import owner_of
@@ -97,11 +98,16 @@ class Explainer:
         """A node beside the best one; NotFound if there is no such node."""
         row = self.cluster.cache.table.live_row(name)
         if row is None:
-            raise NotFound(f'node "{name}" not found')
+            raise no_such_node(self.cluster.cache.table, name)
         pod: Pod = thing.struct
         profile = self.profile_for(pod)
         with self.judged(thing) as decision:
             return compared(pod, profile, decision, row)
+
+
+def no_such_node(table: NodeTable, name: str) -> NotFound:
+    names = [table.names[row] for row in table.live_rows.tolist()]
+    return NotFound(f'node "{name}" not found{did_you_mean(name, names)}')
 
 
 def _pending(thing: Thing) -> Thing:

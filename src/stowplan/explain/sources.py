@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,8 +18,10 @@ from stowplan.api.resources import (
     PODS,
     Resource,
 )
-from stowplan.config.fields import did_you_mean
+from stowplan.cluster.catalog import Catalog
+from stowplan.config.fields import closest, did_you_mean
 from stowplan.errors import ApiError, ConfigError, Forbidden, NotFound
+from stowplan.explain.commands import owner_of
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, ReadOptions, Thing, read_objects, thing_of
 from stowplan.judge.refusal import QuestionRefused
@@ -28,6 +30,30 @@ from stowplan.loader.yaml_text import load_all
 
 _HOW: Final = ReadOptions(defaults=True)
 _PAGE: Final = 5000
+#: Owners of pods, as kubectl names them.
+OWNERS: Final = frozenset(
+    [
+        "deployment",
+        "deployments",
+        "deploy",
+        "replicaset",
+        "replicasets",
+        "rs",
+        "statefulset",
+        "statefulsets",
+        "sts",
+        "daemonset",
+        "daemonsets",
+        "ds",
+        "job",
+        "jobs",
+        "replicationcontroller",
+        "replicationcontrollers",
+        "rc",
+    ]
+)
+#: Pods that a hint names.
+_SHOWN: Final = 3
 
 
 async def read_live(
@@ -85,24 +111,60 @@ def read_file(path: str, text: bytes) -> GivenCluster:
     return cluster
 
 
-def find_pod(cluster: GivenCluster, namespace: str, name: str) -> Thing:
-    """The pod of that name; NotFound with what else the namespace holds."""
+def find_pod(cluster: GivenCluster, namespace: str, name: str, default: str = "") -> Thing:
+    """The pod of that name; NotFound with what else the namespace holds.
+
+    `deployment/web` is no pod, but reads like one of the namespace `deployment`: unless there is
+    such a namespace, `default` is the one that is meant.
+    """
     found = cluster.things.get(pod_key(namespace, name))
     if found is not None:
         return found
+    if namespace in OWNERS and default and namespace not in _known_namespaces(cluster):
+        namespace = default
     check_namespace(cluster, namespace)
     pods = [thing for thing in cluster.things.values() if thing.resource is PODS]
     elsewhere = [thing.namespace for thing in pods if thing.name == name]
-    hint = did_you_mean(name, {thing.name for thing in pods if thing.namespace == namespace})
+    here = [thing for thing in pods if thing.namespace == namespace]
     if elsewhere:
         hint = f'; there is one in the namespace "{elsewhere[0]}"'
+    else:
+        hint = _begun(name, here) or did_you_mean(name, {thing.name for thing in here})
+        hint = hint or _misspelt(name, here, cluster.cache.catalog)
     raise NotFound(f'pod "{namespace}/{name}" not found{hint}')
+
+
+def _begun(name: str, pods: Sequence[Thing]) -> str:
+    """The pods that an owner of that name has made, by their names."""
+    names = sorted(thing.name for thing in pods if thing.name.startswith(f"{name}-"))
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"; did you mean {' or '.join(names[:_SHOWN])}{more}?"
+
+
+def _misspelt(name: str, pods: Sequence[Thing], catalog: Catalog) -> str:
+    """The pods of an owner whose name comes close, or that has the same letters."""
+    owners = {owner.name for thing in pods if (owner := owner_of(thing.struct, catalog))}
+    known = owners | {thing.name for thing in pods}
+    meant = closest(name, owners)
+    swapped = [each for each in sorted(known) if sorted(each) == sorted(name)]
+    meant = meant or next(iter(swapped), "")
+    if not meant:
+        return ""
+    return _begun(meant, pods) or f'; did you mean "{meant}"?'
+
+
+def _known_namespaces(cluster: GivenCluster) -> set[str]:
+    known = {thing.namespace for thing in cluster.things.values() if thing.namespace}
+    return known | {
+        thing.name for thing in cluster.things.values() if thing.kind == NAMESPACES.kind
+    }
 
 
 def check_namespace(cluster: GivenCluster, namespace: str) -> None:
     """Raise NotFound if nothing is known of a namespace."""
-    known = {thing.namespace for thing in cluster.things.values() if thing.namespace}
-    known |= {thing.name for thing in cluster.things.values() if thing.kind == NAMESPACES.kind}
+    known = _known_namespaces(cluster)
     if namespace not in known:
         raise NotFound(f'namespace "{namespace}" not found{did_you_mean(namespace, known)}')
 

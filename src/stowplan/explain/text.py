@@ -20,12 +20,15 @@ _WIDTH = 100
 _EDITS = {"Request", "Toleration", "TopologySpread", "PodAffinity"}
 
 
-def explanation_text(said: Explanation, columns: int = 0) -> str:
-    """The whole answer, ending in a newline. `columns`: of the terminal; 0 if it is none."""
-    return "\n".join(_blocks(said, columns))
+def explanation_text(said: Explanation, columns: int = 0, options: Sequence[str] = ()) -> str:
+    """The whole answer, ending in a newline. `columns`: of the terminal; 0 if it is none.
+
+    `options` name the same cluster and configuration in a command that is shown.
+    """
+    return "\n".join(_blocks(said, columns, options))
 
 
-def _blocks(said: Explanation, columns: int) -> Iterator[str]:
+def _blocks(said: Explanation, columns: int, options: Sequence[str]) -> Iterator[str]:
     def text(sentences: str) -> str:
         return wrapped(sentences, columns=columns)
 
@@ -58,7 +61,7 @@ def _blocks(said: Explanation, columns: int) -> Iterator[str]:
     if said.fixes is not None:
         yield "".join(_fixes(said, columns))
     elif said.nearest and said.state is State.PENDING:
-        yield f"See what would help:  stowplan explain {_argument(said.pod)} --fix\n"
+        yield f"See what would help:  stowplan explain {_arguments(said.pod, options)} --fix\n"
 
 
 def _fixes(said: Explanation, columns: int) -> Iterator[str]:
@@ -89,9 +92,9 @@ def _where_to_edit(owner: str) -> str:
     return f"It comes from {owner}: make the change there, and in the manifest that it has."
 
 
-def _argument(pod: str) -> str:
+def _arguments(pod: str, options: Sequence[str]) -> str:
     namespace, _, name = pod.partition("/")
-    return printable(shlex.join([name, "-n", namespace]))
+    return printable(shlex.join([name, "-n", namespace, *options]))
 
 
 def _reasons(said: Explanation, columns: int) -> str:
