@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -19,9 +20,10 @@ import pytest
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
-from stowplan.api.resources import NODES, PODS
+from stowplan.api.resources import LEASES, NODES, PODS
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.server import ApiServer
+from stowplan.lab.controlplane.processes import free_port
 from stowplan.testing import as_manifest, node, pod
 from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
 from tests.waiting import wait_for
@@ -130,7 +132,7 @@ def test_what_is_refused(read_only: str) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         assert refusal(api, method)[0] == 405
         assert refusal(f"{read_only}/api/try/create", method)[0] == 405
-    assert get(read_only, "about") == {"tries": False}
+    assert get(read_only, "about") == {"tries": False, "standby": ""}
     assert refusal(f"{read_only}/api/try")[0] == 404
     for path in ("/api/nodes/nowhere", "/api/pods/default/nobody", "/api/pods/x", "/api/", "/x.js"):
         assert refusal(read_only + path)[0] == 404
@@ -236,3 +238,50 @@ def test_a_scheduler_shows_its_queue_and_its_figures(
         assert get(url, f"nodes/{placed}")["pods"][0]["pod"] == "default/web"
         # The other console watches the same cluster.
         wait_for("the other console", lambda: get(read_only, "pods?q=web")[0]["node"] == placed)
+
+
+def test_a_standby_says_that_it_does_not_schedule(tmp_path: Path) -> None:
+    """Its queue holds every pod as if none had been tried, and must not be shown."""
+    spec = {"holderIdentity": "host-a_1", "leaseDurationSeconds": 3600, "leaseTransitions": 0}
+    lease = {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec}
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    condition = {**refused, "message": "0/1 nodes are available: 1 Insufficient cpu."}
+
+    async def create() -> None:
+        async with ApiClient(load_cluster_config(kubeconfig=file)) as client:
+            await client.create(NODES, as_manifest(node("n1", cpu=4)))
+            await client.create(PODS, as_manifest(pod("huge", cpu=64)), namespace="default")
+            status = {"status": {"conditions": [condition]}}
+            await client.patch(PODS, "huge", status, namespace="default", subresource="status")
+            await client.create(LEASES, lease, namespace="kube-system")
+
+    async def release() -> None:
+        async with ApiClient(load_cluster_config(kubeconfig=file)) as client:
+            free = {"spec": {"holderIdentity": ""}}
+            await client.patch(LEASES, "kube-scheduler", free, namespace="kube-system")
+
+    with running_embedded_server(tmp_path) as server:
+        file, port = str(server.kubeconfig_path), free_port()
+        server.run(create())
+        flags = ("--console=0", "--authorization-always-allow-paths=/v1/*", "--kubeconfig")
+        command = ("run", f"--secure-port={port}", *flags, file)
+        with console(tmp_path / "log", *command) as url:
+            queue = get(url, "queue")
+            assert "host-a_1 holds the lease. Fix: ask that replica" in queue["standby"]
+            assert queue["live"] is False
+            states = {each["state"]: each["pods"] for each in queue["states"]}
+            assert (states["active"], states["unschedulable"]) == (0, 1)
+            shown = get(url, "pods/default/huge")
+            assert (shown["standby"], shown["attempts"]) == (queue["standby"], [])
+            assert get(url, "about")["standby"] == queue["standby"]
+            assert get(url, "flow")["live"] is False
+            assert refusal(f"{url}/api/pods/default/huge/attempts/1") == (503, queue["standby"])
+            asked = f"https://127.0.0.1:{port}/v1/explain/default/huge"
+            tls = ssl._create_unverified_context()
+            with pytest.raises(urllib.error.HTTPError) as answer:
+                urllib.request.urlopen(asked, timeout=10, context=tls)
+            with answer.value as body:
+                assert (body.code, json.load(body)["message"]) == (503, queue["standby"])
+            server.run(release())
+            wait_for("the takeover", lambda: get(url, "queue")["live"])
+            assert get(url, "about")["standby"] == ""

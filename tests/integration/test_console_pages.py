@@ -274,3 +274,20 @@ async def test_a_pod_that_is_gone_and_figures_that_only_a_scheduler_has(tab: Tab
         await until_text(tab, "Only stowplan run --console knows these figures")
         await tab.ask("location.hash = '#/queue'")
         await until_text(tab, "Another scheduler serves this cluster")
+
+
+async def test_every_page_of_a_standby_says_so_until_it_leads(tab: Tab) -> None:
+    stage = Stage()
+    stage.add_nodes([node("n1", cpu=4)])
+    stage.add_pods([pod("huge", cpu=64)])
+    stage.console.why_idle = lambda: "this replica does not schedule: host-a leads"
+    async with stage.served() as url:
+        await tab.open(url)
+        for page in ("cluster", "queue", "decision/default/huge", "flow"):
+            await tab.ask(f"location.hash = '#/{page}'")
+            await until_text(tab, "This replica does not schedule: host-a leads. Nodes, pods and")
+            assert await serious_findings(tab) == []
+        await until_text(tab, "Only the replica that leads has these figures.")
+        stage.console.why_idle = lambda: ""
+        await until(tab, TEXT, lambda said: "does not schedule" not in said)
+    assert tab.complaints == []

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Final
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from stowplan.console.pending import waiting_pods
 from stowplan.console.sign_in import SignInSite, TokenCheck
 from stowplan.console.site import PREFIX, ConsoleSite, Query
 from stowplan.console.try_cluster import MOST_BYTES, TryCluster
+from stowplan.errors import ServerError
 from stowplan.http.messages import Limits
 from stowplan.http.server import HttpServer
 from stowplan.http.server_tls import ServerTls
@@ -83,6 +85,8 @@ class Console:
         self._clock = clock = clock or SystemClock()
         self.flow = FlowRecorder(mirror, engine, clock)
         self._fixes = FixSearch(mirror, clock, has_scheduler=engine is not None)
+        #: Why the scheduler of this process does not schedule, as a standby; "" if it does.
+        self.why_idle: Callable[[], str] = lambda: ""
         self._queue_seen: object = None
         self._listing: asyncio.Task[dict[str, Any]] | None = None
         #: Clients are not told of changes of the queue before this time.
@@ -94,8 +98,11 @@ class Console:
             "nodes": self._node,
             "queue": self.queue,
             "pods": self._pods,
-            "flow": lambda rest, query: None if rest else self.flow.view(),
-            "about": lambda rest, query: {"tries": embedded is not None},
+            "flow": self._flow,
+            "about": lambda rest, query: {
+                "tries": embedded is not None,
+                "standby": self.why_idle(),
+            },
             "session": lambda rest, query: None if rest else {"user": ""},
         }
         self._limits = _LIMITS
@@ -166,11 +173,19 @@ class Console:
 
     async def _list_queue(self) -> dict[str, Any]:
         seen = self._queue_version()
-        shown = await waiting_pods(self._mirror, self._engine)
+        standby = self.why_idle()
+        # The queue of a standby holds what was listed, as if no pod had been tried.
+        shown = await waiting_pods(self._mirror, None if standby else self._engine)
         listed = sum(each["pods"] for each in shown["states"])
         self._queue_quiet_until = self._clock.monotonic() + listed * _QUIET_S
         self._queue_seen = seen  # what came meanwhile is published again
-        return shown
+        return {**shown, "standby": standby}
+
+    def _flow(self, rest: list[str], query: Query) -> Any:
+        if rest:
+            return None
+        view, standby = self.flow.view(), self.why_idle()
+        return {**view, "live": view["live"] and not standby, "standby": standby}
 
     def _pods(self, rest: list[str], query: Query) -> Any:
         match rest:
@@ -178,11 +193,16 @@ class Console:
                 return self._search(query.get("q", [""])[0])
             case [namespace, name]:
                 thing = self._mirror.find_pod(namespace, name)
-                return thing and explain_pod(self._mirror, self._engine, thing)
+                return thing and {
+                    **explain_pod(self._mirror, self._engine, thing),
+                    "standby": self.why_idle(),
+                }
             case [namespace, name, "fixes"]:
                 thing = self._mirror.find_pod(namespace, name)
                 return thing and self._fixes.find(thing)
             case [namespace, name, "attempts", number] if number.isdecimal() and len(number) < 10:
+                if standby := self.why_idle():
+                    raise ServerError(standby, status=HTTPStatus.SERVICE_UNAVAILABLE)
                 return recorded_attempt(self._engine, f"{namespace}/{name}", int(number))
         return None
 
@@ -217,10 +237,11 @@ class Console:
         if not is_quiet and (seen := self._queue_version()) != self._queue_seen:
             self._queue_seen = seen
             self._hub.publish("queue", {})
-        self._hub.publish("flow", {**sample, "plugins": self.flow.plugins()})
+        more = {"plugins": self.flow.plugins(), "standby": self.why_idle()}
+        self._hub.publish("flow", {**sample, **more})
         if not ticks % _HEARTBEAT_TICKS:
             self._hub.heartbeat()
 
     def _queue_version(self) -> object:
         counts = self._engine.queue.counts if self._engine is not None else None
-        return self._mirror.pending_version, counts
+        return self._mirror.pending_version, counts, self.why_idle()

@@ -24,6 +24,7 @@ from stowplan.explain.recorded import AttemptAnswer, Attempts
 from stowplan.http.messages import JSON, Request, Response
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.server.health import query_of
+from stowplan.server.standby import why_idle
 from stowplan.server.status_response import status_response
 from stowplan.server.v1 import V1, Json, errors
 
@@ -117,13 +118,12 @@ async def _hint(namespace: str, name: str, pods: Collection[str]) -> str:
 
 
 async def _answer(process: SchedulerProcess, ask: Callable[[], Any]) -> Response:
-    if not process.scheduling.is_set():
-        problem = "this replica does not schedule: it is a standby, or has not read the cluster yet"
+    if problem := why_idle(process):
         return status_response(HTTPStatus.SERVICE_UNAVAILABLE, problem, Retry_After="1")
     try:
         found = await process.loop.between_decisions(ask)
-    except ApiError as problem:
-        return status_response(HTTPStatus(problem.status), str(problem))
+    except ApiError as error:
+        return status_response(HTTPStatus(error.status), str(error))
     return Response(msgspec.json.encode(found) + b"\n", 200, JSON)
 
 

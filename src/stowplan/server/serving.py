@@ -52,6 +52,7 @@ from stowplan.server.memory import (
 )
 from stowplan.server.pod_resources import pod_resources
 from stowplan.server.serving_options import ConsoleOptions, ServingOptions
+from stowplan.server.standby import why_idle
 from stowplan.server.tracing import start_tracing
 from stowplan.server.v1 import V1
 from stowplan.server.zpages import add_zpages
@@ -218,7 +219,7 @@ async def serve(options: ServeOptions) -> None:
         await _open_ports(ports, server, options.serving, client, engine.metrics)
         if mirror is not None and options.console is not None:
             mirror.is_synced = process.is_synced
-            await _open_console(ports, mirror, engine, options, client)
+            await _open_console(ports, mirror, process, options, client)
         debugger = CacheDebugger(engine, client, options.namespace)
         _on_debug_signal(debugger.start)
         settling = asyncio.create_task(_settle(process), name="gc")
@@ -288,13 +289,14 @@ async def _open_ports(
 async def _open_console(
     ports: AsyncExitStack,
     mirror: ClusterMirror,
-    engine: Engine,
+    process: SchedulerProcess,
     options: ServeOptions,
     client: ApiClient,
 ) -> None:
     from stowplan.console.serving import Console
 
-    console = Console(mirror, engine)
+    console = Console(mirror, process.engine)
+    console.why_idle = partial(why_idle, process)
     chosen = options.console or ConsoleOptions()
     access = None
     if chosen.has_sign_in:

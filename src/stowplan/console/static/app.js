@@ -50,12 +50,13 @@ function App() {
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
-  const about = useResource("about");
+  const { connection, queue } = useLive();
+  const about = useResource("about", queue); // a standby that takes over publishes a new queue
   const pages = Object.entries(PAGES).filter(([name]) => name !== "try" || about.data?.tries);
   const isThere = pages.some(([name]) => name === page);
   const [title, Page] = PAGES[isThere || !about.data ? page : "cluster"];
   useEffect(() => { document.title = `${title} · Stowplan console`; }, [title]);
-  const { connection } = useLive();
+  const standby = about.data?.standby;
   return html`
     <header>
       <a class="skip" href="#main" onClick=${(event) => {
@@ -71,6 +72,8 @@ function App() {
     </header>
     <main id="main" tabindex="-1" class=${connection === "lost" ? "stale" : ""}>
       <h1 class="hidden">${title}</h1>
+      ${standby && html`<p class="note bad" role="status">${standby[0].toUpperCase() + standby.slice(1)}. Nodes, pods and decisions are
+        ${" "}current; states in the queue come from the pods themselves, and attempts and latencies are missing.</p>`}
       ${isThere || about.data ? html`<${Page} parts=${parts} />` : html`<${Placeholder} of=${about} />`}
     </main>`;
 }

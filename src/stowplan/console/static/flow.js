@@ -23,7 +23,7 @@ export function FlowPage() {
     again((n) => n + 1);
   });
   if (!data) return html`<${Placeholder} of=${loaded} />`;
-  const none = html`Only <code>stowplan run --console</code> knows these figures: they are the scheduler's own.`;
+  const none = data.standby ? html`Only the replica that leads has these figures.` : html`Only <code>stowplan run --console</code> knows these figures: they are the scheduler's own.`;
   return html`<div class="flow">
     <${Chart} title="Pods bound" unit="per second" tick=${tick} time=${data.time} lines=${[["bound", data.bound]]} />
     <${Chart} title="Pods pending" unit="" tick=${tick} time=${data.time} lines=${[["pending", data.pending]]} />

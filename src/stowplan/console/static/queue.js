@@ -20,7 +20,7 @@ export function QueuePage() {
       const pods = data?.states.find((each) => each.state === state)?.pods;
       return html`<li key=${state} class=${pods ? state : "none"}><b>${pods == null ? "–" : count(pods)}</b> ${label}<small>${about}</small></li>`;
     })}</ul>
-    ${data && !data.live && html`<p class="faint note">Another scheduler serves this cluster: states come from the pods themselves, and only
+    ${data && !data.live && !data.standby && html`<p class="faint note">Another scheduler serves this cluster: states come from the pods themselves, and only
       ${" "}<code>stowplan run --console</code> knows attempts, backoff and Permit.</p>`}
     ${total === 0
       ? html`<${Placeholder} of=${loaded}>No pod is waiting. Pods that find no node appear here with their cause.<//>`
