@@ -1,4 +1,7 @@
-"""The objects of a cluster: read through the API, or from a file that kubectl wrote."""
+"""The objects of a cluster: read through the API, or from a file.
+
+A file is what kubectl wrote, or an export of kube-scheduler-simulator.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from stowplan.audit.items import AUDITED, EVENTS, Item, decode_item, make_item
 from stowplan.errors import ConfigError, Forbidden, NotFound
 from stowplan.loader.json_text import json_decoder
 from stowplan.loader.malformed import LARGE, Malformed
+from stowplan.loader.simulator_export import exported_items, is_export
 from stowplan.loader.yaml_text import How, load_yaml_all
 
 _PAGE: Final = 1000
@@ -86,6 +90,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 _decode_kind = json_decoder(_Kind)
+_decode_document = json_decoder(dict[str, Any])
 
 
 def _documents(path: str, text: bytes) -> Iterator[bytes]:
@@ -104,10 +109,15 @@ def _documents(path: str, text: bytes) -> Iterator[bytes]:
         raise ConfigError(f"is neither YAML nor JSON: {problem}", where=path) from None
 
 
-def _flat(raw: bytes | msgspec.Raw) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
+def _flat(raw: bytes | msgspec.Raw, assumed: str = "") -> Iterator[tuple[str, bytes | msgspec.Raw]]:
+    """Objects with their kinds; `assumed` is the kind of an object that does not name one."""
     found = _decode_kind(raw)
-    if found.kind.endswith("List") and found.items is not None:
+    kind = found.kind or assumed
+    if kind.endswith("List") and found.items is not None:
         for each in found.items:
-            yield from _flat(each)
+            yield from _flat(each, kind.removesuffix("List"))
+    elif not kind and is_export(document := _decode_document(raw)):
+        for item in exported_items(document):
+            yield from _flat(msgspec.json.encode(item.value), item.kind)
     else:
-        yield found.kind, raw
+        yield kind, raw

@@ -25,8 +25,9 @@ from stowplan.console.try_changes import CHANGES
 from stowplan.console.try_text import kind_of, read_text
 from stowplan.errors import ApiError, BadRequest, Conflict
 from stowplan.judge.refusal import QuestionRefused
-from stowplan.judge.snapshots import MEMBERS, as_export, as_list, is_reserved
+from stowplan.judge.snapshots import as_export, as_list, is_reserved
 from stowplan.loader.json_text import load_json
+from stowplan.loader.simulator_export import MEMBERS
 
 Json: TypeAlias = dict[str, Any]
 

@@ -24,9 +24,10 @@ from stowplan.judge.checking import check as check_stored
 from stowplan.judge.checking import complete, conformed
 from stowplan.judge.lines import decode, json_type
 from stowplan.judge.refusal import QuestionRefused
-from stowplan.judge.snapshots import Item, items_of
+from stowplan.judge.snapshots import items_of
 from stowplan.judge.vocabulary import check_kind
 from stowplan.loader.json_text import json_decoder
+from stowplan.loader.simulator_export import Item
 
 #: Group and kind, namespace, name.
 Key: TypeAlias = tuple[str, str, str]

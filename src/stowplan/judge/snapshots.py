@@ -1,45 +1,28 @@
 """Snapshots of a cluster: a list as kubectl prints it, and kube-scheduler-simulator's export.
 
-The export has one member for each kind (ResourcesForSnap in its snapshot package), and its items
-name neither apiVersion nor kind. Everything that reads objects reads both forms through `items_of`:
-`stowplan decide`, `stowplan explain -f`, and the page Try of the console, which also writes them.
+Everything that judges objects reads both forms through `items_of`: `stowplan decide`, `stowplan
+explain -f`, and the page Try of the console, which also writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.loader.malformed import Malformed
+from stowplan.loader.simulator_export import CONFIG, MEMBERS, Item, exported_items, is_export
 
 Json: TypeAlias = dict[str, Any]
-
-#: Members of the simulator's export, in the order in which their items can be created.
-MEMBERS: Final = {
-    "namespaces": ("v1", "Namespace"),
-    "priorityClasses": ("scheduling.k8s.io/v1", "PriorityClass"),
-    "storageClasses": ("storage.k8s.io/v1", "StorageClass"),
-    "pvcs": ("v1", "PersistentVolumeClaim"),
-    "pvs": ("v1", "PersistentVolume"),
-    "nodes": ("v1", "Node"),
-    "pods": ("v1", "Pod"),
-}
-CONFIG: Final = "schedulerConfig"
-
-
-class Item(NamedTuple):
-    """An object of a list: its place there, and what it is if it does not say."""
-
-    place: str
-    value: Any
-    api_version: str
-    kind: str
 
 
 def items_of(document: Mapping[str, Any]) -> list[Item] | None:
     """The objects of a list or of a simulator's export; None if the document is neither."""
-    if not document.keys().isdisjoint(MEMBERS) and not document.keys() & {"apiVersion", "kind"}:
-        return list(_exported(document))
+    if is_export(document):
+        try:
+            return list(exported_items(document))
+        except Malformed as problem:
+            raise QuestionRefused(str(problem)) from None
     version, kind, items = (document.get(name, "") for name in ("apiVersion", "kind", "items"))
     if not (isinstance(version, str) and isinstance(kind, str) and isinstance(items, list)):
         return None
@@ -49,19 +32,6 @@ def items_of(document: Mapping[str, Any]) -> list[Item] | None:
     kind = kind.removesuffix("List")
     version = version if kind else ""
     return [Item(f"items[{at}]", item, version, kind) for at, item in enumerate(items)]
-
-
-def _exported(document: Mapping[str, Any]) -> Iterator[Item]:
-    known = [*MEMBERS, CONFIG]
-    for name in document:
-        if name not in known:
-            raise QuestionRefused(f"{name}: unknown key (known here: {', '.join(known)})")
-    for name, (api_version, kind) in MEMBERS.items():
-        items = document.get(name)
-        if items is not None and not isinstance(items, list):  # Go writes an empty list as null
-            raise QuestionRefused(f"{name}: expected a list of {kind} objects")
-        for at, item in enumerate(items or ()):
-            yield Item(f"{name}[{at}]", item, api_version, kind)
 
 
 def as_list(objects: Iterable[Json]) -> Json:

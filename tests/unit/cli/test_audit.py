@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from stowplan.audit import save_history
 from stowplan.cli.main import main
@@ -143,6 +144,32 @@ def test_a_scheduler_that_no_pod_of_a_history_has(audit: Audit, tmp_path: Path) 
         True,
     )
     assert out.endswith("0 findings. Checked 0 bindings in 4 revisions, 1 node.\n")
+
+
+def test_an_export_of_the_simulator(audit: Audit) -> None:
+    """Its objects name no kind; those of a list of one kind need not."""
+
+    def kindless(thing: Json) -> Json:
+        return {key: value for key, value in thing.items() if key != "kind"}
+
+    things: Json = {
+        "nodes": [kindless(node("n1", cpu="1"))],
+        "pods": [kindless(pod(name, "n1", cpu="600m")) for name in "ab"],
+        "pvcs": None,
+        "priorityClasses": [{"metadata": {"name": "high"}, "value": 1}],
+        "schedulerConfig": {},
+    }
+    lists = [
+        {"kind": "NodeList", "items": things["nodes"]},
+        {"kind": "PodList", "items": things["pods"]},
+    ]
+    for text in (json.dumps(things), yaml.safe_dump(things), yaml.safe_dump_all(lists)):
+        code, out, error = audit("-f", "-", given=text)
+        assert (code, error) == (1, "")
+        assert out.endswith("1 finding: 1 overcommit. Checked 2 bound pods of 2, 1 node.\n")
+    code, out, error = audit("-f", "-", given=json.dumps({**things, "pots": []}))
+    assert (code, out) == (2, "")
+    assert error.startswith("Error: -: pots: unknown key (known here: namespaces, ")
 
 
 def test_a_pending_pod_without_times(audit: Audit) -> None:
