@@ -285,3 +285,26 @@ def test_kinds_that_may_not_be_listed_are_one_warning(
     (warning,) = warnings
     assert warning.startswith("decided without namespaces, services, ")
     assert warning.endswith("namespaces is forbidden")
+
+
+def test_nodes_or_pods_that_may_not_be_listed_are_an_error_with_a_remedy(kubeconfig: str) -> None:
+    """As of a developer who may see one namespace."""
+    config = load_cluster_config(kubeconfig=kubeconfig)
+
+    class Refusing(ApiClient):
+        async def list_all(self, resource: Resource[T], **more: Any) -> ListResult[T]:
+            raise Forbidden(f"{resource.plural} is forbidden", status=403)
+
+    async def read() -> None:
+        async with Refusing(config) as client:
+            await read_live(client, (), pytest.fail)
+
+    with pytest.raises(Forbidden, match=r"nodes is forbidden. Fix: .*--server URL.*-f FILE"):
+        asyncio.run(read())
+
+
+def test_a_cluster_without_nodes_is_not_taken_for_a_file() -> None:
+    settings = Configuration(default_config(), default_registry())
+    said = Explainer(GivenCluster(), settings).explain(thing_of(PODS, pod("web")))
+    assert said.summary == "default/web is pending. The cluster has no nodes."
+    assert said.advice == "A kubelet registers its node when it starts; see kubectl get nodes."

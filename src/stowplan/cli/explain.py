@@ -21,7 +21,7 @@ from stowplan.cli.options import kubeconfig_options
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.clock import SystemClock
 from stowplan.errors import KubeconfigError
-from stowplan.explain.explanation import Comparison, Explanation
+from stowplan.explain.explanation import Comparison, Explanation, State
 from stowplan.explain.facts import Answer
 from stowplan.explain.pending import Pending, PendingGroup, group_pending, pending_text
 from stowplan.explain.recorded import AttemptAnswer, attempt_text, chosen_attempt
@@ -311,7 +311,9 @@ def _explain_cold(
         _print(compared, comparison_text(compared, _columns()), output)
         return
     said = explainer.explain(thing)
-    if fix:
+    if fix and said.state in (State.SCHEDULED, State.FINISHED, State.TERMINATING):
+        said = msgspec.structs.replace(said, fixes=())
+    elif fix:
         from stowplan.explain.fixes import find_fixes  # loaded only if it is used
 
         fixes = find_fixes(explainer, thing, SystemClock())

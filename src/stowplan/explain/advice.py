@@ -20,6 +20,7 @@ def advice_for(
     catalog: Catalog,
     *,
     has_nodes: bool = True,
+    are_nodes_unread: bool = False,
     is_node_missing: bool = False,
 ) -> str:
     """One or two sentences; empty if the reasons say enough."""
@@ -28,6 +29,8 @@ def advice_for(
         return f"No kubelet runs it. Delete it ({delete_pods([pod])}), and {again}."
     if pod.spec.scheduling_gates:
         return "The controller that set a gate removes it; look there for what it waits for."
+    if not has_nodes and not are_nodes_unread:
+        return "A kubelet registers its node when it starts; see kubectl get nodes."
     if not has_nodes:
         return (
             "No node was read. A file must have them, too: kubectl get nodes,pods -A -o yaml writes"

@@ -157,7 +157,11 @@ class LiveExplainer:
             waiting = msgspec.structs.replace(waiting, place=place, plugins=tuple(plugins))
         said = Explanation(pod.key, profile.name, state, where, node=node, waiting=waiting)
         if not known:
-            return said
+            why = "its ledger has no attempt that chose the node"
+            if ledger is None:
+                why = "it keeps no ledger (--ledger-memory=0)"
+            unknown = f"{where} The scheduler does not know why: {why}."
+            return msgspec.structs.replace(said, summary=unknown)
         record = known[-1].read(is_whole=True)
         assert record.details is not None
         total, feasible = record.details.evaluated_nodes, record.details.feasible_nodes

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from stowplan.api.objects import Pod
+from stowplan.api.resources import NODES
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import NodeTable
@@ -92,7 +93,15 @@ class Explainer:
         with self.judged(thing) as decision:
             catalog = self.cluster.cache.catalog
             unread = tuple(dict.fromkeys(unread_claims(self.cluster, pod).values()))
-            return explained(pod, profile, decision, catalog, foretells=foretells, unread=unread)
+            return explained(
+                pod,
+                profile,
+                decision,
+                catalog,
+                foretells=foretells,
+                unread=unread,
+                are_nodes_unread=NODES.plural in self.cluster.unread,
+            )
 
     def compare(self, thing: Thing, name: str) -> Comparison:
         """A node beside the best one; NotFound if there is no such node."""
@@ -163,6 +172,7 @@ def explained(
     *,
     foretells: bool = True,
     unread: Sequence[str] = (),
+    are_nodes_unread: bool = False,
 ) -> Explanation:
     """Everything that a judgement says about a pod; `unread` are claims that it does not know."""
     diagnosis = decision.diagnosis
@@ -178,7 +188,8 @@ def explained(
             rows = nearest_rows(profile, diagnosis, NEAREST)
             nearest = tuple(obstacles_of(profile, diagnosis, row) for row in rows)
         plugins = {reason.plugin for reason in reasons}
-        retried = retry_texts(profile, sorted(plugins))
+        if not pod.spec.node_name and not pod.spec.scheduling_gates:
+            retried = retry_texts(profile, sorted(plugins))
     cause = "" if feasible else _why_nowhere(decision, groups, total)
     state, summary = _summary(pod, decision.cycle.table, feasible, cause)
     advice = advice_for(
@@ -186,6 +197,7 @@ def explained(
         () if feasible else reasons,
         catalog,
         has_nodes=total > 0,
+        are_nodes_unread=are_nodes_unread,
         is_node_missing=_is_node_missing(pod, decision.cycle.table),
     )
     if unread:

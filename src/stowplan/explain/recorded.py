@@ -115,16 +115,16 @@ def _names(names: str, left_out: int) -> str:
 
 
 def _retry(attempt: Attempt, now: float, *, is_latest: bool) -> str:
-    if attempt.retry_by is None:
-        return ""
     plugins = " or ".join(attempt.retried_by)
+    due, backoff = attempt.retry_by, attempt.backoff_until
+    if not plugins and backoff is not None:
+        due = backoff  # no event is waited for
+    if due is None:
+        return ""
     event = f", or when something changes that {plugins} waits for" if plugins else ""
-    if is_latest and attempt.retry_by > now:
+    if is_latest and due > now:
         least = ""
-        if attempt.backoff_until is not None and attempt.backoff_until > now:
-            least = f", not before {seconds_text(attempt.backoff_until - now)}"
-        if not plugins and attempt.backoff_until is not None:
-            return f"Next try in {seconds_text(max(attempt.backoff_until - now, 0.0))}."
-        return f"Next try in {seconds_text(attempt.retry_by - now)}{event}{least}."
-    waited = seconds_text(attempt.retry_by - attempt.time)
-    return f"The next try was due within {waited}{event}."
+        if plugins and backoff is not None and backoff > now:
+            least = f", not before {seconds_text(backoff - now)}"
+        return f"Next try in {seconds_text(due - now)}{event}{least}."
+    return f"The next try was due within {seconds_text(due - attempt.time)}{event}."

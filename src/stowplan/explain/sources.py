@@ -52,6 +52,10 @@ OWNERS: Final = frozenset(
         "rc",
     ]
 )
+_ALLOWED_FIX: Final = (
+    "Fix: ask the running scheduler (--server URL), or explain a file (-f FILE) that somebody who"
+    " may list the whole cluster writes (docs/explain.md)"
+)
 #: Pods that a hint names.
 _SHOWN: Final = 3
 
@@ -81,9 +85,11 @@ async def _listed(client: ApiClient, kind: Resource[Any]) -> list[Thing] | ApiEr
     try:
         found = await client.list_all(kind, page_size=_PAGE)
     except (Forbidden, NotFound) as problem:
-        if kind in (NODES, PODS):
+        if kind not in (NODES, PODS):
+            return problem
+        if isinstance(problem, NotFound):
             raise
-        return problem
+        raise Forbidden(f"{problem}. {_ALLOWED_FIX}", status=problem.status) from None
     return [thing_of(kind, item) for item in found.items]
 
 
@@ -105,7 +111,7 @@ def read_file(path: str, text: bytes) -> GivenCluster:
         raise ConfigError(f"{problem}. {fix}", where=path) from None
     # The file may lack kinds that the cluster has.
     kinds = {thing.kind for thing in cluster.things.values()}
-    for kind in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES):
+    for kind in (NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES):
         if kind.kind not in kinds:
             cluster.unread.add(kind.plural)
     return cluster

@@ -19,6 +19,8 @@ _WIDTH = 100
 #: Kinds of fixes that change the pod.
 _EDITS = {"Request", "Toleration", "TopologySpread", "PodAffinity"}
 
+_NO_SEARCH = "No changes were looked for (--fix), because {}."
+
 
 def explanation_text(said: Explanation, columns: int = 0, options: Sequence[str] = ()) -> str:
     """The whole answer, ending in a newline. `columns`: of the terminal; 0 if it is none.
@@ -34,6 +36,8 @@ def _blocks(said: Explanation, columns: int, options: Sequence[str]) -> Iterator
 
     yield text(said.summary)
     if said.state in (State.FINISHED, State.TERMINATING):
+        if said.fixes is not None:
+            yield text(_NO_SEARCH.format("it needs no node"))
         return
     preemption = said.preemption
     if preemption is not None and preemption.would_help:
@@ -56,12 +60,22 @@ def _blocks(said: Explanation, columns: int, options: Sequence[str]) -> Iterator
         yield text(f"It is tried again when {_any_of(said.retried_on)}.")
     if said.last_message and said.state in (State.PENDING, State.NOMINATED):
         yield text(f"Its scheduler, {said.scheduler}, said last: {said.last_message}")
-    if said.feasible_nodes:
+    if said.fixes is not None and (said.feasible_nodes or said.state is State.SCHEDULED):
+        yield text(_NO_SEARCH.format(_why_no_search(said)))
+    elif said.feasible_nodes:
         return
-    if said.fixes is not None:
+    elif said.fixes is not None:
         yield "".join(_fixes(said, columns))
     elif said.nearest and said.state is State.PENDING:
         yield f"See what would help:  stowplan explain {_arguments(said.pod, options)} --fix\n"
+
+
+def _why_no_search(said: Explanation) -> str:
+    if said.state is State.SCHEDULED:
+        return "it is bound already"
+    if said.state is State.GATED:
+        return "it fits without its gates"
+    return "it fits, as far as is known" if said.cause else "it fits"
 
 
 def _fixes(said: Explanation, columns: int) -> Iterator[str]:

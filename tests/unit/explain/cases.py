@@ -259,6 +259,15 @@ CASES: dict[str, list[Json]] = {
         ),
     ],
     "placed": [*three(), a_pod(nodeName="worker-2")],
+    "placed-and-fits-nowhere": [
+        a_node("worker-1", taints=[GPU_TAINT]),
+        a_pod(nodeName="worker-1"),
+    ],
+    "gated-and-fits-nowhere": [
+        a_node("worker-1", taints=[GPU_TAINT]),
+        a_pod(schedulingGates=[{"name": "example.com/quota"}]),
+    ],
+    "finished": [*three(), a_pod(nodeName="worker-2", status={"phase": "Succeeded"})],
 }
 
 

@@ -90,6 +90,20 @@ def test_a_pod_is_followed_from_the_queue_to_its_node() -> None:
         stage.explainer.compare("default/web", "worker-0")
 
 
+@pytest.mark.parametrize(
+    ("has_ledger", "why"),
+    [
+        (True, "its ledger has no attempt that chose the node"),
+        (False, "it keeps no ledger (--ledger-memory=0)"),
+    ],
+)
+def test_a_placed_pod_without_a_recorded_attempt(has_ledger: bool, why: str) -> None:
+    stage = Stage(has_ledger=has_ledger)
+    stage.add(pod("web", cpu=1, node="worker-1"))
+    said = stage.explainer.explain("default/web")
+    assert said.summary == f"default/web is on worker-1. The scheduler does not know why: {why}."
+
+
 def test_a_pod_that_a_plugin_holds() -> None:
     stage = Stage()
     stage.attempt(pod("web", cpu=1, labels={"hold": ""}))

@@ -102,6 +102,8 @@ def test_an_error_comes_back_by_its_backoff_alone() -> None:
     made = attempt(1, result="error", backoff_until=1_700_000_004.0, retry_by=1_700_000_300.0)
     text = attempt_text(AttemptAnswer(made, 1), 1_700_000_001.0)
     assert text.endswith("Next try in 3 s.\n")
+    text = attempt_text(AttemptAnswer(made, 2), 1_700_000_009.0)
+    assert text.endswith("The next try was due within 4 s.\n")
 
 
 def test_attempts_of_a_pod_that_was_made_again_are_not_mixed_up() -> None:
