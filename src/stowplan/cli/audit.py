@@ -150,7 +150,7 @@ def audit(
     \b
       $ stowplan audit
       $ stowplan audit --since 1h --scheduler-name default-scheduler
-      $ kubectl get nodes,pods,ns,pvc,pv,events -A -o json | stowplan audit -f -
+      $ kubectl get nodes,pods,ns,pvc,pv,csinodes,events -A -o json | stowplan audit -f -
       $ stowplan audit --etcd http://127.0.0.1:2379 --audit-log audit.log
 
     Finds pods that were bound twice, nodes that hold more than they have, pods that stand where a
