@@ -75,7 +75,8 @@ def test_tokens_of_the_cluster(stage: Stage) -> None:
     assert refused.status == 403
     assert refused.body["Error"] == (
         'User "system:serviceaccount:console:stranger" cannot get path /console/: it needs a'
-        ' ClusterRole with nonResourceURLs: ["/console/*"], verbs: ["get"]'
+        ' ClusterRole with nonResourceURLs: ["/console/*"], verbs: ["get"]. A new one'
+        " works after 10 s at most"
     )
     assert client.sign_in(stage.stranger).status == 403
     shown = client.ask("api/cluster", Authorization=f"Bearer {stage.reader}")

@@ -77,7 +77,8 @@ async def ask(
         return load_json(body, kind)
     except Forbidden as problem:
         raise Forbidden(
-            f"the scheduler at {url}: {problem}. Fix: a role for /v1/* (docs/explain.md)"
+            f"the scheduler at {url}: {problem}. Fix: a role for /v1/* (docs/explain.md);"
+            " a new one works after 10 s"
         ) from None
     except Unauthorized as problem:
         raise Unauthorized(

@@ -19,7 +19,7 @@ from stowplan.server.review_cache import Answer, ReviewCache, post_review
 
 _PRIVILEGED: Final = "system:masters"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_FLAG: Final = "--authorization-always-allow-paths"
+FLAG: Final = "--authorization-always-allow-paths"
 
 
 class Decision(NamedTuple):
@@ -51,7 +51,7 @@ class OpenPaths:
         """ConfigError for a * elsewhere."""
         for path in paths:
             if "*" in path[:-1]:
-                raise ConfigError(f'only trailing * allowed in "{path}"', where=_FLAG)
+                raise ConfigError(f'only trailing * allowed in "{path}"', where=FLAG)
         bare = [path.removeprefix("/") for path in paths]
         self._whole = {path for path in bare if not path.endswith("*")}
         self._prefixes = tuple(path[:-1] for path in bare if path.endswith("*"))

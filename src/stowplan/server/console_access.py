@@ -86,6 +86,7 @@ class DelegatedCheck:
     """Tokens and rights of the cluster."""
 
     def __init__(self, serving: ServingOptions, client: ApiClient) -> None:
+        self._denied_ttl_s = serving.authorization_unauthorized_cache_ttl_s
         # Not shown: the HTTPS port has families of the same names.
         metrics = AccessMetrics()
         self._authenticate = Authenticator(
@@ -99,7 +100,7 @@ class DelegatedCheck:
             OpenPaths(()),
             metrics,
             allowed_ttl_s=serving.authorization_authorized_cache_ttl_s,
-            denied_ttl_s=serving.authorization_unauthorized_cache_ttl_s,
+            denied_ttl_s=self._denied_ttl_s,
         )
 
     async def probe(self) -> None:
@@ -118,7 +119,8 @@ class DelegatedCheck:
         if not decision.is_allowed:
             raise NotAllowed(
                 f"User {json.dumps(user.name)} cannot {verb} path {PREFIX}: it needs a ClusterRole"
-                f' with nonResourceURLs: ["{PREFIX}*"], verbs: ["{verb}"]'
+                f' with nonResourceURLs: ["{PREFIX}*"], verbs: ["{verb}"]. A new one works after'
+                f" {self._denied_ttl_s:g} s at most"
             )
         return user.name
 
@@ -129,7 +131,14 @@ async def check_delegation(options: ConsoleOptions, client: ApiClient) -> None:
         return
     try:
         await DelegatedCheck(ServingOptions(), client).probe()
-    except (Unauthorized, Forbidden, NotFound) as problem:
+    except NotFound:
+        raise ConfigError(
+            f"{options.address} is not loopback, so users must sign in, and this API server cannot"
+            f" check tokens: it has no TokenReview or SubjectAccessReview. Fix: use"
+            f" {options.file_flag} FILE, or listen on 127.0.0.1",
+            where=options.flag,
+        ) from None
+    except (Unauthorized, Forbidden) as problem:
         raise ConfigError(
             f"{options.address} is not loopback, so users must sign in, and these credentials"
             f" cannot check tokens ({problem}). Fix: give them the ClusterRole"

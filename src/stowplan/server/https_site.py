@@ -14,13 +14,13 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
 
-from stowplan.errors import StowplanError
+from stowplan.errors import NotFound, StowplanError
 from stowplan.http.messages import TEXT, PeerCertificate, Request, Response
 from stowplan.http.parser import RequestHead
 from stowplan.logs import V3, Folding, get_logger, kv
 from stowplan.server.access_metrics import AccessMetrics
 from stowplan.server.authentication import ANONYMOUS, Authenticator, Unauthenticated, User
-from stowplan.server.authorization import Authorizer, OpenPaths
+from stowplan.server.authorization import FLAG, Authorizer, OpenPaths
 from stowplan.server.health import Site, index
 from stowplan.server.review_cache import Busy
 from stowplan.server.status_response import secure_headers, status_response
@@ -127,7 +127,8 @@ class HttpsSite:
             return _too_many()
         except StowplanError as error:
             self._report("Unable to authorize the request", error)
-            problem = f"Internal Server Error: {_quoted(path)}: {error}\n"
+            said = _no_reviews(path) if isinstance(error, NotFound) else str(error)
+            problem = f"Internal Server Error: {_quoted(path)}: {said}\n"
             return Response(_harmless(problem).encode(), 500, TEXT, secure_headers())
         finally:
             self._metrics.authorized(result, time.perf_counter() - started)
@@ -159,6 +160,14 @@ class HttpsSite:
 def _forbidden(user: User, verb: str, path: str, reason: str) -> str:
     text = f"User {_quoted(user.name)} cannot {verb} path {_quoted(path)}"
     return "forbidden: " + _harmless(text) + (f": {reason}" if reason else "")
+
+
+def _no_reviews(path: str) -> str:
+    opened = "/v1/*" if path.startswith("/v1/") else path
+    return (
+        "this API server has no SubjectAccessReview. Fix: start the scheduler with"
+        f" {FLAG}=/healthz,/readyz,/livez,{opened} (for all who reach the port)"
+    )
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.console.sign_in import NotAllowed, NotKnown
-from stowplan.errors import ApiUnavailable, ConfigError, Forbidden
+from stowplan.errors import ApiUnavailable, ConfigError, Forbidden, NotFound
 from stowplan.server.console_access import DelegatedCheck, check_delegation, console_access
 from stowplan.server.serving_options import ConsoleOptions, ServingOptions
 from tests.unit.api.tls_kit import Authority
@@ -47,7 +47,8 @@ async def test_tokens_and_rights() -> None:
         await check("bad", "get")
     assert api.asked == ["tokenreviews"]
     with pytest.raises(
-        NotAllowed, match=r'User "good" cannot get path /console/: it needs a Cluster'
+        NotAllowed,
+        match=r'User "good" cannot get path /console/: it needs .* works after 10 s at most',
     ):
         await check("good", "get")  # the stand-in allows /metrics alone
     api.problem = ApiUnavailable("POST reviews: connection refused")
@@ -62,5 +63,10 @@ async def test_credentials_are_probed_at_the_start(tmp_path: Path) -> None:
     api.problem = Forbidden("tokenreviews is forbidden")
     with pytest.raises(ConfigError, match=r"--console: 0\.0\.0\.0 is not loopback, so users must"):
         await check_delegation(EVERYWHERE, client_of(api))
+    api.problem = NotFound("the server could not find the requested resource")
+    with pytest.raises(ConfigError, match="this API server cannot check tokens") as refused:
+        await check_delegation(EVERYWHERE, client_of(api))
+    assert "Fix: use --console-token-file FILE, or listen on 127.0.0.1" in str(refused.value)
+    assert "auth-delegator" not in str(refused.value)
     # With a token of its own it asks nothing.
     await check_delegation(ConsoleOptions(token_file=tmp_path / "token"), client_of(api))

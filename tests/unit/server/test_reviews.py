@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from stowplan.errors import ApiUnavailable
+from stowplan.errors import ApiUnavailable, NotFound
 from stowplan.server import https_site, review_cache
 from tests.unit.server.https_kit import ANY, Api, get, served, until
 
@@ -79,6 +79,12 @@ async def test_an_api_server_that_fails_allows_nothing() -> None:
             500,
             'Internal Server Error: "/metrics": POST reviews: connection refused\n',
         )
+        api.problem = NotFound("the server could not find the requested resource")
+        for path, opened in (("/v1/explain/default/big", "/v1/*"), ("/metrics", "/metrics")):
+            status, text = await get(port, path)
+            assert status == 500
+            assert "this API server has no SubjectAccessReview" in text
+            assert f"paths=/healthz,/readyz,/livez,{opened} (for all who" in text
         api.problem = None  # errors are not kept
         assert (await get(port, "/metrics", "good"))[0] == 200
 
