@@ -123,8 +123,7 @@ class LiveJudge(Answering):
     def _on_live(self, pod: Thing) -> Steps:
         engine = self._engine
         table, nominator = engine.cache.table, engine.queue.nominator
-        profile = profile_for(engine.profiles, pod.struct)
-        self._warn_of_extenders()
+        profile = self._live_profile(pod.struct)
         info = compile_asked(pod, engine.lookup(pod.struct.key) if engine.lookup else None)
 
         def decide() -> Decision:
@@ -157,10 +156,8 @@ class LiveJudge(Answering):
     def _on_copy(self, parts: Parts, pod: Thing) -> Steps:
         """Judge on a copy that is changed for this question."""
         config = self._config(parts)
-        engine = self._engine
         if config is None:
-            self._warn_of_extenders()
-            pattern, serves = profile_for(engine.profiles, pod.struct), self._serves
+            pattern, serves = self._live_profile(pod.struct), self._serves
         else:
             pattern, serves = config.profile_for(pod.struct), config.serves
         if self._copy is None:
@@ -264,9 +261,19 @@ class LiveJudge(Answering):
         """As `Configuration.serves`: an object that was given may lack the API server's default."""
         return not pod.spec.scheduler_name or self._engine.serves(pod)
 
-    def _warn_of_extenders(self) -> None:
+    def _live_profile(self, pod: Pod) -> Profile:
+        """The engine's profile for a pod, with warnings of what the engine would do otherwise."""
+        profiles = self._engine.profiles
+        profile = profile_for(profiles, pod)
+        if not self._serves(pod):
+            self._warnings.append(
+                "pod: spec.schedulerName: this scheduler does not serve"
+                f' "{pod.spec.scheduler_name}" and would ignore the pod;'
+                f" answered as for {next(iter(profiles))}"
+            )
         if self._engine.extenders:
             self._warnings.append(_EXTENDERS)
+        return profile
 
     def _tell_complaints(self, place: str, thing: Thing) -> None:
         if len(self._warnings) < _MOST_WARNINGS:

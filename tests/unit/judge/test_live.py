@@ -186,6 +186,20 @@ def test_extenders_are_not_called(engine: Engine) -> None:
     ]
 
 
+def test_a_scheduler_name_that_is_not_served_is_a_warning(engine: Engine) -> None:
+    warning = (
+        'pod: spec.schedulerName: this scheduler does not serve "other" and would ignore the pod;'
+        " answered as for default-scheduler"
+    )
+    questions: list[Json] = [{}, {"apply": []}]
+    for changes in questions:
+        said = ask(engine, {"pod": pod(schedulerName="other"), **changes})
+        assert "best" in said
+        assert said["warnings"] == [warning]
+        served = ask(engine, {"pod": pod(schedulerName="default-scheduler"), **changes})
+        assert "warnings" not in served
+
+
 def test_what_the_api_server_would_complain_about_is_a_warning(engine: Engine) -> None:
     asked = pod()
     asked["spec"]["nodeSelektor"] = {}
