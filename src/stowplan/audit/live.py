@@ -97,7 +97,8 @@ class _Audit:
                 self._progress(f"pod {number} of {len(bound)}")
             if self._is_judged(pod):
                 found += self._of_pod(pod)
-        notes += self._unread_volumes(bound)
+        judged = [pod for pod in bound if self._is_judged(pod)]
+        notes += [*self._unread_volumes(judged), *self._unread_namespaces(judged)]
         if options.wants("no-event"):
             if self._announced is None:
                 notes.append(_NO_EVENTS)
@@ -183,17 +184,27 @@ class _Audit:
                 later = sums_then.get(name, 0) <= there
                 yield self._finding(last, Problem("overcommit", text), later=later)
 
-    def _unread_volumes(self, bound: Iterable[PodFacts]) -> list[str]:
+    def _unread_volumes(self, judged: Iterable[PodFacts]) -> list[str]:
         """The checks of volumes that are skipped, where a pod has claims."""
         unread = self._world.unread
         needy = _NEED_CLAIMS if CLAIM in unread else _NEED_VOLUMES if VOLUME in unread else ()
+        count = sum(bool(pod.claims) for pod in judged)
+        lacking = "persistentvolumeclaims" if CLAIM in unread else "persistentvolumes"
+        return self._skipped(needy, count, "with claims", lacking)
+
+    def _unread_namespaces(self, judged: Iterable[PodFacts]) -> list[str]:
+        """The checks of affinity that are skipped, where a pod chooses namespaces by labels."""
+        world = self._world
+        count = sum(not world.knows_namespaces(*pod.affinity, *pod.anti) for pod in judged)
+        which = "with a namespaceSelector"
+        return self._skipped(("anti-affinity", "affinity"), count, which, "namespaces")
+
+    def _skipped(self, needy: Iterable[str], count: int, which: str, lacking: str) -> list[str]:
         skipped = [kind for kind in needy if self._options.wants(kind)]
-        count = sum(bool(pod.claims) for pod in bound if self._is_judged(pod))
         if not skipped or not count:
             return []
-        lacking = "persistentvolumeclaims" if CLAIM in unread else "persistentvolumes"
-        pods = f"{count} bound pod{'s' if count > 1 else ''}"
-        return [f"{', '.join(skipped)} not checked for {pods} with claims: no {lacking} were read"]
+        pods = f"{count} bound pod{'s' if count > 1 else ''} {which}"
+        return [f"{', '.join(skipped)} not checked for {pods}: no {lacking} were read"]
 
     def _unannounced(self, bound: Iterable[PodFacts]) -> Iterable[Finding]:
         """Bound pods without an event, as long as events are kept and not just written."""

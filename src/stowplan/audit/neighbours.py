@@ -35,7 +35,7 @@ def _of_own_anti_affinity(
     world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
 ) -> Iterator[Problem]:
     for term in pod.anti:
-        if term.topology_key in node.labels:
+        if term.topology_key in node.labels and world.knows_namespaces(term):
             domain = (term.topology_key, node.labels[term.topology_key])
             others = world.tallies.of(term).matching(domain).values()
             blamed = _blamed(world, pod, others, moment)
@@ -49,7 +49,7 @@ def _of_their_anti_affinity(
 ) -> Iterator[Problem]:
     for tally in world.tallies.asking_for(pod):
         for term in tally.terms:
-            if term.topology_key not in node.labels:
+            if term.topology_key not in node.labels or not world.knows_namespaces(term):
                 continue
             domain = (term.topology_key, node.labels[term.topology_key])
             blamed = _blamed(world, pod, tally.holding(domain).values(), moment)
@@ -66,7 +66,7 @@ def of_affinity(
     The first pod of a group that wants to be with its own kind may go anywhere: where no pod
     matches at all and the pod matches its own terms, the domains need only exist.
     """
-    if not pod.affinity:
+    if not pod.affinity or not world.knows_namespaces(*pod.affinity):
         return
     tally = world.tallies.of(*pod.affinity)
     if _affinity_holds(world, pod, node, tally, (), ()):

@@ -26,6 +26,7 @@ from stowplan.audit.world import World
 #: Nodes to look at in all; beyond it pods are counted as not checked.
 _BUDGET: Final = 2_000_000
 _Shape: TypeAlias = bytes
+_NO_NAMESPACES: Final = "affinity by labels of namespaces that were not read"
 _CSI_NODE: Final = CSI_NODES.kind
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -45,6 +46,10 @@ class PendingPods:
         self._nodes = sorted(world.nodes.values(), key=lambda node: -free[node.name])
         self._free = free
         self._limited = world.limited_drivers()
+        # Anti-affinity of pods that stand concerns every other pod.
+        standing = (pod for pod in world.pods.values() if pod.occupies)
+        knows = all(world.knows_namespaces(*pod.anti) for pod in standing)
+        self._blind = "" if knows else _NO_NAMESPACES
 
     def findings(self) -> list[Finding]:
         waiting = [pod for pod in self._world.pods.values() if pod.is_pending]
@@ -72,7 +77,7 @@ class PendingPods:
             return None
         if now - since < options.grace_s or (options.since_s and now - since > options.since_s):
             return None
-        reason = _not_judged(self._world, pod, self._limited)
+        reason = self._blind or _not_judged(self._world, pod, self._limited)
         if reason:
             self._skipped[reason] += 1
             return None
@@ -140,6 +145,8 @@ def _not_judged(world: World, pod: PodFacts, limited: set[str]) -> str:
     spec = pod.pod.spec
     if spec.resource_claims:
         return "resource claims"
+    if not world.knows_namespaces(*pod.affinity, *pod.anti):
+        return _NO_NAMESPACES
     if pod.claims and world.unread & {CLAIM, VOLUME}:
         return "claims or volumes that were not read"
     for name in pod.claims:

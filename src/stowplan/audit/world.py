@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from stowplan.api.objects import Namespace
+from stowplan.api.resources import NAMESPACES
 from stowplan.api.storage_objects import (
     CSINode,
     PersistentVolume,
@@ -18,11 +19,12 @@ from stowplan.api.storage_objects import (
     StorageClass,
 )
 from stowplan.audit.amounts import added
-from stowplan.audit.facts import NodeFacts, PodFacts
+from stowplan.audit.facts import NodeFacts, PodFacts, Term
 from stowplan.audit.items import Item
 from stowplan.audit.matching import HostPort, Labels
 from stowplan.audit.tallies import Tallies
 
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -74,7 +76,13 @@ class World:
 
     def namespace_labels(self, name: str) -> Labels:
         """The API server gives every namespace its name as a label."""
-        return self._namespaces.get(name) or {"kubernetes.io/metadata.name": name}
+        return self._namespaces.get(name) or {_NAME_LABEL: name}
+
+    def knows_namespaces(self, *terms: Term) -> bool:
+        """False if terms choose namespaces by labels, and namespaces could not be read."""
+        return NAMESPACES.kind not in self.unread or all(
+            each.key == _NAME_LABEL for term in terms for each in term.namespace_selector or ()
+        )
 
     # Nodes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,17 @@ import yaml
 
 from stowplan.audit import save_history
 from stowplan.cli.main import main
-from tests.unit.audit.cluster import History, Json, claim, node, pod, uses, volume
+from tests.unit.audit.cluster import (
+    History,
+    Json,
+    anti,
+    claim,
+    node,
+    pod,
+    together,
+    uses,
+    volume,
+)
 
 
 class Audit:
@@ -119,6 +130,42 @@ def test_pending_pods_whose_volumes_a_file_does_not_hold(audit: Audit) -> None:
     code, out, _ = audit("-f", "-", given=listed(*waiting, claim("c", "v"), made))
     assert code == 0
     assert "1 pending pod not checked for a place: volumes of CSI drivers: no CSINodes" in out
+
+
+@pytest.mark.parametrize(
+    ("rule", "operator", "kind"),
+    [(together, "In", "affinity"), (anti, "NotIn", "anti-affinity")],
+)
+def test_namespaces_that_a_file_does_not_hold(
+    audit: Audit, rule: Callable[..., Json], operator: str, kind: str
+) -> None:
+    """Without their labels it is unknown which pods an affinity means."""
+    labels: Json = {"app": "db"}
+
+    def things(key: str) -> list[Json]:
+        wanted = {"key": key, "operator": operator, "values": ["a"]}
+        choice = rule(labels, namespaceSelector={"matchExpressions": [wanted]})
+        beside = pod("db", "n1", namespace="x", labels=labels)
+        return [node("n1"), node("n2"), beside, pod("web", "n1", bound=9, affinity=choice)]
+
+    namespaces = [{"kind": "Namespace", "metadata": {"name": name}} for name in ("default", "x")]
+    waiting = pod("c", created=-100_000_000)
+    code, out, _ = audit("-f", "-", given=listed(*things("team"), *namespaces))
+    assert (code, f"{kind} " in out, "were read" in out) == (1, True, False)
+    code, out, _ = audit("-f", "-", given=listed(*things("team"), waiting))
+    assert (code, "pending pod not checked for a place" in out) == (
+        (0, True) if rule is anti else (1, False)
+    )
+    assert (
+        "Note: anti-affinity, affinity not checked for 1 bound pod with a namespaceSelector: "
+        "no namespaces were read.\n"
+    ) in out
+    # The name of a namespace is always known.
+    code, out, _ = audit("-f", "-", given=listed(*things("kubernetes.io/metadata.name")))
+    assert (code, f"{kind} " in out, "were read" in out) == (1, True, False)
+    waiting["spec"]["affinity"] = things("team")[-1]["spec"]["affinity"]
+    code, out, _ = audit("-f", "-", given=listed(node("n1"), waiting))
+    assert (code, "affinity by labels of namespaces that were not read" in out) == (0, True)
 
 
 def test_a_scheduler_that_no_pod_has(audit: Audit) -> None:
