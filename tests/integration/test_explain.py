@@ -126,6 +126,13 @@ def test_all_pending_pods_by_cause(kubeconfig: str) -> None:
     assert [each["pods"] for each in groups] == [2, 1]
 
 
+def test_a_pod_that_fits_waits_for_the_scheduler_that_it_names() -> None:
+    lost = as_manifest(pod("lost"))
+    lost["spec"]["schedulerName"] = "nope"
+    done = explain("--pending", "-f", "-", stdin=yaml.safe_dump_all([as_manifest(node("a")), lost]))
+    assert "fits now, but nope has not placed it" in done.stdout
+
+
 def test_a_file_on_standard_input() -> None:
     objects = [as_manifest(node("a", cpu=1)), as_manifest(pod("big", cpu=2))]
     done = explain(

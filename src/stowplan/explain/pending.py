@@ -70,6 +70,8 @@ def group_pending(
 
 
 def _cause(said: Explanation) -> tuple[State, str, str]:
+    if said.feasible_nodes and said.state is State.PENDING and not said.cause:
+        return said.state, "", f"fits now, but {said.scheduler} has not placed it"
     if said.feasible_nodes or not said.reasons:
         return said.state, "", said.cause
     return said.state, said.reasons[0].plugin, said.reasons[0].reason
@@ -103,10 +105,5 @@ def pending_text(groups: Sequence[PendingGroup], columns: int = 0) -> str:
 
 
 def _state_text(state: State) -> str:
-    match state:
-        case State.GATED:
-            return "held by scheduling gates"
-        case State.NOMINATED:
-            return "waiting for victims to go"
-        case _:
-            return "fits now: not tried yet"
+    is_gated = state is State.GATED
+    return "held by scheduling gates" if is_gated else "waiting for victims to go"

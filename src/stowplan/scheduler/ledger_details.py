@@ -160,7 +160,12 @@ def _constraints(info: PodInfo) -> list[str]:
         "podAffinity": affinity and affinity.pod_affinity,
         "podAntiAffinity": affinity and affinity.pod_anti_affinity,
         "topologySpreadConstraints": spec.topology_spread_constraints,
-        "tolerations": spec.tolerations,
+        "tolerations": [
+            each
+            for each in spec.tolerations or ()
+            # Admission adds these to every pod, and they do not restrict its place.
+            if each.effect != "NoExecute" or not each.key.startswith("node.kubernetes.io/")
+        ],
         "hostPorts": info.host_ports,
         "volumes": info.volumes,
         "resourceClaims": spec.resource_claims,

@@ -74,6 +74,17 @@ def test_a_placed_pod_has_its_scores_and_durations() -> None:
     assert best[0].by_plugin["NodeResourcesFit"] > 0
 
 
+def test_tolerations_of_admission_are_no_constraint() -> None:
+    engine = engine_with_nodes()
+    admitted = [
+        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
+        for key in ("not-ready", "unreachable")
+    ]
+    EventHandlers(engine).add_pod(pod("web", tolerations=admitted))
+    engine.attempt()
+    assert only(engine.ledger, "default/web").details().constraints == []
+
+
 def test_a_placed_pod_has_its_shape_its_wait_and_the_nodes_that_each_plugin_refused() -> None:
     engine = engine_with_nodes()
     handlers = EventHandlers(engine)
