@@ -213,7 +213,8 @@ def test_without_the_right_to_read_nodes_it_ends(tmp_path: Path) -> None:
         )
     assert done.returncode != 0
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
-    assert 'User "dev" cannot list resource "nodes"' in error
+    assert 'User "dev" cannot list resource "nodes". Fix: use credentials that may list' in error
+    assert "Console on" not in done.stdout
     assert "Traceback" not in done.stderr
 
 

@@ -15,7 +15,7 @@ from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.cli.options import PORT, kubeconfig_options, logging_options
 from stowplan.config.defaults import default_config
 from stowplan.config.load import load_config
-from stowplan.console.follow import follow_cluster
+from stowplan.console.follow import check_rights, follow_cluster
 from stowplan.console.mirror import ClusterMirror, mirror_of
 from stowplan.console.serving import PORT as DEFAULT_PORT
 from stowplan.console.serving import Access, Console
@@ -118,6 +118,7 @@ async def _serve(
         ApiClient(cluster, user_agent=f"stowplan/{__version__} console") as client,
         AsyncExitStack() as opened,
     ):
+        await check_rights(client)
         access = None
         if options.has_sign_in:
             access = await opened.enter_async_context(_access(options, serving, client))

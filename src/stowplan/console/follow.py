@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from stowplan.api.client import ApiClient
 from stowplan.api.informer import Informer
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.console.mirror import ClusterMirror
-from stowplan.errors import Forbidden, NotFound
+from stowplan.errors import Forbidden, NotFound, StowplanError
 
+#: An API server that does not answer must not keep the console from starting.
+_CHECK_S: Final = 5.0
+_FIX_RIGHTS: Final = (
+    "Fix: use credentials that may list nodes, and pods of all namespaces, or ask for the address"
+    " of a console that has them. `stowplan explain POD -f FILE` reads a file instead"
+)
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+async def check_rights(client: ApiClient) -> None:
+    """Raise Forbidden, with what to do, if nodes or pods may not be listed.
+
+    Other errors are left to the informers, which try again.
+    """
+    for kind in (NODES, PODS):
+        try:
+            async with asyncio.timeout(_CHECK_S):
+                await client.request("GET", kind.path(), params={"limit": 1})
+        except Forbidden as problem:
+            raise Forbidden(f"{problem}. {_FIX_RIGHTS}", reason=problem.reason) from None
+        except (StowplanError, TimeoutError):
+            return
 
 
 async def follow_cluster(
