@@ -195,6 +195,16 @@ def test_mistakes_are_told_in_a_line(arguments: list[str], text: str, message: s
     assert "Traceback" not in done.stderr
 
 
+def test_one_node_of_a_file_without_claims() -> None:
+    made = as_manifest(pod("web"))
+    made["spec"]["volumes"] = [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}]
+    text = yaml.safe_dump_all([as_manifest(node("a")), made])
+    done = explain("web", "--node", "a", "-f", "-", stdin=text)
+    assert "Its claim data could not be read: its volumes are left out." in done.stdout
+    assert "NodeResourcesFit" in done.stdout
+    assert "VolumeBinding" not in done.stdout
+
+
 def test_a_node_that_does_not_exist(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(yaml.safe_dump(as_manifest(pod("web"))))

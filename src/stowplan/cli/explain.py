@@ -133,7 +133,7 @@ def explain(
       $ stowplan explain --pending
       $ stowplan explain web-1 --server https://127.0.0.1:10259
       $ stowplan explain web-1 --at 3 --ledger ledger.db
-      $ kubectl get nodes,pods,pvc,pv,sc -A -o yaml | stowplan explain web-1 -f -
+      $ kubectl get nodes,pods,ns,pvc,pv,sc,csinodes -A -o yaml | stowplan explain web-1 -f -
 
     Shows the cause, what the nearest nodes lack, and what leads to another attempt. POD is a name,
     or NAMESPACE/NAME. The cluster is only read. Whatever scheduler serves the pod,

@@ -4,6 +4,7 @@
     reasoning     builds it from a judgement of the pod on all nodes
     obstacles     what exactly one node lacks: node_details, pod_details, volume_details; as data
                   in facts
+    sources       the objects of a cluster or of a file; unread: claims that these lack
     summary       the cause in one sentence
     preemption    which pods would be evicted for it
     fixes         `--fix`: tries changes (change, pod_changes, node_changes, new_node, evictions,

@@ -11,7 +11,7 @@ from stowplan.cluster.pod_volumes import claims_of
 from stowplan.explain.commands import delete_pods, kubectl
 from stowplan.explain.explanation import Reason
 
-_VOLUME_PLUGINS = ("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")
+VOLUME_PLUGINS = ("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")
 
 
 def advice_for(
@@ -36,7 +36,7 @@ def advice_for(
             "No node was read. A file must have them, too: kubectl get nodes,pods -A -o yaml writes"
             " both."
         )
-    if reasons and reasons[0].plugin in _VOLUME_PLUGINS:
+    if reasons and reasons[0].plugin in VOLUME_PLUGINS:
         return _about_claims(pod, reasons[0].reason, catalog)
     if reasons and reasons[0].plugin == "DynamicResources" and pod.spec.resource_claims:
         namespace = pod.metadata.namespace

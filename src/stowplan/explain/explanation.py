@@ -131,3 +131,5 @@ class Comparison(Answer, frozen=True):
     best: NodeAnswer | None
     #: Filters that accept the node.
     accepted_by: tuple[str, ...] = ()
+    #: What is left out of the comparison.
+    note: str = ""

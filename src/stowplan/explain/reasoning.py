@@ -18,7 +18,7 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import NodeTable
 from stowplan.config.fields import did_you_mean
 from stowplan.errors import NotFound
-from stowplan.explain.advice import advice_for
+from stowplan.explain.advice import VOLUME_PLUGINS, advice_for
 from stowplan.explain.commands import owner_of
 from stowplan.explain.explanation import (
     Comparison,
@@ -32,7 +32,13 @@ from stowplan.explain.obstacles import nearest_rows, obstacles_of
 from stowplan.explain.preemption import foretell
 from stowplan.explain.retries import retry_texts
 from stowplan.explain.summary import Group, cause_of, nodes_text, refusal_of
-from stowplan.explain.unread import HOW_TO_READ, unread_claims, unread_text, without_unread
+from stowplan.explain.unread import (
+    HOW_TO_READ,
+    left_out_text,
+    unread_claims,
+    unread_text,
+    without_unread,
+)
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.profile import Profile
 from stowplan.framework.score_sheet import NodeScore
@@ -111,7 +117,12 @@ class Explainer:
         pod: Pod = thing.struct
         profile = self.profile_for(pod)
         with self.judged(thing) as decision:
-            return compared(pod, profile, decision, row)
+            said = compared(pod, profile, decision, row)
+        unread = tuple(dict.fromkeys(unread_claims(self.cluster, pod).values()))
+        if not unread:
+            return said
+        known = tuple(each for each in said.accepted_by if each not in VOLUME_PLUGINS)
+        return msgspec.structs.replace(said, accepted_by=known, note=left_out_text(unread))
 
 
 def no_such_node(table: NodeTable, name: str) -> NotFound:
@@ -209,8 +220,7 @@ def explained(
                 f" volumes allow it: {unread_text(unread)}."
             )
         else:
-            said = unread_text(unread)
-            summary += f" {said[0].upper()}{said[1:]}: its volumes are left out."
+            summary += f" {left_out_text(unread)}"
     may_preempt = not feasible and state in (State.PENDING, State.NOMINATED)
     return Explanation(
         pod.key,

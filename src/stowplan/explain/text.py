@@ -174,6 +174,8 @@ def _comparison(said: Comparison, columns: int) -> Iterator[str]:
         yield wrapped(f"{said.pod} fits on {node.node}, which is the best node.", columns=columns)
     else:
         yield wrapped(f"{said.pod} fits on {node.node}.", columns=columns)
+    if said.note:
+        yield wrapped(said.note, columns=columns)
     table = format_table(("PLUGIN", "VERDICT"), rows)
     yield table_or_list(table, [f"{plugin}: {verdict}" for plugin, verdict in rows], columns)
     scored = [each for each in (node, said.best) if each is not None and each.total is not None]

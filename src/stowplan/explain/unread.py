@@ -66,3 +66,9 @@ def unread_text(claims: Sequence[str]) -> str:
     """`its claim data could not be read`."""
     shown = ", ".join(claims[:3]) + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")
     return f"its claim{'s' if len(claims) > 1 else ''} {shown} could not be read"
+
+
+def left_out_text(claims: Sequence[str]) -> str:
+    """The same as a sentence, with what follows from it."""
+    said = unread_text(claims)
+    return f"{said[0].upper()}{said[1:]}: its volumes are left out."
