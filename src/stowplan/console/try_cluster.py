@@ -107,11 +107,18 @@ class TryCluster:
         match rest:
             case []:
                 return {"objects": self._objects(), "most": MOST_OBJECTS, "copies": MOST_COPIES}
-            case ["export"] if query.get("format") == ["simulator"]:
-                return as_export(self._saved(), self._config())
             case ["export"]:
-                return as_list(self._saved())
+                return self._export(query.get("format", ["list"])[-1])
         return None
+
+    def _export(self, form: str) -> Any:
+        if form == "simulator":
+            return as_export(self._saved(), self._config())
+        if form == "list":
+            return as_list(self._saved())
+        raise BadRequest(
+            f'format: Unsupported value: "{form[:40]}": supported values: list, simulator'
+        )
 
     async def write(self, rest: list[str], body: bytes) -> Any:
         try:

@@ -69,7 +69,7 @@ class TokenFile:
     async def __call__(self, token: str, verb: str) -> str:
         if not compare_digest(sha256(token.encode()).digest(), self._digest):
             raise NotKnown
-        return f"the token of {self._file.name}"
+        return f"token file {self._file.name}"
 
     def _load(self) -> None:
         token = read_text(self._file, self._flag).strip()

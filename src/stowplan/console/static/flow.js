@@ -8,11 +8,13 @@ const COLOURS = ["--line-1", "--line-2", "--line-3"];
 const milliseconds = (column) => column.map((value) => (value == null ? null : value * 1000));
 
 export function FlowPage() {
-  const loaded = useResource("flow");
+  const [version, reload] = useState(0);
+  const loaded = useResource("flow", version);
   const { data } = loaded;
   const [tick, again] = useState(0);
   useEvents("flow", (sample) => {
     if (!data || sample.time <= data.time.at(-1)) return;
+    if (sample.standby !== data.standby) reload((n) => n + 1);
     const grow = (column, value) => {
       column.push(value);
       if (column.length > KEPT) column.shift();
