@@ -135,6 +135,7 @@ def plant(stage: Stage) -> None:
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
+    time.sleep(1.1)  # pods without the constraint, bound in the same second, would excuse it
     stage.pod("squeezed", "a2", labels={"app": "web"}, topologySpreadConstraints=[constraint])
     stage.pod("nowhere", "no-such-node")
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "none"}}
