@@ -109,8 +109,8 @@ def test_a_scheduler_with_tokens_of_the_cluster(stage: Stage, tmp_path: Path) ->
     with serving(tmp_path / "log", *run, "--console=:0", *kubeconfig) as client:
         assert client.ask("api/flow").status == 401
         assert client.ask("api/flow", Authorization=f"Bearer {stage.stranger}").status == 403
-        said = client.ask("api/flow", Authorization=f"Bearer {stage.reader}")
-        assert said.body["live"] is True
+        reader = f"Bearer {stage.reader}"
+        wait_for("the lists", lambda: client.ask("api/flow", Authorization=reader).body["live"])
 
 
 def test_credentials_that_cannot_check_tokens(stage: Stage, tmp_path: Path) -> None:

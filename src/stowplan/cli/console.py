@@ -118,10 +118,10 @@ async def _serve(
         ApiClient(cluster, user_agent=f"stowplan/{__version__} console") as client,
         AsyncExitStack() as opened,
     ):
-        await check_rights(client)
         access = None
         if options.has_sign_in:
             access = await opened.enter_async_context(_access(options, serving, client))
+        await check_rights(client)
         await served.start(open_port(options.address, options.port, flag="--port"), access)
         click.echo(f"Console on {served.url}")
         following = asyncio.create_task(follow_cluster(client, mirror, _warn), name="follow")
