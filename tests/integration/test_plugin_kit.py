@@ -101,7 +101,7 @@ def test_mistakes_are_told_without_a_traceback(tmp_path: Path) -> None:
         (
             ["--stowplan-plugin", "a:B", "--stowplan-plugin-args", "x.yaml"],
             4,
-            "x.yaml: No such file",
+            "x.yaml: cannot be read: No such file",
         ),
     ],
 )

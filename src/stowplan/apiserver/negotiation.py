@@ -111,7 +111,9 @@ def decode_object(body: bytes, kind: Kind | None, *, yaml_first: bool = False) -
     except go_json.GoJsonError as error:
         problem = f"couldn't get version/kind; json parse error: {error}"
     except Malformed as error:
-        problem = f"yaml: line {error.line}: {error.reason}" if error.line else f"yaml: {error}"
+        # go-yaml names a line only after the first.
+        where = f"line {error.line}: " if error.line > 1 else ""
+        problem = f"yaml: {where}{error.reason}"
     if not problem and not isinstance(value, dict):
         shape = "array" if isinstance(value, list) else type(value).__name__
         problem = (
