@@ -83,7 +83,7 @@ class LiveExplainer:
 
     def pending(self, namespace: str = "") -> Pending:
         """The pods that wait, grouped by the cause of their last attempt."""
-        queue = self._engine.queue.pending()
+        queue = self._engine.queue.pending(in_order=False)
         held = sum(len(handle.waiting) for handle in self._engine.handles.values())
         counts = {**queue.counts._asdict(), "permit": held}
         counts["inFlight"] = counts.pop("in_flight")
