@@ -1,7 +1,7 @@
 """Bindings that a kube-apiserver was asked for, read from its audit log.
 
-`AuditTrail` has them recorded with what they say, and of other requests who sent them. A request is
-logged when it is answered; requests are told apart by their audit ID.
+`AuditTrail` has them recorded with their bodies, and other requests with their users. A request is
+logged when it is answered. The audit ID identifies it.
 """
 
 from __future__ import annotations

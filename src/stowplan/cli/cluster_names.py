@@ -2,7 +2,7 @@
 
 The cluster is asked with the kubeconfig and the namespace that the line has so far. Whatever goes
 wrong (no kubeconfig, no server, no rights, no answer within a second) there is nothing to offer: an
-error in the middle of a line that is being typed helps nobody.
+error would break the line that is being typed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The cluster is an `EmbeddedCluster` of this process and nothing else: no client of an API server is
 within reach, so a real cluster cannot be changed from here. Requests are bounded in copies and
-objects, and by `MOST_BYTES`. What the API server refuses is told in its own words, by field.
+objects, and by `MOST_BYTES`. Errors are the API server's own, by field.
 """
 
 from __future__ import annotations

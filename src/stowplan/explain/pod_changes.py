@@ -129,7 +129,7 @@ def exact_text(name: str, amount: int) -> str:
 
 
 def _rounded(name: str, amount: int) -> int:
-    """Whole mebibytes: nobody writes the bytes that are left over."""
+    """Round down to whole mebibytes, the unit that manifests use."""
     if name in (MEMORY, EPHEMERAL_STORAGE) and amount > _MI:
         return amount // _MI * _MI
     return amount

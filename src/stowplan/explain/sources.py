@@ -53,8 +53,8 @@ OWNERS: Final = frozenset(
     ]
 )
 _ALLOWED_FIX: Final = (
-    "Fix: ask the running scheduler (--server URL), or explain a file (-f FILE) that somebody who"
-    " may list the whole cluster writes (docs/explain.md)"
+    "Fix: ask the running scheduler (--server URL), or explain an export of the whole cluster"
+    " (-f FILE; docs/explain.md has the command)"
 )
 #: Pods that a hint names.
 _SHOWN: Final = 3

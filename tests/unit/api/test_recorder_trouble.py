@@ -59,7 +59,7 @@ async def test_one_that_stays_in_trouble_does_not_hold_up_others_for_ever() -> N
 async def test_an_api_server_that_is_busy_is_tried_again() -> None:
     """429, after the client itself has waited as long as it does."""
     async with stage() as it:
-        it.recorder._client = Busy(it.recorder._client, times=2)  # type: ignore[assignment]
+        it.recorder._client = Busy(it.recorder._client, times=2)  # type: ignore[assignment]  # a stand-in
         it.report(pod())
         await it.settled()
         assert (it.recorder.written, it.recorder.dropped) == (1, 0)

@@ -75,7 +75,7 @@ async def test_a_listing_of_the_queue_is_made_in_pieces(with_engine: bool) -> No
     for count in (FEW, MANY):
         stage = crowd(count)
         engine = stage.engine if with_engine else None
-        step, shown = await longest_step(lambda: waiting_pods(stage.mirror, engine))  # noqa: B023
+        step, shown = await longest_step(lambda: waiting_pods(stage.mirror, engine))  # noqa: B023  # awaited at once
         steps.append(step)
         (state,) = [each for each in shown["states"] if each["pods"]]
         assert (state["pods"], state["causes"]) == (count, count)
@@ -98,7 +98,7 @@ async def test_a_search_is_made_in_pieces() -> None:
     steps = []
     for count in (FEW, MANY):
         stage = crowd(count)
-        step, found = await longest_step(lambda: stage.mirror.search_pods("nobody", 30))  # noqa: B023
+        step, found = await longest_step(lambda: stage.mirror.search_pods("nobody", 30))  # noqa: B023  # awaited at once
         assert found == []
         steps.append(step)
     assert steps[1] < steps[0] * 1.2

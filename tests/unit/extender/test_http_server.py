@@ -264,7 +264,7 @@ async def test_large_bodies_of_many_clients_together_have_a_limit() -> None:
         stopped = [await served.connect() for _ in range(2)]
         for number, client in enumerate(stopped, start=1):
             await client.send(head + b" " * (LIMITS.max_body - 1))
-            while served.server.body_bytes < number * (LIMITS.max_body - 1):  # noqa: ASYNC110
+            while served.server.body_bytes < number * (LIMITS.max_body - 1):  # noqa: ASYNC110 - a counter
                 await asyncio.sleep(0.001)
         assert (await served.ask("/filter", ARGS_TEXT.ljust(LIMITS.max_body))).status == 200
         reply = await stopped[0].reply()

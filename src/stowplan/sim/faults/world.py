@@ -35,7 +35,7 @@ class World:
             self.act("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
 
     def act(self, method: str, path: str, body: Json | None = None) -> int:
-        """A request of somebody else's, which always arrives; returns its status."""
+        """Send a request of another client, which always arrives; return its status."""
         target = parse_path(path)
         assert target is not None, path
         media = _MERGE if method == "PATCH" else "application/json"
