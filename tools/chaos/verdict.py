@@ -7,7 +7,6 @@ it, which docs/events.md allows.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +40,7 @@ class Verdict:
 
 def audit(etcd_url: str, audit_log: Path, history: Path) -> Report:
     """Audit the whole run, and keep its history in a file that `stowplan audit` reads."""
-    requests = list(read_audit_log(_whole_lines(audit_log)))
+    requests = list(read_audit_log(audit_log))
     revisions = save_history(etcd_history(etcd_url), history)
     return audit_history(revisions, requests=requests, options=AUDIT)
 
@@ -80,16 +79,3 @@ def _was_gone(pod: Seen | None, deleted: Sequence[tuple[str, float]]) -> bool:
 def _words(finding: Finding) -> str:
     where = f" on {finding.node}" if finding.node else ""
     return f"{finding.kind}: {finding.pod}{where}: {finding.message} (revision {finding.revision})"
-
-
-def _whole_lines(log: Path) -> Path:
-    """A copy without the lines that an API server was killed in the middle of."""
-    copy = log.with_suffix(".whole")
-    with log.open(errors="replace") as lines, copy.open("w") as kept:
-        for line in lines:
-            try:
-                json.loads(line)
-            except ValueError:
-                continue
-            kept.write(line)
-    return copy
