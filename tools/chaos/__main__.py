@@ -18,7 +18,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from stowplan.audit import APISERVER_FLAGS
+from stowplan.audit import APISERVER_FLAGS, AuditTrail
 from stowplan.lab.controlplane import BinaryMissing, ControlPlane
 from stowplan.lab.controlplane.processes import ControlPlaneError
 from stowplan.lab.faults import FaultProxy
@@ -33,17 +33,6 @@ from tools.chaos.replicas import SCHEDULERS, Replicas
 from tools.chaos.report import document, table
 from tools.chaos.verdict import Verdict, audit, judge
 
-#: What was asked of the API server is kept beside what became of it.
-_POLICY = """\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Request
-  resources: [{group: "", resources: [pods/binding]}]
-- level: None
-"""
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -51,7 +40,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=3.0, help="how long faults happen; 3")
     parser.add_argument("--until", type=float, help="stop so many minutes into the schedule")
     parser.add_argument("--nodes", type=int, default=500)
-    parser.add_argument("--rate", type=float, default=10.0, help="new pods a second; 10")
+    parser.add_argument("--rate", type=float, default=12.0, help="new pods a second; 12")
     parser.add_argument("--scheduler", choices=SCHEDULERS, default="stowplan")
     parser.add_argument("--source", type=Path, help="run Stowplan from this src directory")
     kinds = ", ".join(kind.name.lower() for kind in Kind)
@@ -98,14 +87,8 @@ def _run(given: argparse.Namespace, only: list[Kind], directory: Path) -> Verdic
     logs = directory / "schedulers"
     logs.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        policy = directory / "audit-policy.yaml"
-        policy.write_text(_POLICY)
-        flags = (
-            *APISERVER_FLAGS,
-            "--event-ttl=6h",
-            f"--audit-policy-file={policy.resolve()}",
-            f"--audit-log-path={directory.resolve() / 'audit.log'}",
-        )
+        trail = AuditTrail(directory.resolve(), bindings_only=True)
+        flags = (*APISERVER_FLAGS, "--event-ttl=6h", *trail.flags)
         plane = stack.enter_context(
             ControlPlane(directory=directory / "controlplane", apiserver_flags=flags)
         )
@@ -140,8 +123,8 @@ def _run(given: argparse.Namespace, only: list[Kind], directory: Path) -> Verdic
 
         outcome = game.play(plan, progress)
         say("auditing every revision in etcd")
-        report = audit(plane.etcd_url, directory / "audit.log", directory / "history.jsonl")
-        verdict = judge(report, observer.pods, outcome.pending, outcome.deleted)
+        report, announcements = audit(plane.etcd_url, trail.path, directory / "history.jsonl")
+        verdict = judge(report, outcome.pending, announcements.is_overdue)
         verdict.findings += outcome.problems
         if verdict.findings:
             for kind in ("pods", "nodes", "events"):

@@ -51,8 +51,6 @@ class Outcome:
     #: Steps that could not be done, such as clock jumps of kube-scheduler.
     skipped: dict[str, int] = field(default_factory=dict)
     pending: list[str] = field(default_factory=list)
-    #: Namespaces that were deleted, and when: nothing can be written there any more.
-    deleted: list[tuple[str, float]] = field(default_factory=list)
     #: Trouble of the stage itself, after which the rest means little.
     problems: list[str] = field(default_factory=list)
 
@@ -216,7 +214,6 @@ class Game:
             case Kind.NAMESPACE:
                 name = objects.NAMESPACES[1 + step.number % (len(objects.NAMESPACES) - 1)]
                 self._api.ask("DELETE", f"/api/v1/namespaces/{name}")
-                self.outcome.deleted.append((name, time.monotonic()))
                 self._after(3.0, lambda: self._create_again(name))
 
     def _struck(self, label: str) -> None:

@@ -21,6 +21,8 @@ _TICK_S = 0.25
 _PRESSURE = 1.02
 #: Pods a second until the nodes are full for the first time.
 _FILL_RATE = 200.0
+#: After an outage pods of so many seconds come at once, and no more: no flood.
+_CATCH_UP_S = 3.0
 _GRACE_S = 1.0
 _CONNECTIONS = 6
 
@@ -62,9 +64,8 @@ class Load(threading.Thread):
         then = time.monotonic()
         while not self._stopping.is_set():
             now = time.monotonic()
-            # After an outage the rate stays what it is: no flood.
             rate = self._rate if self.is_full.is_set() else _FILL_RATE
-            self._owed = min(self._owed + rate * (now - then), rate)
+            self._owed = min(self._owed + rate * (now - then), rate * _CATCH_UP_S)
             then = now
             try:
                 self._tick()

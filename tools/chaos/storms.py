@@ -46,6 +46,6 @@ def _catalogue(dice: random.Random) -> list[Fault]:
     silent.silent, ends.ends, expires.expires, trickle.bytes_per_s = True, True, True, 20_000
     for watch in watches:
         watch.after = dice.randrange(20)
-    doubled, gone = often("list"), often("watch")
-    doubled.duplicated, gone.status = True, 410
-    return [*made, *watches, doubled, gone]
+    doubled, stale, gone = often("list"), often("list"), often("watch")
+    doubled.duplicated, stale.stale, gone.status = True, True, 410
+    return [*made, *watches, doubled, stale, gone]

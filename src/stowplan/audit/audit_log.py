@@ -16,8 +16,7 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import load_json
 
-# Bindings with what they say; of watches both ends, because one that still runs has only begun.
-_POLICY = """\
+_BINDINGS = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -25,6 +24,9 @@ rules:
 - level: Request
   resources: [{group: "", resources: [pods/binding]}]
 - level: None
+"""
+# Of watches both ends, because one that still runs has only begun.
+_OTHERS = """\
   users: ["system:apiserver", "system:anonymous", "system:unsecured"]
 - level: Metadata
 """
@@ -69,10 +71,10 @@ class Request:
 class AuditTrail:
     """The audit log of one control plane; `flags` are for its kube-apiserver."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, bindings_only: bool = False) -> None:
         self.path = directory / "audit.log"
         policy = directory / "audit-policy.yaml"
-        policy.write_text(_POLICY)
+        policy.write_text(_BINDINGS if bindings_only else _BINDINGS + _OTHERS)
         self.flags = [
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self.path}",

@@ -50,6 +50,8 @@ log = get_logger(__name__)
 _UNCLEAR = (Conflict, ServerError, Throttled, ApiUnavailable, TimeoutError)
 #: Pauses before a binding without a clear answer is sent again, or its pod looked up again.
 _AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: So often a pause looks whether a watch has shown the pod bound.
+_LOOK_S = 0.1
 #: Pods that another scheduler may bind before it is worth a warning: a former leader's last ones.
 _FEW_BY_OTHERS = 5
 
@@ -304,7 +306,10 @@ class Binder:
                 )
             elif attempt == len(_AGAIN_S):
                 self._reporter.unanswered(placement, failure.message)
-            await self._pause(attempt, is_refused=isinstance(problem, ApiError))
+            is_refused = isinstance(problem, ApiError)
+            await self._pause(attempt, placement if may_arrive else None, is_refused=is_refused)
+            if may_arrive and self._is_confirmed(placement):
+                return SUCCESS
             if self._engine.cache.table.live_row(node) is None:
                 # The API server would bind the pod all the same. Its place is worth nothing now.
                 return await self._look(placement, failure)
@@ -341,14 +346,25 @@ class Binder:
             return None
         return failure
 
-    async def _pause(self, attempt: int, *, is_refused: bool) -> None:
+    async def _pause(
+        self, attempt: int, doubted: Placement | None = None, *, is_refused: bool
+    ) -> None:
+        """Wait before the next try, or until a watch shows that the `doubted` one took effect."""
         if is_refused:
             self.refused += 1
             self.on_refused()
+        left_s = _AGAIN_S[min(attempt, len(_AGAIN_S) - 1)]
         try:
-            await asyncio.sleep(_AGAIN_S[min(attempt, len(_AGAIN_S) - 1)])
+            while left_s > 0 and not (doubted is not None and self._is_confirmed(doubted)):
+                await asyncio.sleep(min(left_s, _LOOK_S))
+                left_s -= _LOOK_S
         finally:
             self.refused -= is_refused
+
+    def _is_confirmed(self, placement: Placement) -> bool:
+        """True if the API server has said, in a list or a watch, that the pod is on its node."""
+        cache, uid = self._engine.cache, placement.pod.uid
+        return cache.node_of(uid) == placement.node and not cache.is_assumed(uid)
 
     async def _look(self, placement: Placement, failure: Status) -> Status:
         """Find out whether a binding took effect that was not clearly answered."""

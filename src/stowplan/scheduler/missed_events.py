@@ -4,10 +4,10 @@ Events trail binds by seconds while the API server is busy (`api.event_throttle`
 that is killed takes the newest of them with it. The next one, when it begins to lead, writes them.
 It needs no right to read events: their names follow from the pod's UID, so creating one that exists
 is refused, also as a dry run. Invariant: events are written in the order of binds, and missed ones
-before new ones, except that several are written at a time and that the API server tells the time of
-a bind in whole seconds. So the newest are written again without asking, as many as may be out of
-order, and a binary search finds how far those before them are missing, however many predecessors
-were killed one after the other.
+before new ones, except that several are written at a time, that the API server tells the time of
+a bind in whole seconds, and that a bind whose answer got lost is learnt of later. So a binary
+search finds about where the missing ones begin, however many predecessors were killed one after the
+other, and as many before that as may be out of order are written again without asking.
 
 DIVERGES: kube-scheduler writes an event at once and never makes up for one that it lost.
 """
@@ -32,9 +32,13 @@ log = get_logger(__name__)
 #: How far to go back from the last bind. Older events are lost for good, which keeps the work small
 #: where the predecessor was another program, whose events have other names.
 _AT_MOST_S: Final = 300.0
-#: By so much the order of events may differ from that of binds: answers overtake each other, and
+#: By so much the order of events may differ from that of binds. An answer that got lost delays an
+#: event until the binding is confirmed: requests time out after 30 s.
+_DISORDER_S: Final = 30.0
+#: In a rush that is too many to try. Then it is so many, and all that answers may have overtaken:
 #: binds of one second have no order.
-_DISORDER_S: Final = 3.0
+_DISORDERED: Final = 2000
+_OVERTAKEN_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
 _RETRY_S: Final = 0.2
 #: So many of the newest are written again where the API server did not say which are missing.
@@ -55,17 +59,16 @@ async def write_missed_events(
     bound = last_bound(pods, serves=serves)
     if not bound:
         return
-    newest = _with_disorder(bound, len(bound) - 1)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            missing = await _first_missing(bound[:newest], recorder)
+            missing = await _first_missing(bound, recorder)
     except TimeoutError as problem:
         log.log(V2, "Cannot count missed events", extra=kv(err=problem))
-        missing = max(newest - _UNKNOWN, 0)
+        missing = max(len(bound) - _UNKNOWN, 0)
     except StowplanError as problem:
         log.log(V2, "Cannot look for missed events", extra=kv(err=problem))
         return
-    first = _with_disorder(bound, missing) if missing < newest else newest
+    first = _with_disorder(bound, min(missing, len(bound) - 1))
     log.log(V2, "Writing events that may have been missed", extra=kv(pods=len(bound) - first))
     for at, pod in bound[first:]:
         recorder.event(pod, **scheduled(pod, pod.spec.node_name), occurred_at=at)
@@ -114,8 +117,12 @@ async def _exists(pod: Pod, recorder: EventRecorder) -> bool:
 
 def _with_disorder(bound: list[Bound], index: int) -> int:
     """Return the first whose event may be missing if that of `index` is."""
-    before = max(index - AT_MOST, 0)
-    return bisect_left(bound, bound[before].at - _DISORDER_S, key=lambda one: one.at)
+    at = bound[max(index - AT_MOST, 0)].at
+    in_doubt, overtaken = (
+        bisect_left(bound, at - seconds, key=lambda one: one.at)
+        for seconds in (_DISORDER_S, _OVERTAKEN_S)
+    )
+    return min(max(in_doubt, index - _DISORDERED), overtaken)
 
 
 def _moment(text: str | None) -> float:

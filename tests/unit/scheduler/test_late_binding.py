@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from stowplan.api.guarded import WriteGuard
@@ -87,6 +88,24 @@ async def test_the_place_is_kept_until_then() -> None:
         it.server.faults.clear()
         await binding_it
         assert await it.node_of(web) == "n1"
+
+
+async def test_a_watch_that_shows_the_pod_bound_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The event follows at once, before those of pods that are bound later."""
+    monkeypatch.setattr(binding, "_AGAIN_S", (3600.0,))
+    async with live() as it:
+        web = it.post(pod("web"))
+        lost = it.fault("/binding", action="lose-answer")
+        binding_it = asyncio.create_task(it.bind_next())
+        while not lost.hits:  # noqa: ASYNC110 - a server without news
+            await asyncio.sleep(0.001)
+        spec = msgspec.structs.replace(web.spec, node_name="n1")
+        it.cache.add_pod(msgspec.structs.replace(web, spec=spec))
+        await binding_it
+        assert [reason for _, reason, _ in await it.events()] == ["Scheduled"]
+        assert it.attempts("scheduled") == 1
 
 
 async def test_a_conflict_with_our_own_request_is_not_anothers() -> None:

@@ -8,12 +8,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from stowplan.audit import Finding, Report
 from tools.chaos import objects
 from tools.chaos.game import Outcome, Struck
-from tools.chaos.observer import Seen
 from tools.chaos.plan import INTERRUPTIONS, Kind, make_plan, write_plan
 from tools.chaos.report import document, recoveries, table
 from tools.chaos.storms import make_storm
@@ -75,33 +72,22 @@ def report(*findings: Finding) -> Report:
 
 def test_what_the_audit_finds_is_found() -> None:
     finding = Finding(kind="overcommit", pod="default/a", node="n1", message="cpu", revision=7)
-    verdict = judge(report(finding), {}, ())
+    verdict = judge(report(finding), ())
     assert verdict.findings == ["overcommit: default/a on n1: cpu (revision 7)"]
     assert (verdict.binds, verdict.revisions, verdict.counts["overcommit"]) == (5, 9, 1)
 
 
-@pytest.mark.parametrize(("gone_at", "is_found"), [(0.0, True), (20.0, False), (90.0, True)])
-def test_a_bound_pod_without_an_event(gone_at: float, is_found: bool) -> None:
-    """It is excused if it was gone before another leader could write the event."""
-    seen = Seen("a", "default", "a", 500, "n1", bound_at=10.0, gone_at=gone_at)
-    finding = Finding(kind="no-event", pod="default/a", uid="a", message="no event")
-    verdict = judge(report(finding), {"a": seen}, ())
-    assert bool(verdict.findings) == is_found
-    assert verdict.gone_before_event == (not is_found)
-
-
-@pytest.mark.parametrize(("deleted_at", "is_found"), [(5.0, True), (20.0, False), (90.0, True)])
-def test_no_event_can_be_written_in_a_namespace_that_is_being_deleted(
-    deleted_at: float, is_found: bool
-) -> None:
-    seen = Seen("a", "team", "a", 500, "n1", bound_at=10.0, gone_at=100.0)
-    finding = Finding(kind="no-event", pod="team/a", uid="a", message="no event")
-    deleted = [("team", deleted_at), ("other", 20.0)]
-    assert bool(judge(report(finding), {"a": seen}, (), deleted).findings) == is_found
+def test_a_missing_event_is_a_finding_or_counted_apart() -> None:
+    findings = [
+        Finding(kind="no-event", pod=f"default/{uid}", uid=uid, message="no event") for uid in "ab"
+    ]
+    verdict = judge(report(*findings), (), lambda uid: uid == "a")
+    assert verdict.findings == ["no-event: default/a: no event (revision 0)"]
+    assert verdict.counts["no-event"] == verdict.gone_before_event == 1
 
 
 def test_pods_that_were_never_bound_are_lost() -> None:
-    verdict = judge(report(), {}, ["/api/v1/namespaces/default/pods/a"])
+    verdict = judge(report(), ["/api/v1/namespaces/default/pods/a"])
     assert verdict.findings == ["/api/v1/namespaces/default/pods/a was never bound"]
 
 
@@ -115,7 +101,7 @@ def test_recovery_is_the_time_to_the_next_bind_that_was_not_under_way() -> None:
 
 def test_the_table_names_what_was_found() -> None:
     outcome = Outcome([Struck("kill", 1.0)], {"clock jump": 2})
-    figures = document({"scheduler": "x"}, outcome, [5.0], judge(report(), {}, ["a"]))
+    figures = document({"scheduler": "x"}, outcome, [5.0], judge(report(), ["a"]))
     text = table(figures)
     assert "1 lost pods" in text
     assert "a was never bound" in text
