@@ -353,11 +353,13 @@ class Binder:
         if is_refused:
             self.refused += 1
             self.on_refused()
-        left_s = _AGAIN_S[min(attempt, len(_AGAIN_S) - 1)]
+        now = asyncio.get_running_loop().time
+        until = now() + _AGAIN_S[min(attempt, len(_AGAIN_S) - 1)]
         try:
-            while left_s > 0 and not (doubted is not None and self._is_confirmed(doubted)):
-                await asyncio.sleep(min(left_s, _LOOK_S))
-                left_s -= _LOOK_S
+            while (left_s := until - now()) > 0:
+                if doubted is not None and self._is_confirmed(doubted):
+                    break
+                await asyncio.sleep(left_s if doubted is None else min(left_s, _LOOK_S))
         finally:
             self.refused -= is_refused
 
