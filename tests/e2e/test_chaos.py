@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 def test_two_minutes_of_chaos(tmp_path: Path) -> None:
     require_binaries("etcd", "kube-apiserver", "kubectl", "kube-controller-manager")
-    sizes = ["--seed=1", "--minutes=2", "--nodes=60", f"--keep={tmp_path}"]
+    sizes = ["--seed=1", "--minutes=2", "--nodes=60", "--rate=10", f"--keep={tmp_path}"]
     done = subprocess.run(
         [sys.executable, "-m", "tools.chaos", *sizes], capture_output=True, text=True, timeout=580
     )

@@ -21,7 +21,8 @@ from tools.chaos.clocked_scheduler import write_offset
 LEASE_S, RENEW_S, RETRY_S = 4.0, 2.5, 0.5
 SCHEDULERS = ("stowplan", "kube-scheduler")
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_LEADS = {"stowplan": '"Scheduling"', "kube-scheduler": "Successfully acquired lease"}
+#: What the log of each says when it begins to lead.
+LEADS = {"stowplan": '"Scheduling"', "kube-scheduler": "Successfully acquired lease"}
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Replicas:
         write_offset(self._clock, seconds)
 
     def leader(self) -> Replica | None:
-        marker = _LEADS[self._scheduler]
+        marker = LEADS[self._scheduler]
         found = next((r for r in self.all if not r.is_frozen and r.leads(marker)), None)
         self.has_led = self.has_led or found is not None
         return found

@@ -7,11 +7,18 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 
 from stowplan.audit import Finding, Report
+from stowplan.lab.controlplane.processes import ServerProcess
+from stowplan.lab.faults import FaultProxy
 from tools.chaos import objects
 from tools.chaos.game import Outcome, Struck
 from tools.chaos.plan import INTERRUPTIONS, Kind, make_plan, write_plan
+from tools.chaos.replicas import LEADS, Replica
 from tools.chaos.report import document, recoveries, table
 from tools.chaos.storms import make_storm
 from tools.chaos.verdict import judge
@@ -107,6 +114,41 @@ def test_the_table_names_what_was_found() -> None:
     assert "a was never bound" in text
     assert "4.00" in text
     assert "not possible with x" in text
+
+
+# The leader
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "waits", "leads"),
+    [
+        (
+            "stowplan",
+            'lease.py:246] "Attempting to acquire leader lease..." lock="default/chaos"',
+            'process.py:338] "Scheduling" profiles=["default-scheduler"] nodes=500 pods=7',
+        ),
+        (
+            "kube-scheduler",
+            'leaderelection.go:258] "Attempting to acquire leader lease..." lock="default/chaos"',
+            'leaderelection.go:272] "Successfully acquired lease" lock="default/chaos"',
+        ),
+    ],
+)
+def test_a_leader_is_known_by_its_log(
+    scheduler: str, waits: str, leads: str, tmp_path: Path
+) -> None:
+    """Lines that both programs wrote; each may be half written when it is read."""
+    process = cast(ServerProcess, SimpleNamespace(log=tmp_path / "log"))
+    replica = Replica(0, cast(FaultProxy, None))
+    replica.begins(process)
+    process.log.write_text(f"I1117 16:58:43.263369   21655 {waits}\nI1117 16:58:47.8643")
+    assert not replica.leads(LEADS[scheduler])
+    with process.log.open("a") as log:
+        log.write(f"83   21655 {leads}\n")
+    assert replica.leads(LEADS[scheduler])
+    replica.begins(process)
+    process.log.write_text("")
+    assert not replica.leads(LEADS[scheduler]), "its successor"
 
 
 # The clock and the command
