@@ -24,6 +24,7 @@ _ZONE = "topology.kubernetes.io/zone"
 _DRIVER = "disks.example.com"
 _SOFT = {"key": "soft", "effect": "PreferNoSchedule"}
 _RED_TAINT = {"key": "team", "value": "red", "effect": "NoSchedule"}
+_VIP = "system-cluster-critical"
 _RED = {"matchLabels": {"colour": "red"}}
 
 
@@ -78,8 +79,8 @@ def _near_red() -> Json:
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def _spread() -> list[Json]:
-    constraint = {"maxSkew": 1, "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"}
+def _spread(domains: int = 2) -> list[Json]:
+    constraint = {"maxSkew": 1, "minDomains": domains, "whenUnsatisfiable": "DoNotSchedule"}
     return [{**constraint, "topologyKey": _ZONE, "labelSelector": _RED}]
 
 
@@ -189,6 +190,27 @@ OF_NODES = [
         pod(),
         patch(_N1, spec={"taints": [_SOFT]}),
         patch(_N1, spec={"unschedulable": None}),
+    ),
+    Row(
+        # NodeResourcesFit rejected it on every node, and no label changes that. On n1 it fails
+        # after the less important pod, too, for its spread, but preemption leaves no rejector.
+        "a zone goes, and preemption would help a pod that spreads",
+        "Insufficient cpu",
+        _all(
+            node(labels={_ZONE: "z1"}),
+            node("n2", labels={_ZONE: "z2"}),
+            pod("counts", on="n1", labels={"colour": "red"}, priorityClassName=_VIP),
+            pod("lesser", on="n1", container=_asks("3")),
+            pod("equal", on="n2", container=_asks("4"), priorityClassName=_VIP),
+        ),
+        pod(
+            labels={"colour": "red"},
+            container=_asks("2"),
+            priorityClassName=_VIP,
+            topologySpreadConstraints=_spread(domains=1),
+        ),
+        relabel(f"{NODES}/n2", **{_ZONE: "z1"}),
+        delete(f"{PODS}/lesser"),
     ),
 ]
 

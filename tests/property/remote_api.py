@@ -167,6 +167,7 @@ class RemoteApi(SchedulerApi):
         *,
         namespace: str = "",
         uid: str = "",
+        resource_version: str = "",
         grace_period_s: int | None = None,
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,

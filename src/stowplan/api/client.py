@@ -350,14 +350,19 @@ class ApiClient:
         *,
         namespace: str = "",
         uid: str = "",
+        resource_version: str = "",
         grace_period_s: int | None = None,
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
     ) -> None:
-        """With a `uid`, Conflict where the name belongs to another object by now."""
+        """With a `uid`, Conflict where the name belongs to another object by now.
+
+        With a `resource_version`, Conflict where the object has changed.
+        """
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        if uid or resource_version:
+            wanted = {"uid": uid, "resourceVersion": resource_version}
+            options["preconditions"] = {key: value for key, value in wanted.items() if value}
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
         await self._transport.request(

@@ -65,6 +65,7 @@ class SchedulerApi(Protocol):
         *,
         namespace: str = ...,
         uid: str = ...,
+        resource_version: str = ...,
         grace_period_s: int | None = ...,
         lane: Lane = ...,
         timeout_s: float = ...,

@@ -37,7 +37,8 @@ log = get_logger(__name__)
 #: Pods whose annotations wait; those of one take at most 128 KiB.
 MOST_WAITING: Final = 500
 _WORKERS: Final = 2
-_TRIES: Final = 3
+#: The first often meets a pod that the kubelet is just writing to.
+_TRIES: Final = 5
 _PAUSE_S: Final = 0.1
 
 
@@ -147,15 +148,15 @@ class Annotator:
     async def _write(self, pod: Pod, results: Results) -> None:
         for attempt in range(_TRIES):
             if attempt:
-                await asyncio.sleep(0.25 * 2**attempt)
+                await asyncio.sleep(_PAUSE_S * 2**attempt)
             current = self._lookup(pod.key)
             if current is None or current.uid != pod.uid or pod.uid in self._waiting:
                 return  # it is gone, or there is a later attempt
             try:
                 await self._patch(current, results)
-            except (NotFound, Conflict):
+            except NotFound:
                 return
-            except (ServerError, Throttled, ApiUnavailable) as problem:
+            except (Conflict, ServerError, Throttled, ApiUnavailable) as problem:
                 if attempt == _TRIES - 1:
                     self._drop(str(problem))
             except LeadershipLost:
@@ -169,12 +170,14 @@ class Annotator:
                 return
 
     async def _patch(self, pod: Pod, results: Results) -> None:
-        # The UID makes the API server refuse to patch a namesake.
+        # The API server refuses to patch a namesake, and a version with a history that we do not
+        # know: ours would replace it, also if it arrives after that of a later attempt.
         written = annotated(results, pod.metadata.annotations or {})
+        metadata = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version}
         await self._client.patch(
             PODS,
             pod.metadata.name,
-            {"metadata": {"uid": pod.uid, "annotations": written}},
+            {"metadata": {**metadata, "annotations": written}},
             namespace=pod.metadata.namespace,
             kind=PatchKind.MERGE,
             lane=Lane.EVENTS,

@@ -2,14 +2,19 @@
 
 Each preemption is one task beside the loop. A victim that is not bound yet is rejected in memory;
 all others get the condition DisruptionTarget and are deleted. Invariants: before each victim, check
-that the preemptor is still pending, so that no pod is evicted for a deleted one. However the task
-ends, it releases the preemptor.
+that the preemptor is still pending, so that no pod is evicted for a deleted one. Every write names
+the UID and the version that it was decided on: one that arrives late, after the pod has changed, is
+refused. However the task ends, it releases the preemptor.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stowplan.api.client import PatchKind
 from stowplan.api.objects import Condition, Pod
@@ -17,17 +22,27 @@ from stowplan.api.resources import PODS
 from stowplan.api.transport import Lane
 from stowplan.api.verbs import Recorder, SchedulerApi
 from stowplan.clock import rfc3339
-from stowplan.errors import Conflict, NotFound, StowplanError
+from stowplan.errors import (
+    ApiUnavailable,
+    Conflict,
+    NotFound,
+    ServerError,
+    StowplanError,
+    Throttled,
+)
 from stowplan.framework.plugin import Eviction
 from stowplan.logs import V2, Plain, get_logger, kv
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.outcome import Failure
-from stowplan.scheduler.reporter import condition_patch
+from stowplan.scheduler.reporter import condition_patch, versioned_patch, written_version
 
 log = get_logger(__name__)
 
 _PLUGIN = "DefaultPreemption"
 _CONDITION = "DisruptionTarget"
+_PASSING: Final = (Conflict, ServerError, Throttled, ApiUnavailable)
+#: Before a write is tried again.
+_PAUSES_S: Final = (0.05, 0.25, 1.0, 3.0)
 
 
 class Evictor:
@@ -118,76 +133,110 @@ class Evictor:
         """Less important pods that were promised the same node look elsewhere, sooner."""
         nominated = self._engine.queue.nominator.for_node(node)
         answers = [
-            await self._clear_nomination(other)
+            await self._persist(
+                pod,
+                other,
+                "Could not clear a nomination",
+                partial(self._clear_nomination, other, node),
+            )
             for other in nominated
             if other.priority < pod.priority and other.status.nominated_node_name
         ]
         return all(answers)
 
-    async def _clear_nomination(self, pod: Pod) -> bool:
-        patch = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": None}}
-        return await self._write(pod, patch, "Could not clear a nomination")
+    async def _clear_nomination(self, pod: Pod, node: str) -> bool:
+        known = self._current(pod)
+        if known is not None and known.status.nominated_node_name == node:
+            await self._send(known, {"nominatedNodeName": None})
+        return True
 
     async def _evict(
         self, failure: Failure, eviction: Eviction, victim: Pod, turned_back: set[str]
     ) -> bool:
         """False if the victim could not be made to leave."""
-        pod = failure.pod
-        current = self._current(pod)
-        if current is None or current.is_terminating:
-            log.info("Not evicting a victim: its preemptor is gone", extra=kv(pod=pod.key))
+        if not self._is_wanted(failure.pod):
             return False
-        note = f"Preempted by pod {pod.uid} on node {eviction.node}"
         if self._turn_back(failure.profile, victim):
             turned_back.add(victim.uid)
-            note += " (in kube-scheduler memory)."
-        else:
-            known = self._current(victim)
-            if known is None or self._has_left(eviction.node, victim):
-                # DIVERGES: a victim that Permit refused meanwhile has freed its place and waits
-                # again. kube-scheduler deletes it all the same.
-                return True
-            try:
-                patch = self._condition_patch(known, failure.profile)
-                if patch is not None and not await self._write(
-                    known, patch, "Could not write the DisruptionTarget condition"
-                ):
-                    return False
-                await self._client.delete(
-                    PODS,
-                    victim.metadata.name,
-                    namespace=victim.metadata.namespace,
-                    uid=victim.uid,
-                    lane=Lane.STATUS,
-                )
-            except NotFound:
-                return True
-            except Conflict:
-                # A namesake took its place. As long as the victim is known, it may be something
-                # else: the preemptor tries again.
-                return self._current(victim) is None
-            except StowplanError as problem:
-                log.error(
-                    "Tried to preempted pod",
-                    extra=kv(pod=victim.key, preemptor=pod.key, err=str(problem)),
-                )
-                return False
+            self._report(failure, eviction, victim, " (in kube-scheduler memory).")
+            return True
+        return await self._persist(
+            failure.pod,
+            victim,
+            "Tried to preempted pod",
+            partial(self._delete, failure, eviction, victim),
+        )
+
+    def _is_wanted(self, preemptor: Pod) -> bool:
+        current = self._current(preemptor)
+        if current is None or current.is_terminating:
+            log.info("Not evicting a victim: its preemptor is gone", extra=kv(pod=preemptor.key))
+            return False
+        return True
+
+    async def _delete(self, failure: Failure, eviction: Eviction, victim: Pod) -> bool:
+        """Mark and delete the victim as we know it; False if its preemptor is gone."""
+        if not self._is_wanted(failure.pod):
+            return False
+        known = self._current(victim)
+        if known is None or self._has_left(eviction.node, victim):
+            # DIVERGES: a victim that Permit refused meanwhile has freed its place and waits
+            # again. kube-scheduler deletes it all the same.
+            return True
+        version = known.metadata.resource_version
+        status = self._condition(known, failure.profile)
+        if status is not None:
+            version = written_version(await self._send(known, status))
+        # DIVERGES: kube-scheduler deletes by name alone: however late, and a namesake, too.
+        await self._client.delete(
+            PODS,
+            victim.metadata.name,
+            namespace=victim.metadata.namespace,
+            uid=victim.uid,
+            resource_version=version,
+            lane=Lane.STATUS,
+        )
         log.log(
             V2,
             "Preemptor Pod preempted victim Pod",
-            extra=kv(preemptor=pod.key, victim=victim.key, node=Plain(eviction.node)),
+            extra=kv(preemptor=failure.pod.key, victim=victim.key, node=Plain(eviction.node)),
         )
+        self._report(failure, eviction, victim)
+        return True
+
+    def _report(self, failure: Failure, eviction: Eviction, victim: Pod, how: str = "") -> None:
         self._recorder.event(
             victim,
             type="Normal",
             reason="Preempted",
             action="Preempting",
-            note=note,
+            note=f"Preempted by pod {failure.pod.uid} on node {eviction.node}{how}",
             reporting_controller=failure.profile,
             # DIVERGES: kube-scheduler means to name the preemptor too, and loses it on the way.
-            related=pod,
+            related=failure.pod,
         )
-        return True
+
+    async def _persist(
+        self, preemptor: Pod, pod: Pod, trouble: str, write: Callable[[], Awaitable[bool]]
+    ) -> bool:
+        """Repeat a write after errors that may pass; False if it did not succeed.
+
+        Without repeats the preemptor would choose other victims, and a request that was only late
+        would evict the first ones, too. Each try looks up the pod again: it may have changed.
+        """
+        pauses = iter(_PAUSES_S)
+        while True:
+            try:
+                return await write()
+            except NotFound:
+                return True
+            except StowplanError as problem:
+                pause_s = next(pauses, None) if isinstance(problem, _PASSING) else None
+                if pause_s is None:
+                    extra = kv(pod=pod.key, preemptor=preemptor.key, err=str(problem))
+                    log.error(trouble, extra=extra)
+                    return False
+            await asyncio.sleep(pause_s)
 
     def _current(self, pod: Pod) -> Pod | None:
         """The newest version of a pod; None if it is gone."""
@@ -212,7 +261,8 @@ class Evictor:
                 return waiting.preempt(_PLUGIN, "preempted")
         return self._engine.cancel_pre_bind(victim.uid, f"preempted by {_PLUGIN}")
 
-    def _condition_patch(self, victim: Pod, profile: str) -> dict[str, object] | None:
+    def _condition(self, victim: Pod, profile: str) -> dict[str, Any] | None:
+        """What to write into the victim's status; None if it is there already."""
         text = f"{profile}: preempting to accommodate a higher priority pod"
         new = Condition(
             type=_CONDITION,
@@ -226,30 +276,16 @@ class Evictor:
             if old.type == _CONDITION and old.status == new.status:
                 if (old.reason, old.message) == (new.reason, new.message):
                     return None
-                new = Condition(
-                    type=new.type,
-                    status=new.status,
-                    reason=new.reason,
-                    message=new.message,
-                    last_transition_time=old.last_transition_time,
-                    observed_generation=new.observed_generation,
-                )
-        return {"metadata": {"uid": victim.uid}, "status": condition_patch(victim, new)}
+                new = replace(new, last_transition_time=old.last_transition_time)
+        return condition_patch(victim, new)
 
-    async def _write(self, pod: Pod, patch: dict[str, object], trouble: str) -> bool:
-        try:
-            await self._client.patch(
-                PODS,
-                pod.metadata.name,
-                patch,
-                namespace=pod.metadata.namespace,
-                subresource="status",
-                kind=PatchKind.STRATEGIC,
-                lane=Lane.STATUS,
-            )
-        except NotFound:
-            return True
-        except StowplanError as problem:
-            log.warning(trouble, extra=kv(pod=pod.key, err=str(problem)))
-            return False
-        return True
+    async def _send(self, pod: Pod, status: dict[str, Any]) -> bytes:
+        return await self._client.patch(
+            PODS,
+            pod.metadata.name,
+            versioned_patch(pod, status),
+            namespace=pod.metadata.namespace,
+            subresource="status",
+            kind=PatchKind.STRATEGIC,
+            lane=Lane.STATUS,
+        )

@@ -38,6 +38,8 @@ log = get_logger(__name__)
 
 _WORKERS = 8
 _TRIES = 4
+#: How long the watch may take to deliver a change, before each repeat of a write.
+_BEHIND_S = (0.05, 0.25)
 
 
 class Reporter:
@@ -102,13 +104,28 @@ class Reporter:
             return
         try:
             self._expected[pod.uid] = placement.node, ""
-            answer = await self._send(pod, _patch(pod, {"nominatedNodeName": placement.node}))
-            self._expected[pod.uid] = placement.node, _version(answer)
+            answer = await self._nominate(pod, placement.node)
+            self._expected[pod.uid] = placement.node, written_version(answer)
         except StowplanError as problem:
             log.warning(
                 "Could not write the pod's nominatedNodeName",
                 extra=kv(pod=pod.key, err=str(problem)),
             )
+
+    async def _nominate(self, pod: Pod, node: str) -> bytes:
+        """Refused if it arrives late, when the pod has changed: it may wait elsewhere by then."""
+        status = {"nominatedNodeName": node}
+        for pause_s in _BEHIND_S:
+            try:
+                return await self._send(pod, versioned_patch(self._current(pod), status))
+            except Conflict:
+                await asyncio.sleep(pause_s)  # our last patch of it may not have come back yet
+        return await self._send(pod, versioned_patch(self._current(pod), status))
+
+    def _current(self, pod: Pod) -> Pod:
+        """The newest version known of a pod, or of itself if that is another."""
+        known = self._lookup(pod.key)
+        return known if known is not None and known.uid == pod.uid else pod
 
     def unanswered(self, placement: Placement, message: str) -> None:
         """Say why a pod is not bound that keeps its place: an event alone, for it may be yet."""
@@ -225,7 +242,8 @@ class Reporter:
         if expected is not None:
             node, version = expected[0], expected[1] or version
             status = msgspec.structs.replace(current.status, nominated_node_name=node)
-            current = msgspec.structs.replace(current, status=status)
+            meta = msgspec.structs.replace(current.metadata, resource_version=version)
+            current = msgspec.structs.replace(current, metadata=meta, status=status)
         patch = status_patch(
             current,
             reason=failure.reason,
@@ -235,9 +253,6 @@ class Reporter:
         )
         if patch is not None:
             # Refused if it arrives late, when the pod has changed: it may be bound by then.
-            # DIVERGES: kube-scheduler's patch has no version, and marks the bound pod.
-            if version:
-                patch["metadata"]["resourceVersion"] = version
             await self._send(current, patch)
 
     async def _send(self, pod: Pod, patch: dict[str, Any]) -> bytes:
@@ -285,7 +300,7 @@ def status_patch(
         status |= condition_patch(pod, new)
     if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
         status["nominatedNodeName"] = nominated_node or None
-    return _patch(pod, status) if status else None
+    return versioned_patch(pod, status) if status else None
 
 
 def condition_patch(pod: Pod, new: Condition) -> dict[str, Any]:
@@ -307,13 +322,21 @@ def condition_patch(pod: Pod, new: Condition) -> dict[str, Any]:
     return status
 
 
-def _version(answer: bytes) -> str:
+def written_version(answer: bytes) -> str:
+    """The version that a write has made; "" if the answer does not say."""
     try:
         return decode_partial(answer).metadata.resource_version
     except UNREADABLE:
         return ""
 
 
-def _patch(pod: Pod, status: dict[str, Any]) -> dict[str, Any]:
-    """The UID in it makes the API server refuse to patch a namesake."""
-    return {"metadata": {"uid": pod.uid}, "status": status}
+def versioned_patch(pod: Pod, status: dict[str, Any]) -> dict[str, Any]:
+    """A patch of the status, which the API server refuses for a namesake and for a newer version.
+
+    DIVERGES: kube-scheduler's patch has neither UID nor version. One that arrives late marks a
+    bound pod.
+    """
+    metadata = {"uid": pod.uid}
+    if pod.metadata.resource_version:
+        metadata["resourceVersion"] = pod.metadata.resource_version
+    return {"metadata": metadata, "status": status}

@@ -12,7 +12,7 @@ import pytest
 from stowplan.api.objects import Pod
 from stowplan.clock import VirtualClock
 from stowplan.config.defaults import default_config
-from stowplan.errors import ApiUnavailable, Forbidden, StowplanError
+from stowplan.errors import ApiUnavailable, Conflict, Forbidden, StowplanError
 from stowplan.framework.status import error, unschedulable
 from stowplan.scheduler.annotator import MOST_WAITING, Annotator
 from stowplan.scheduler.assembly import build_engine
@@ -29,6 +29,7 @@ from stowplan.scheduler.simulator_results import (
     annotated,
 )
 from stowplan.testing import node, pod
+from tests.unit.scheduler.engine_bench import changed
 
 Json = dict[str, Any]
 
@@ -71,12 +72,14 @@ def test_a_history_that_something_else_has_written_is_replaced() -> None:
 class Client:
     """Takes patches, or fails."""
 
-    def __init__(self, problem: StowplanError | None = None) -> None:
+    def __init__(self, problem: StowplanError | None = None, times: int = 1_000) -> None:
         self.problem = problem
+        self.times = times
         self.patches: list[Json] = []
 
     async def patch(self, _: object, name: str, patch: Json, **more: Any) -> bytes:
-        if self.problem is not None:
+        if self.problem is not None and self.times:
+            self.times -= 1
             raise self.problem
         self.patches.append({"name": name, **patch, **more})
         return b""
@@ -170,6 +173,18 @@ def test_a_pod_that_cannot_be_annotated_is_scheduled_all_the_same(
     assert stage.annotator.dropped == 3
     assert stage.engine.queue.counts.in_flight == 0
     assert caplog.text.count("Cannot annotate some pods") == 1
+
+
+def test_a_conflict_is_tried_again(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet writes to a pod that was just bound."""
+    monkeypatch.setattr("stowplan.scheduler.annotator._PAUSE_S", 0.001)
+    client = Client(Conflict("the object has been modified"), times=2)
+    stage = Stage(runner, client)
+    stage.bind(changed(pod("web"), resource_version="7"))
+    stage.write()
+    (patch,) = client.patches
+    assert patch["metadata"]["resourceVersion"] == "7"
+    assert (stage.annotator.written, stage.annotator.dropped) == (1, 0)
 
 
 def test_annotations_wait_while_pods_are_bound_and_only_so_many_of_them(

@@ -8,18 +8,26 @@ from typing import Any
 
 import pytest
 
-from stowplan.api.objects import Condition, Pod
+from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from stowplan.errors import NotFound
 from stowplan.framework.status import unschedulable, wait
 from stowplan.plugins.default_preemption import DefaultPreemption
+from stowplan.scheduler import eviction
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.outcome import Failure
 from stowplan.testing import node, pod
+from tests.unit.api.api_kit import until
 from tests.unit.scheduler.live_bench import Live, live
 from tests.unit.scheduler.scheduler_kit import plugin
 
 SMALL = node("n1", cpu=4)
+_READY = {"type": "Ready", "status": "True"}
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eviction, "_PAUSES_S", (0.1, 0.1, 0.1, 0.1))
 
 
 class Scene:
@@ -39,6 +47,18 @@ class Scene:
         failure = self.it.failed()
         assert failure.eviction is not None
         return failure
+
+    async def hear(self, pod: Pod) -> None:
+        """The watch delivers the pod as the API server has it."""
+        old, new = self.it.store[pod.key], await self.it.get(pod)
+        self.it.store[pod.key] = new
+        self.it.handlers.update_pod(old, new)
+
+    async def write(self, pod: Pod, **status: Any) -> None:
+        """Another client changes the pod's status."""
+        await self.it.client.patch(
+            PODS, pod.metadata.name, {"status": status}, namespace="default", subresource="status"
+        )
 
     async def end(self) -> None:
         await self.evictor.drain(10)
@@ -78,14 +98,8 @@ async def test_the_condition_of_a_victim_comes_after_those_that_it_has() -> None
     async with live(DefaultPreemption(), nodes=[SMALL]) as it:
         scene = Scene(it)
         (victim,) = scene.stand("a")
-        await it.client.patch(
-            PODS,
-            "a",
-            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-            namespace="default",
-            subresource="status",
-        )
-        it.update(victim, conditions=(Condition(type="Ready", status="True"),))
+        await scene.write(victim, conditions=[_READY])
+        await scene.hear(victim)
         scene.evictor.start(scene.preempt(cpu=4))
         await scene.end()
         conditions = (await it.get(victim)).status.conditions or ()
@@ -133,6 +147,75 @@ async def test_a_request_that_fails_brings_the_pod_back_at_once(
         assert it.where(failure.pod) == "active"
         assert it.engine.metrics.preemptions.at("error").value == 1
         assert not it.handle.preempting.holds(failure.pod)
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"action": "drop"},
+        {"action": "lose-answer"},
+        {"action": "arrive-late", "delay_s": 0.0},
+        {"status": 409},
+        {"status": 503},
+    ],
+    ids=str,
+)
+async def test_a_request_without_a_definite_answer_is_sent_again(
+    method: str, fault: dict[str, Any]
+) -> None:
+    """Or else the preemptor would choose another victim, and both would go."""
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        (victim,) = scene.stand("a")
+        failure = scene.preempt(cpu=4)
+        wrong = it.fault("pods/a", method=method, **fault)
+        scene.evictor.start(failure)
+        await until(lambda: wrong.hits == 1)
+        await asyncio.sleep(0.02)
+        await scene.hear(victim)
+        await scene.end()
+        assert await scene.left(victim) == ["a"]
+        assert it.engine.metrics.preemptions.at("success").value == 1
+        assert [reason for _, reason, _ in await it.events()] == ["Preempted"]
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_a_late_request_does_nothing_to_a_pod_that_has_changed(method: str) -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        (victim,) = scene.stand("a")
+        failure = scene.preempt(cpu=4)
+        late = it.fault("pods/a", method=method, action="arrive-late", delay_s=0.3)
+        scene.evictor.start(failure)
+        await until(lambda: late.hits == 1)
+        it.delete(failure.pod)
+        await scene.write(victim, conditions=[_READY])
+        await scene.end()
+        await asyncio.sleep(0.4)
+        assert await scene.left(victim) == []
+        conditions = (await it.get(victim)).status.conditions or ()
+        assert ("DisruptionTarget" in [each.type for each in conditions]) == (method == "DELETE")
+
+
+async def test_a_late_end_of_a_nomination_leaves_the_next_one_alone() -> None:
+    async with live(DefaultPreemption(), nodes=[SMALL]) as it:
+        scene = Scene(it)
+        scene.stand("a", cpu=4)
+        lesser = it.post(pod("lesser", cpu=8))
+        it.failed()
+        await scene.write(lesser, nominatedNodeName="n1")
+        await scene.hear(lesser)
+        failure = scene.preempt(cpu=4)
+        late = it.fault("pods/lesser", method="PATCH", action="arrive-late", delay_s=0.3)
+        scene.evictor.start(failure)
+        await until(lambda: late.hits == 1)
+        await scene.write(lesser, nominatedNodeName="n2")
+        await scene.hear(lesser)
+        await scene.end()
+        await asyncio.sleep(0.4)
+        assert (await it.get(lesser)).status.nominated_node_name == "n2"
+        assert it.engine.metrics.preemptions.at("success").value == 1
 
 
 async def test_a_victim_that_is_gone_already_is_no_failure() -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 from stowplan.api.client import ApiClient
 from stowplan.api.objects import Condition, Pod, PodStatus
 from stowplan.api.recorder import EventRecorder
+from stowplan.api.resources import PODS
 from stowplan.clock import SystemClock, VirtualClock, rfc3339
 from stowplan.framework.status import error, unschedulable
 from stowplan.scheduler import reporter
@@ -401,6 +402,35 @@ async def test_a_pod_is_not_bound_while_it_is_called_unschedulable() -> None:
         assert condition is not None
         assert condition.status == "True"
         assert fault.hits == 1
+
+
+_LABELLED = {"metadata": {"labels": {"x": "y"}}}
+
+
+async def test_an_expected_node_that_arrives_late_is_refused() -> None:
+    """The pod has changed since: it may be promised another node by then."""
+    async with live() as it:
+        web = it.post(pod("web"))
+        it.fault("/status", action="arrive-late", delay_s=0.2)
+        await it.reporter.expected(it.placed())
+        await it.client.patch(
+            PODS, "web", {"metadata": {"labels": {"x": "y"}}}, namespace="default"
+        )
+        await asyncio.sleep(0.3)
+        assert (await it.get(web)).status.nominated_node_name == ""
+
+
+async def test_an_expected_node_is_written_once_the_newest_version_is_known() -> None:
+    async with live() as it:
+        web = it.post(pod("web"))
+        placement = it.placed()
+        await it.client.patch(
+            PODS, "web", {"metadata": {"labels": {"x": "y"}}}, namespace="default"
+        )
+        writing = asyncio.create_task(it.reporter.expected(placement))
+        it.store[web.key] = await it.get(web)
+        await writing
+        assert (await it.get(web)).status.nominated_node_name == placement.node
 
 
 async def test_waiting_for_the_last_words_ends() -> None:
