@@ -90,13 +90,16 @@ class Informer(Generic[T]):
         on_update: Callable[[T, T], None],
         on_delete: Callable[[T], None],
         on_raw: Callable[[T, bytes | msgspec.Raw | None], None] | None = None,
+        on_relist: Callable[[], None] | None = None,
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
         options: InformerOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`on_raw` is called before the other handlers, with an object's JSON; None: it is gone."""
+        """`on_raw` is called before the other handlers, with an object's JSON; None: it is gone.
+        `on_relist` is called before the differences that a list shows, other than the first one.
+        """
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
         self.resource_version = 0
@@ -110,6 +113,7 @@ class Informer(Generic[T]):
         self._on_update = on_update
         self._on_delete = on_delete
         self._on_raw = on_raw
+        self._on_relist = on_relist
         self._namespace = namespace
         self._field_selector = field_selector
         self._label_selector = label_selector
@@ -296,6 +300,8 @@ class Informer(Generic[T]):
         self._older_since = inf
         self.list_started_at = started_at
         self.heard_at = self._clock.monotonic()
+        if self._on_relist is not None and self.lists_applied:
+            self._on_relist()
         self._apply_list(result)
         self._saw_version(result.resource_version)
         self._must_list = bool(self._relist_waiters)

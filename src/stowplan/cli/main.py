@@ -64,6 +64,17 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "stowplan.cli.simulate:simulate",
         "Run a scenario and check its expectations.",
     ),
+    "record": LazyCommand(
+        "stowplan.cli.record:record", "Write down what happens in a cluster, for replays."
+    ),
+    "replay": LazyCommand(
+        "stowplan.cli.replay:replay",
+        "Play a recording again, under another configuration.",
+    ),
+    "shadow": LazyCommand(
+        "stowplan.cli.shadow:shadow",
+        "Compare a configuration with the scheduler that serves a cluster.",
+    ),
     "static": LazyCommand(
         "stowplan.cli.static:static", "Place each pod on the node that is labelled for it."
     ),

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from stowplan.cli.options import PORT, plugin_option, verbosity_level, verify_option
-from stowplan.cli.tables import OutputFormat, print_object, print_table
+from stowplan.cli.played import both, decision_log, print_data, show, write
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
 from stowplan.present.pipes import is_stdout_closed
 
 if TYPE_CHECKING:
-    from stowplan.sim.scenarios import Entry, Outcome
+    from stowplan.sim.scenarios import Outcome
     from stowplan.sim.scenarios.console import ConsoleOptions
     from stowplan.sim.scenarios.files import Playable
-    from stowplan.sim.scenarios.report import DecisionLog
 
 EXIT_NOT_MET: Final = 1
 
@@ -196,12 +194,12 @@ def simulate(
                 "with --workload",
                 where="--console",
             )
-        with _decision_log(decisions, kept) as log:
+        with decision_log(decisions, kept) as log:
             for playable in playables:
                 options = Options(
                     name=playable.name,
                     seed=seed if seed is not None else playable.seed or 0,
-                    on_entry=live if log is None else _both(live, log),
+                    on_entry=live if log is None else both(live, log),
                     # On a virtual cluster only a Python scenario can read events.
                     writes_events=on != "virtual" or file.endswith(".py"),
                     context=context,
@@ -220,12 +218,12 @@ def simulate(
                     live.end()
                 outcomes.append(outcome)
                 if output == "table":
-                    _show(outcome)
+                    show(outcome)
                 if html is not None:
                     from stowplan.sim.scenarios.page import page
 
                     path = _numbered(html, len(outcomes))
-                    _write(path, page(outcome, about=playable.about))
+                    write(path, page(outcome, about=playable.about))
                     kept.append(f"{path} is complete")
                     pages += 1
     except KeyboardInterrupt:
@@ -239,7 +237,7 @@ def simulate(
             click.echo(f"\ninterrupted{at}; {told}", err=True)
         raise
     if output != "table":
-        _print_data(outcomes, "json" if output == "json" else "yaml", timeline != "none")
+        print_data(outcomes, "json" if output == "json" else "yaml", timeline != "none")
     return 0 if all(outcome.is_ok for outcome in outcomes) else EXIT_NOT_MET
 
 
@@ -251,64 +249,6 @@ def _console(port: int | None) -> ConsoleOptions | None:
     return ConsoleOptions(port, lambda text: click.echo(text, err=True))
 
 
-@contextmanager
-def _decision_log(path: Path | None, kept: list[str]) -> Iterator[DecisionLog | None]:
-    """The log of decisions, if one is wanted; what it holds in the end is noted in `kept`."""
-    if path is None:
-        yield None
-        return
-    from stowplan.sim.scenarios.report import DecisionLog
-
-    try:
-        file = path.open("w", encoding="utf-8")
-    except OSError as problem:
-        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
-    with file:
-        log = DecisionLog(file)
-        try:
-            yield log
-        finally:
-            kept.append(f"{path} has {log.lines:,} lines")
-
-
-def _both(
-    first: Callable[[Entry], None], second: Callable[[Entry], None]
-) -> Callable[[Entry], None]:
-    def on_entry(entry: Entry) -> None:
-        first(entry)
-        second(entry)
-
-    return on_entry
-
-
-def _show(outcome: Outcome) -> None:
-    from stowplan.sim.scenarios.report import figure_rows, summary, tables
-
-    for table in tables(outcome):
-        click.echo()
-        print_table(table.headers, table.rows)
-    if rows := figure_rows(outcome):
-        click.echo()
-        print_table(("figure", "value"), rows)
-    click.echo()
-    for line in summary(outcome):
-        click.secho(line, fg="red" if line.startswith("FAIL") else None)
-
-
-def _print_data(outcomes: Sequence[Outcome], output: OutputFormat, with_timeline: bool) -> None:
-    from stowplan.sim.scenarios.report import as_data
-
-    data = [as_data(outcome, with_timeline=with_timeline) for outcome in outcomes]
-    print_object(data[0] if len(data) == 1 else data, output)
-
-
 def _numbered(path: Path, number: int) -> Path:
     """Return the page's path for each of several workloads: page.html, page-2.html, ..."""
     return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as problem:
-        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None

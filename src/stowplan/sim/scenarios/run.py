@@ -77,6 +77,8 @@ class Options:
     #: The cluster is set up as scheduler_perf sets up its own: no kubelets, pods say their
     #: priority themselves, and a real API server gets these feature gates.
     as_scheduler_perf: bool = False
+    #: Pods say their priority themselves, as recorded ones do; on a real API server they cannot.
+    own_priorities: bool = False
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     #: For a kubeconfig.
     context: str | None = None
@@ -89,6 +91,10 @@ class Options:
     draws: bool = False
     #: Show the cluster in the web console, and keep it until Ctrl-C; only in real time.
     console: ConsoleOptions | None = None
+
+    @property
+    def says_priority(self) -> bool:
+        return self.as_scheduler_perf or self.own_priorities
 
 
 def run_scenario(
@@ -115,10 +121,10 @@ def _open(on: str, options: Options) -> AbstractAsyncContextManager[Target]:
             return virtual_target(
                 options.kubelet,
                 seed=options.seed,
-                compute_priority=not options.as_scheduler_perf,
+                compute_priority=not options.says_priority,
             )
         case "embedded":
-            return embedded_target(options.kubelet, compute_priority=not options.as_scheduler_perf)
+            return embedded_target(options.kubelet, compute_priority=not options.says_priority)
         case "real":
             return real_target(
                 as_scheduler_perf=options.as_scheduler_perf, feature_gates=options.feature_gates

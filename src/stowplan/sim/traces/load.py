@@ -13,6 +13,7 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import load_json
 from stowplan.loader.malformed import LARGE, Malformed
+from stowplan.recording.reading import is_recording
 from stowplan.sim.traces.csv_trace import check_of, read_nodes, read_pods
 from stowplan.sim.traces.generate import generate
 from stowplan.sim.traces.layout import Layout, find_layout
@@ -48,6 +49,23 @@ def load_trace(
         return main
     below = _load_nodes(nodes, node_columns, seed, skip_broken)
     return combined(below, main)
+
+
+def load_replay(file: Path, *, nodes: Path | None = None, reschedule: bool = False) -> Trace:
+    """The trace of a recording; damaged parts are left out and counted.
+
+    `nodes` is a file, as for `load_trace`, whose nodes replace the recorded ones.
+    """
+    if not file.is_file():
+        raise ConfigError("no such file", where=str(file))
+    if not is_recording(file) and _kind(file) not in (".jsonl", ".ndjson"):
+        raise ConfigError(
+            "is no recording. Fix: give a file that `stowplan record` wrote", where=str(file)
+        )
+    if nodes is None:
+        return read_recording(file, skip_broken=True, reschedule=reschedule)
+    main = read_recording(file, skip_broken=True, reschedule=True, without=("Node", "CSINode"))
+    return combined(_load_nodes(nodes, None, None, skip_broken=False), main)
 
 
 def _load(

@@ -36,8 +36,18 @@ class NotAnObject(ValueError):
     """Something is not a Kubernetes object; says why."""
 
 
-def as_new(recorded: object, *, api_version: str = "", kind: str = "", place: bool = True) -> Json:
-    """The manifest to POST for such an object; without `place`, without a pod's node."""
+def as_new(
+    recorded: object,
+    *,
+    api_version: str = "",
+    kind: str = "",
+    place: bool = True,
+    is_whole: bool = False,
+) -> Json:
+    """The manifest to POST for such an object; without `place`, without a pod's node.
+
+    `is_whole`: what the object refers to comes along, so references stay.
+    """
     if not isinstance(recorded, dict):
         raise NotAnObject("is not an object")
     kind = _text(recorded, "kind") or kind
@@ -48,7 +58,7 @@ def as_new(recorded: object, *, api_version: str = "", kind: str = "", place: bo
     if not _text(metadata, "name"):
         raise NotAnObject("has no metadata.name")
     made: Json = {**recorded, "apiVersion": api_version, "kind": kind}
-    made["metadata"] = _new_metadata(metadata)
+    made["metadata"] = _new_metadata(metadata, keeps_owners=is_whole)
     for part in ("spec", "status"):
         if not isinstance(made.get(part), dict | None):
             raise NotAnObject(f"`{part}` is not a mapping")
@@ -87,8 +97,10 @@ def _text(mapping: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _new_metadata(metadata: Json) -> Json:
+def _new_metadata(metadata: Json, *, keeps_owners: bool) -> Json:
     made = {key: value for key, value in metadata.items() if key not in _SERVERS_OWN}
+    if keeps_owners and "ownerReferences" in metadata:
+        made["ownerReferences"] = metadata["ownerReferences"]
     annotations = made.get("annotations")
     if isinstance(annotations, dict):
         kept = {

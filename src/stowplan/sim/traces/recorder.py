@@ -1,26 +1,20 @@
-"""kube-scheduler-simulator's recordings: a line of JSON for each change of a real cluster.
+"""Recordings of a real cluster as traces: those of `stowplan record`, and the simulator's.
 
-    {"time": "2024-05-01T10:00:00.5+09:00", "event": "Add", "resource": {...}}
-
-Unlike the simulator's replay we keep the recorded times. The file is walked twice: at first to
-check it and to learn how long pods ran, then lazily whenever the trace is played. What must stay
-true: placements, phases and conditions of the recorded cluster are its own affair; here the
-scheduler under test decides, and durations come from the recording.
+Unlike kube-scheduler-simulator's replay we keep the recorded times. The file is walked twice: at
+first to check it and to learn how long pods ran, then lazily whenever the trace is played. What
+must stay true: placements, phases and conditions of the recorded cluster are its own affair; here
+the scheduler under test decides, and durations come from the recording.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from stowplan.clock import parse_rfc3339
-from stowplan.loader.files import read_lines
-from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.sim.traces.amounts import seconds_text
 from stowplan.sim.traces.model import (
     RUN_SECONDS,
@@ -31,16 +25,14 @@ from stowplan.sim.traces.model import (
     Revision,
     Trace,
 )
-from stowplan.sim.traces.reading import BrokenRows, is_text, opened
+from stowplan.sim.traces.reading import BrokenRows
 from stowplan.sim.traces.recorded import NotAnObject, as_new, comes_by_itself, phase_of
+from stowplan.sim.traces.recorded_lines import Line, recorded_lines
 from stowplan.workloads.kinds import find_resource
 
-#: Lines are written in order, but their times are taken a moment before.
-_TOLERATED_S = 60.0
 #: Changes of these are made by the recorded scheduler, kubelets and volume controller.
 _NOT_REVISED = ("Pod", "PersistentVolume", "PersistentVolumeClaim")
 _FINISHED = ("Succeeded", "Failed")
-_decode = json_decoder(dict[str, Any])
 
 
 @dataclass(slots=True)
@@ -49,14 +41,6 @@ class _Life:
 
     started: float | None = None
     finished: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    at: float
-    event: str
-    resource: Json
 
 
 @dataclass
@@ -70,75 +54,36 @@ class _Facts:
     nodes: int = 0
 
 
-def read_recording(file: Path, *, skip_broken: bool = False, reschedule: bool = False) -> Trace:
-    """The trace of a recording. `reschedule`: drop the nodes of initially bound pods."""
+def read_recording(
+    file: Path,
+    *,
+    skip_broken: bool = False,
+    reschedule: bool = False,
+    without: Sequence[str] = (),
+) -> Trace:
+    """The trace of a recording. `reschedule`: drop the nodes of initially bound pods; `without`:
+    kinds to leave out.
+    """
     broken = BrokenRows(file, skip=skip_broken)
     facts = _Facts()
-    for line in _lines(file, broken):
+    for line in recorded_lines(file, broken):
         try:
             _learn(facts, line)
         except NotAnObject as problem:
             broken.add(line.number, f"resource {problem}")
     broken.check(facts.lines, facts.left_out)
-    walk = _Walk(file, facts, place=not reschedule)
+    walk = _Walk(file, facts, place=not reschedule, without=without)
     return Trace(
-        sources=(f"{file} (recording of kube-scheduler-simulator)",),
+        sources=(f"{file} (recording)",),
         make_objects=lambda: iter(()),
         make_events=walk.events,
         pods=facts.pods,
-        nodes=facts.nodes,
+        nodes=0 if "Node" in without else facts.nodes,
         reading=broken.reading(facts.lines, facts.left_out),
     )
 
 
-def _lines(file: Path, broken: BrokenRows) -> Iterator[_Line]:
-    """The valid lines, with times since the first one that never go back."""
-    origin: float | None = None
-    latest = 0.0
-    with opened(file) as text:
-        for number, raw in enumerate(read_lines(text, str(file)), start=1):
-            if not raw.strip():
-                continue
-            try:
-                time, event, resource = _parsed(raw)
-            except ValueError as problem:
-                broken.add(number, str(problem))
-                continue
-            if origin is None:
-                origin = time
-            at = round(time - origin, 3)
-            if at < latest - _TOLERATED_S:
-                broken.add(
-                    number, f"its time is {latest - at:.0f} s before that of an earlier line"
-                )
-                continue
-            latest = max(latest, at)
-            yield _Line(number, latest, event, resource)
-
-
-def _parsed(raw: str) -> tuple[float, str, Json]:
-    if not is_text(raw):
-        raise ValueError("is not UTF-8")
-    try:
-        record = _decode(raw)
-    except UNREADABLE as problem:
-        raise ValueError(f"is not a JSON object: {problem}") from None
-    time, event, resource = (record.get(name) for name in ("time", "event", "resource"))
-    if not isinstance(time, str):
-        raise ValueError("`time` is missing")
-    if event not in ("Add", "Update", "Delete"):
-        raise ValueError(f"`event` is {event!r:.60}; expected Add, Update or Delete")
-    if not isinstance(resource, dict):
-        raise ValueError("`resource` is missing")
-    try:
-        return parse_rfc3339(time), event, resource
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"`time`: `{time:.60}` is not a time such as 2026-01-02T03:04:05Z"
-        ) from None
-
-
-def _learn(facts: _Facts, line: _Line) -> None:
+def _learn(facts: _Facts, line: Line) -> None:
     made = as_new(line.resource)
     if not _is_known(made):
         facts.left_out += 1
@@ -177,19 +122,20 @@ def _digest(made: Json) -> bytes:
 class _Walk:
     """Events of a recording that has been checked."""
 
-    def __init__(self, file: Path, facts: _Facts, *, place: bool) -> None:
+    def __init__(self, file: Path, facts: _Facts, *, place: bool, without: Sequence[str]) -> None:
         self._file = file
         self._facts = facts
         self._place = place
+        self._without = without
 
     def events(self) -> Iterator[Event]:
         there: dict[tuple[str, str, str], bytes] = {}
-        for line in _lines(self._file, BrokenRows(self._file, skip=True)):
+        for line in recorded_lines(self._file, BrokenRows(self._file, skip=True)):
             try:
-                made = as_new(line.resource, place=self._place)
+                made = as_new(line.resource, place=self._place, is_whole=line.is_whole)
             except NotAnObject:
                 continue  # counted by the first walk
-            if comes_by_itself(made) or not _is_known(made):
+            if comes_by_itself(made) or not _is_known(made) or made["kind"] in self._without:
                 continue
             key = (made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"])
             if line.event == "Delete":
@@ -204,7 +150,7 @@ class _Walk:
                 there[key] = digest
                 yield Revision(line.at, made)
 
-    def _arrival(self, line: _Line, made: Json) -> Arrival | None:
+    def _arrival(self, line: Line, made: Json) -> Arrival | None:
         if made["kind"] != "Pod":
             return Arrival(line.at, made)
         if phase_of(line.resource) in _FINISHED:

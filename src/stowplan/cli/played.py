@@ -1,0 +1,75 @@
+"""What is written and printed of a played scenario, trace or recording, shared by commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stowplan.cli.tables import OutputFormat, print_object, print_table
+from stowplan.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stowplan.sim.scenarios import Entry, Outcome
+    from stowplan.sim.scenarios.report import DecisionLog
+
+
+@contextmanager
+def decision_log(path: Path | None, kept: list[str]) -> Iterator[DecisionLog | None]:
+    """The log of decisions, if one is wanted; what it holds in the end is noted in `kept`."""
+    if path is None:
+        yield None
+        return
+    from stowplan.sim.scenarios.report import DecisionLog
+
+    try:
+        file = path.open("w", encoding="utf-8")
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+    with file:
+        log = DecisionLog(file)
+        try:
+            yield log
+        finally:
+            kept.append(f"{path} has {log.lines:,} lines")
+
+
+def both(
+    first: Callable[[Entry], None], second: Callable[[Entry], None]
+) -> Callable[[Entry], None]:
+    def on_entry(entry: Entry) -> None:
+        first(entry)
+        second(entry)
+
+    return on_entry
+
+
+def show(outcome: Outcome) -> None:
+    from stowplan.sim.scenarios.report import figure_rows, summary, tables
+
+    for table in tables(outcome):
+        click.echo()
+        print_table(table.headers, table.rows)
+    if rows := figure_rows(outcome):
+        click.echo()
+        print_table(("figure", "value"), rows)
+    click.echo()
+    for line in summary(outcome):
+        click.secho(line, fg="red" if line.startswith("FAIL") else None)
+
+
+def print_data(outcomes: Sequence[Outcome], output: OutputFormat, with_timeline: bool) -> None:
+    from stowplan.sim.scenarios.report import as_data
+
+    data = [as_data(outcome, with_timeline=with_timeline) for outcome in outcomes]
+    print_object(data[0] if len(data) == 1 else data, output)
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None

@@ -1,0 +1,137 @@
+"""The state of the cluster on which a decision may have been made.
+
+A scheduler decides on what it has heard so far, together with the pods that it has placed itself,
+and writes the binding a little later, beside other bindings. So the state at the moment of a
+binding is not always that of the decision: the latest changes may have been unknown, and pods that
+are bound in a moment may have had their places already. This search undoes changes one by one, and
+adds bindings that follow, until the recorded decision makes sense, or gives up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeAlias
+
+from stowplan.api.objects import Pod
+from stowplan.api.resources import PODS
+from stowplan.judge.given_cluster import GivenCluster
+from stowplan.judge.objects import Key, Thing
+from stowplan.replay.ordering import Change
+
+#: How many changes are undone at most, and how many bindings added.
+MOST_UNDONE: Final = 128
+MOST_ADDED: Final = 16
+#: Both together only for a few: the number of states is a product.
+_BOTH: Final = 8
+
+Undo: TypeAlias = Sequence[tuple[Key, Thing | None]]
+
+
+def find_moment(
+    cluster: GivenCluster,
+    undo: Undo,
+    pod: Key,
+    coming: Iterator[Change],
+    agrees: Callable[[], bool],
+) -> str | None:
+    """In words, a state on which `agrees` is true; None if none was found.
+
+    Leaves the cluster as it was.
+    """
+    scratch = _Scratch(cluster)
+    later = list(islice(_bindings(cluster, pod, coming), MOST_ADDED))
+    try:
+        for undone in _undoing(scratch, undo, pod, MOST_UNDONE):
+            if agrees():
+                return _told(undone, 0)
+        scratch.restore()
+        for added in _adding(scratch, later):
+            if agrees():
+                return _told(0, added)
+        scratch.restore()
+        for undone in _undoing(scratch, undo, pod, _BOTH):
+            mark = len(scratch.before)
+            for added in _adding(scratch, later[:_BOTH]):
+                if agrees():
+                    return _told(undone, added)
+            scratch.restore(mark)
+    finally:
+        scratch.restore()
+    return None
+
+
+class _Scratch:
+    """Changes to a cluster that are taken back."""
+
+    def __init__(self, cluster: GivenCluster) -> None:
+        self.cluster = cluster
+        self.before: list[tuple[Key, Thing | None]] = []
+
+    def set(self, key: Key, thing: Thing | None) -> Thing | None:
+        """Returns what was there."""
+        old = self.cluster.things.get(key)
+        self.before.append((key, old))
+        _set(self.cluster, key, thing)
+        return old
+
+    def restore(self, mark: int = 0) -> None:
+        while len(self.before) > mark:
+            _set(self.cluster, *self.before.pop())
+
+
+def _set(cluster: GivenCluster, key: Key, thing: Thing | None) -> None:
+    if thing is not None:
+        cluster.put(thing)
+    elif key in cluster.things:
+        cluster.remove(key)
+
+
+def _undoing(scratch: _Scratch, undo: Undo, pod: Key, most: int) -> Iterator[int]:
+    """Undo changes, the latest first; how many, after each that concerns other pods."""
+    for undone, (key, old) in enumerate(islice(reversed(undo), most), 1):
+        if key == pod:
+            return  # before that it was another pod, or none
+        new = scratch.set(key, old)
+        if _matters(old, new):
+            yield undone
+
+
+def _adding(scratch: _Scratch, later: Sequence[Thing]) -> Iterator[int]:
+    for added, thing in enumerate(later, 1):
+        scratch.set(thing.key, thing)
+        yield added
+
+
+def _bindings(cluster: GivenCluster, pod: Key, coming: Iterable[Change]) -> Iterator[Thing]:
+    """Pods that wait now and are bound next."""
+    for change in coming:
+        thing = change.thing
+        if thing is None or thing.resource is not PODS or thing.key == pod:
+            continue
+        known = cluster.things.get(thing.key)
+        if known is None or known.struct.uid != thing.struct.uid:
+            continue
+        if thing.struct.spec.node_name and not known.struct.spec.node_name:
+            yield thing
+
+
+def _matters(old: Thing | None, new: Thing | None) -> bool:
+    """False for changes of a pod that no other pod can notice."""
+    if old is None or new is None or old.resource is not PODS:
+        return True
+    was: Pod = old.struct
+    now: Pod = new.struct
+    return (was.uid, was.spec, was.is_finished, was.metadata.labels, was.is_terminating) != (
+        now.uid,
+        now.spec,
+        now.is_finished,
+        now.metadata.labels,
+        now.is_terminating,
+    )
+
+
+def _told(undone: int, added: int) -> str:
+    parts = [f"before the last {undone} changes"] if undone else []
+    parts += [f"after the next {added} bindings"] if added else []
+    return f"decided {' and '.join(parts)}"

@@ -1,0 +1,148 @@
+"""The lines of a recording, of `stowplan record` or of kube-scheduler-simulator, in one form.
+
+    {"time": "2024-05-01T10:00:00.5+09:00", "event": "Add", "resource": {...}}     the simulator's
+    {"at": 3.1, "type": "ADDED", "kind": "Pod", "object": {...}}                   ours
+
+What must stay true: times are seconds since the first line and never go back; a line that cannot be
+used is told to `BrokenRows` and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stowplan.clock import parse_rfc3339
+from stowplan.loader.files import read_lines
+from stowplan.loader.json_text import UNREADABLE, json_decoder
+from stowplan.recording.entries import BY_KIND, EntryType, Header
+from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.sim.traces.completed import completed
+from stowplan.sim.traces.model import Json
+from stowplan.sim.traces.reading import BrokenRows, is_text, opened
+
+#: Lines are written in order, but their times are taken a moment before.
+_TOLERATED_S = 60.0
+_EVENTS = {EntryType.ADDED: "Add", EntryType.MODIFIED: "Update", EntryType.DELETED: "Delete"}
+_decode = json_decoder(dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A change of an object."""
+
+    number: int
+    at: float
+    #: Add, Update or Delete.
+    event: str
+    resource: Json
+    #: Recorded by `stowplan record`, with the kinds that its pods refer to.
+    is_whole: bool = False
+
+
+def recorded_lines(file: Path, broken: BrokenRows) -> Iterator[Line]:
+    """The lines that can be used."""
+    return _own(file, broken) if is_recording(file) else _simulators(file, broken)
+
+
+def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
+    """A session that was appended after a restart goes on where the one before ended."""
+    problems = Problems()
+    number, began, latest = 0, 0.0, 0.0
+    first: float | None = None
+    there: dict[tuple[str, str, str], Json] = {}
+    for session in read_sessions(file, problems):
+        wall = _wall(session.header)
+        first = wall if first is None else first
+        began = max(latest, wall - first)
+        gone = dict(there)
+        for entry in session.entries:
+            number += 1
+            latest = round(began + entry.at, 3)
+            if entry.type is EntryType.SYNCED:
+                for identity in gone.values():
+                    yield Line(number, latest, "Delete", identity, is_whole=True)
+                gone = {}
+            event = _EVENTS.get(entry.type)
+            if event is None:
+                continue
+            kind = BY_KIND[entry.kind]
+            try:
+                resource = {
+                    **_decode(entry.object),
+                    "kind": kind.kind,
+                    "apiVersion": kind.api_version,
+                }
+                meta = resource["metadata"]
+                key = (kind.kind, str(meta.get("namespace", "")), str(meta["name"]))
+            except (*UNREADABLE, TypeError, KeyError, AttributeError) as problem:
+                broken.add(number, f"its object cannot be read: {problem}")
+                continue
+            gone.pop(key, None)
+            if entry.type is EntryType.DELETED:
+                there.pop(key, None)
+            else:
+                there[key] = {
+                    "kind": kind.kind,
+                    "apiVersion": kind.api_version,
+                    "metadata": {"name": key[2], "namespace": key[1]},
+                }
+            yield Line(number, latest, event, completed(resource), is_whole=True)
+    for text in problems.examples:
+        broken.add(0, text)
+
+
+def _wall(header: Header) -> float:
+    try:
+        return parse_rfc3339(header.started_at)
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _simulators(file: Path, broken: BrokenRows) -> Iterator[Line]:
+    """The valid lines, with times since the first one that never go back."""
+    origin: float | None = None
+    latest = 0.0
+    with opened(file) as text:
+        for number, raw in enumerate(read_lines(text, str(file)), start=1):
+            if not raw.strip():
+                continue
+            try:
+                time, event, resource = _parsed(raw)
+            except ValueError as problem:
+                broken.add(number, str(problem))
+                continue
+            if origin is None:
+                origin = time
+            at = round(time - origin, 3)
+            if at < latest - _TOLERATED_S:
+                broken.add(
+                    number, f"its time is {latest - at:.0f} s before that of an earlier line"
+                )
+                continue
+            latest = max(latest, at)
+            yield Line(number, latest, event, resource)
+
+
+def _parsed(raw: str) -> tuple[float, str, Json]:
+    if not is_text(raw):
+        raise ValueError("is not UTF-8")
+    try:
+        record = _decode(raw)
+    except UNREADABLE as problem:
+        raise ValueError(f"is not a JSON object: {problem}") from None
+    time, event, resource = (record.get(name) for name in ("time", "event", "resource"))
+    if not isinstance(time, str):
+        raise ValueError("`time` is missing")
+    if event not in ("Add", "Update", "Delete"):
+        raise ValueError(f"`event` is {event!r:.60}; expected Add, Update or Delete")
+    if not isinstance(resource, dict):
+        raise ValueError("`resource` is missing")
+    try:
+        return parse_rfc3339(time), event, resource
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"`time`: `{time:.60}` is not a time such as 2026-01-02T03:04:05Z"
+        ) from None

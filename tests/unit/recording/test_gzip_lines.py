@@ -1,0 +1,99 @@
+"""Lines survive a kill at any byte, and damage costs only the part that it hits."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import tracemalloc
+import zlib
+
+from stowplan.recording.gzip_lines import Damage, LineWriter, read_lines
+
+LINES = [b'{"at":%d,"text":"%s"}' % (number, b"x" * (number % 50)) for number in range(300)]
+
+
+def written(*, member_bytes: int = 4 << 20, flush_every: int = 10) -> bytes:
+    file = io.BytesIO()
+    lines = LineWriter(file, member_bytes=member_bytes)
+    for number, line in enumerate(LINES, 1):
+        lines.add(line)
+        if number % flush_every == 0:
+            lines.flush()
+    lines.end_member()
+    return file.getvalue()
+
+
+def read(data: bytes) -> tuple[list[bytes], list[str]]:
+    found = list(read_lines(io.BytesIO(data)))
+    lines = [line for line in found if not isinstance(line, Damage)]
+    return lines, [str(each) for each in found if isinstance(each, Damage)]
+
+
+def test_what_is_written_is_read_here_and_by_gzip() -> None:
+    data = written(member_bytes=1000)
+    assert read(data) == (LINES, [])
+    assert gzip.decompress(data) == b"".join(line + b"\n" for line in LINES)
+
+
+def test_a_file_cut_anywhere_gives_the_lines_before_the_cut() -> None:
+    data = written()
+    for cut in range(0, len(data), 7):
+        lines, problems = read(data[:cut])
+        assert lines == LINES[: len(lines)]
+        assert bool(problems) == (cut > 0)
+
+
+def test_every_flushed_line_is_in_the_file() -> None:
+    file = io.BytesIO()
+    writer = LineWriter(file)
+    for number, line in enumerate(LINES, 1):
+        writer.add(line)
+        writer.flush()
+        assert read(file.getvalue())[0] == LINES[:number]
+
+
+def test_damage_costs_only_the_part_that_it_hits() -> None:
+    data = written(member_bytes=1000)
+    random_ = random.Random(7)
+    for _ in range(200):
+        place = random_.randrange(len(data))
+        changed = bytearray(data)
+        changed[place] ^= 1 << random_.randrange(8)
+        lines, _ = read(bytes(changed))
+        # A member of a thousand bytes holds some thirty of the lines.
+        assert len(set(LINES) & set(lines)) >= len(LINES) - 80, place
+
+
+def test_a_file_that_a_killed_writer_left_can_be_continued() -> None:
+    file = io.BytesIO()
+    killed = LineWriter(file)
+    for line in LINES[:100]:
+        killed.add(line)
+    killed.flush()
+    restarted = LineWriter(file)
+    for line in LINES[100:]:
+        restarted.add(line)
+    restarted.end_member()
+    lines, problems = read(file.getvalue())
+    assert lines == LINES
+    assert problems == ["the part that begins at byte 0 is damaged: invalid block type"]
+
+
+def test_garbage_is_named_with_its_place() -> None:
+    data = written(member_bytes=1000)
+    lines, problems = read(b"not gzip at all" + data)
+    assert lines == LINES
+    assert problems == ["no gzip data at byte 0"]
+    assert read(b"\x00" * 300_000) == ([], ["no gzip data at byte 0"])
+
+
+def test_a_bomb_is_given_up_without_unpacking_it() -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(b"a" * (1 << 20)) for _ in range(200)) + packer.flush()
+    tracemalloc.start()
+    found = list(read_lines(io.BytesIO(bomb), max_line=4 << 20))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == ["a line is longer than 4 MiB"]
+    assert peak < 40 << 20
