@@ -80,8 +80,8 @@ fuzz: $(READY) ## Random examples for the property tests, before a release; MINU
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fault-simulation
-fault-simulation: $(READY) ## Whole schedulers in virtual time under seeded faults; RUNS=5000 SEED=1
-	@$(BIN)/python -m stowplan.sim.faults --runs $(or $(RUNS),1000) --seed $(or $(SEED),1)
+fault-simulation: $(READY) ## Whole schedulers in virtual time under seeded faults; RUNS=5000 SEED=1 LONG=1
+	@$(BIN)/python -m stowplan.sim.faults --runs $(or $(RUNS),1000) --seed $(or $(SEED),1) $(if $(LONG),--long)
 
 .PHONY: fuzz-extender
 fuzz-extender: $(READY) ## Send N bodies of every kind of junk to an extender; N=10000

@@ -23,11 +23,13 @@ from stowplan.cluster.journal import Journal
 from stowplan.errors import ApiError, Gone
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.scheduler import reporter
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.scheduler.watch_check import WatchCheck
+from stowplan.sim.faults.replica import ReplicaClock
 
 Patch: TypeAlias = pytest.MonkeyPatch
 
@@ -170,6 +172,32 @@ def trust_a_silent_watch(patch: Patch) -> None:
     patch.setattr(SchedulerProcess, "_watching", patient)
 
 
+def ignore_suspended_time(patch: Patch) -> None:
+    patch.setattr(ReplicaClock, "boottime", ReplicaClock.monotonic)
+
+
+def ignore_pods_of_other_schedulers(patch: Patch) -> None:
+    add, update = EventHandlers.add_pod, EventHandlers.update_pod
+
+    def add_ours(self: Any, pod: Pod) -> None:
+        if self._engine.serves(pod):
+            add(self, pod)
+
+    def update_ours(self: Any, old: Pod, new: Pod) -> None:
+        if self._engine.serves(new):
+            update(self, old, new)
+
+    patch.setattr(EventHandlers, "add_pod", add_ours)
+    patch.setattr(EventHandlers, "update_pod", update_ours)
+
+
+def write_conditions_without_a_version(patch: Patch) -> None:
+    def unversioned(pod: Pod, status: dict[str, Any]) -> dict[str, Any]:
+        return {"metadata": {"uid": pod.uid}, "status": status}
+
+    patch.setattr(reporter, "versioned_patch", unversioned)
+
+
 PLANTED: tuple[Callable[[Patch], None], ...] = (
     drop_the_lease_guard,
     skip_the_barrier,
@@ -185,4 +213,7 @@ PLANTED: tuple[Callable[[Patch], None], ...] = (
     keep_the_place_of_a_deleted_namesake,
     give_up_after_429,
     trust_a_silent_watch,
+    ignore_suspended_time,
+    ignore_pods_of_other_schedulers,
+    write_conditions_without_a_version,
 )

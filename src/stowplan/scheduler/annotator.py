@@ -71,6 +71,11 @@ class Annotator:
         engine.keeps_verdicts = True
         engine.on_decision = self.decided
 
+    @property
+    def unwritten(self) -> int:
+        """Pods whose annotations wait or are being sent."""
+        return len(self._waiting) + self._sending
+
     # What happens to pods
 
     def decided(self, decision: Decision) -> None:

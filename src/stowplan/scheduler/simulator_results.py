@@ -24,6 +24,7 @@ from stowplan.scheduler.outcome import Failure, Placement
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 HISTORY: Final = f"{PREFIX}result-history"
+SELECTED_NODE: Final = f"{PREFIX}selected-node"
 #: Nodes that the annotations leave out, by annotation; absent if they have all.
 LEFT_OUT: Final = "stowplan.io/annotations-left-out"
 #: What the API server allows all annotations of an object together.
@@ -71,7 +72,7 @@ def decided(decision: Decision, profile: Profile) -> Results:
     for point in ("reserve", "permit", "prebind", "bind"):
         _put(results, f"{point}-result", {})
     _put(results, "permit-result-timeout", {})
-    results.values[f"{PREFIX}selected-node"] = decision.node or ""
+    results.values[SELECTED_NODE] = decision.node or ""
     return results
 
 
@@ -92,7 +93,7 @@ def bound(results: Results, placement: Placement) -> None:
 def failed(results: Results, failure: Failure, profile: Profile) -> None:
     """Add what a point after Score said, if one of those failed."""
     status, text = failure.status, failure.status.message
-    if failure.decision is not None or not results.values[f"{PREFIX}selected-node"]:
+    if failure.decision is not None or not results.values[SELECTED_NODE]:
         return  # no node was chosen
     for point in ("reserve", "permit", "preBind", "bind"):
         spoken = point[0].upper() + point[1:]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stowplan.errors import StowplanError
 from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine, format_elapsed
-from stowplan.sim.faults.generate import generate
+from stowplan.sim.faults.generate import LONG, SHORT, generate
 from stowplan.sim.faults.run import run_script
 from stowplan.sim.faults.script import Script, read_script
 from stowplan.sim.faults.shrink import shrink
@@ -28,7 +28,7 @@ def main() -> int:
         if options.script is not None:
             return _run_one(read_script(options.script), options)
         if options.shrink or options.trace:
-            return _run_one(generate(options.seed), options)
+            return _run_one(generate(options.seed, options.form), options)
         return _run_many(options)
     except StowplanError as problem:
         print(f"error: {problem}", file=sys.stderr)
@@ -41,6 +41,14 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1, help="the first seed; default 1")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds; default 1")
+    parser.add_argument(
+        "--long",
+        action="store_const",
+        dest="form",
+        const=LONG,
+        default=SHORT,
+        help="draw 10 to 40 pods and up to 16 faults for each seed, not 2 to 6 and up to 3",
+    )
     parser.add_argument("--script", type=Path, metavar="FILE", help="run a script, not a seed")
     parser.add_argument(
         "--shrink", action="store_true", help="make the failing script small and print it"
@@ -94,7 +102,7 @@ def _run_many(options: argparse.Namespace) -> int:
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S)
     began, computing, done, failed, virtual_s = time.monotonic(), time.process_time(), 0, 0, 0.0
     for seed in seeds:
-        result = run_script(generate(seed))
+        result = run_script(generate(seed, options.form))
         done, virtual_s = done + 1, virtual_s + result.virtual_s
         if result.findings:
             failed += 1
@@ -109,7 +117,8 @@ def _run_many(options: argparse.Namespace) -> int:
         f" virtual time in {took:.0f} s; {60 * done / max(cpu_s, 1e-9):.0f} runs per minute of CPU"
     )
     if failed:
-        print("Fix: --seed N --shrink prints a small script of a failing seed")
+        form = " --long" if options.form is LONG else ""
+        print(f"Fix: --seed N{form} --shrink prints a small script of a failing seed")
     return 1 if failed else 0
 
 

@@ -22,40 +22,51 @@ from stowplan.audit.etcd import Revision
 from stowplan.audit.findings import Options
 from stowplan.audit.history import audit_history
 from stowplan.scheduler.process import SchedulerProcess
+from stowplan.scheduler.simulator_results import SELECTED_NODE
 from stowplan.sim.faults.network import Network
 from stowplan.sim.faults.replica import Decided, Replica
 
 Json = dict[str, Any]
 
+_OURS, _OTHER = "default-scheduler", "other"
 #: A scheduler whose watch fell silent may not know of changes for so long.
 #: A bind that was never answered may have no event if its pod is deleted meanwhile: events are
 #: checked at the end.
-_AUDIT = Options(in_flight_s=100.0, ignore=frozenset(("no-event",)))
+_AUDIT = Options(in_flight_s=100.0, ignore=frozenset(("no-event",)), schedulers=frozenset((_OURS,)))
 
 
 # The history
 
 
-def check_history(changes: list[Change], decided: list[Decided]) -> list[str]:
-    """Double binds, overcommitted nodes and violated constraints, at every bind."""
-    return [*_audit(changes), *_check_binds(changes, decided)]
+def check_history(changes: list[Change], decided: list[Decided], foreign: set[str]) -> list[str]:
+    """Double binds, overcommitted nodes and violated constraints, at every bind.
+
+    `foreign` are the UIDs of pods that others have bound.
+    """
+    return [*_audit(changes, foreign), *_check_binds(changes, decided, foreign)]
 
 
-def _audit(changes: Iterable[Change]) -> Iterator[str]:
-    report = audit_history(map(_revision, changes), options=_AUDIT)
+def _audit(changes: Iterable[Change], foreign: set[str]) -> Iterator[str]:
+    report = audit_history((_revision(each, foreign) for each in changes), options=_AUDIT)
     for found in report.findings:
         yield f"audit: {found.kind}: {found.pod} on {found.node or 'no node'}: {found.message}"
 
 
-def _revision(change: Change) -> Revision:
-    namespace, name = change.record.key
-    obj = None if change.type == "DELETED" else msgspec.Raw(change.record.encoded)
-    return Revision(change.version, change.record.object["kind"], namespace, name, obj)
+def _revision(change: Change, foreign: set[str]) -> Revision:
+    (namespace, name), obj = change.record.key, change.record.object
+    encoded = change.record.encoded
+    if obj["metadata"]["uid"] in foreign:
+        # The audit tells the pods of schedulers by this name.
+        encoded = msgspec.json.encode({**obj, "spec": {**obj["spec"], "schedulerName": _OTHER}})
+    raw = None if change.type == "DELETED" else msgspec.Raw(encoded)
+    return Revision(change.version, obj["kind"], namespace, name, raw)
 
 
-def _check_binds(changes: Iterable[Change], decided: list[Decided]) -> list[str]:
+def _check_binds(changes: Iterable[Change], decided: list[Decided], foreign: set[str]) -> list[str]:
     nodes = _Nodes()
     pods: dict[str, Json] = {}
+    #: Of the binds by others: the version that each is in.
+    arrived: dict[str, int] = {}
     by_pod: dict[tuple[str, str], list[Decided]] = defaultdict(list)
     for decision in decided:
         by_pod[decision.uid, decision.node].append(decision)
@@ -77,6 +88,8 @@ def _check_binds(changes: Iterable[Change], decided: list[Decided]) -> list[str]
         node, old = _node_of(obj), _node_of(before) if before is not None else ""
         if old and node != old:
             findings.append(f"{_name(obj)} was bound to {old}, then to {node or 'none'}")
+        elif node and not old and uid in foreign:
+            arrived[uid] = change.version
         elif node and not old:
             made = by_pod[uid, node]
             before_bind = [each for each in made if each.nodes_version < change.version]
@@ -84,7 +97,9 @@ def _check_binds(changes: Iterable[Change], decided: list[Decided]) -> list[str]
                 findings.append(f"{_name(obj)} was bound to {node}, which was never decided")
             else:
                 decision = (before_bind or made)[-1]
-                findings += _check_bind(obj, pods, nodes, decision, change.version)
+                unseen = {uid for uid in arrived if arrived[uid] > decision.pods_version}
+                known = [each for uid, each in pods.items() if uid not in unseen]
+                findings += _check_bind(obj, known, nodes, decision, change.version)
     return findings
 
 
@@ -113,7 +128,7 @@ class _Nodes:
 
 
 def _check_bind(
-    pod: Json, pods: dict[str, Json], nodes: _Nodes, decision: Decided, version: int
+    pod: Json, pods: list[Json], nodes: _Nodes, decision: Decided, version: int
 ) -> Iterator[str]:
     name = decision.node
     seen = nodes.between(name, decision.nodes_version, version)
@@ -121,7 +136,7 @@ def _check_bind(
     if not seen:
         yield f"{who}: there was no such node"
         return
-    there = [each for each in pods.values() if _node_of(each) == name and not _is_finished(each)]
+    there = [each for each in pods if _node_of(each) == name and not _is_finished(each)]
     for resource in ("cpu", "memory"):
         taken = sum(_request(each, resource) for each in there)
         room = max(milli_value(node["status"]["allocatable"][resource]) for node in seen)
@@ -166,6 +181,10 @@ def _node_of(pod: Json) -> str:
     return pod["spec"].get("nodeName") or ""
 
 
+def _is_ours(pod: Json) -> bool:
+    return bool(pod["spec"].get("schedulerName", _OURS) == _OURS)
+
+
 def _is_finished(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
@@ -204,6 +223,7 @@ def activity(network: Network, replicas: list[Replica]) -> str:
         (process.reporter.unwritten, "conditions are being written"),
         (process.recorder.unwritten, "events are being written"),
         (process.engine.cache.assumed_count, "pods are assumed"),
+        (process.annotator.unwritten if process.annotator else 0, "annotations are being written"),
     ):
         if number:
             return f"{number} {what}"
@@ -225,7 +245,7 @@ def _behind(store: Store, process: SchedulerProcess) -> Iterator[str]:
             yield f"the scheduler knows {kind.kind} {name}, which is gone"
 
 
-def check_end(network: Network, replicas: list[Replica]) -> list[str]:
+def check_end(network: Network, replicas: list[Replica], foreign: set[str]) -> list[str]:
     """What must be true once all is quiet."""
     store = network.cluster.store
     going_on = activity(network, replicas)
@@ -236,9 +256,10 @@ def check_end(network: Network, replicas: list[Replica]) -> list[str]:
     pods = [record.object for record in store.records(PODS)]
     return [
         *_cache_differences(process, pods),
-        *_pending_that_fit(store, pods),
-        *_without_event(store, pods),
+        *_pending_that_fit(store, process, pods),
+        *_without_event(store, [pod for pod in pods if pod["metadata"]["uid"] not in foreign]),
         *_called_unschedulable(pods),
+        *_annotated_otherwise([pod for pod in pods if pod["metadata"]["uid"] not in foreign]),
         *_leaks(process, pods),
     ]
 
@@ -255,30 +276,42 @@ def _cache_differences(process: SchedulerProcess, pods: list[Json]) -> Iterator[
             yield f"pod {uid} is on {stored.get(uid)}, in the cache on {cached.get(uid)}"
 
 
-def _pending_that_fit(store: Store, pods: list[Json]) -> Iterator[str]:
+def _pending_that_fit(store: Store, process: SchedulerProcess, pods: list[Json]) -> Iterator[str]:
+    pending = process.engine.queue.pending()
+    rejectors = {queued.uid: queued.rejectors for queued in pending.unschedulable}
     nodes = {record.key[1]: record.object for record in store.records(NODES)}
     on: dict[str, list[Json]] = defaultdict(list)
     for pod in pods:
         if not _is_finished(pod):
             on[_node_of(pod)].append(pod)
     for pod in on[""]:
-        if "deletionTimestamp" in pod["metadata"] or pod["metadata"]["labels"]["app"] == "volume":
+        if (
+            "deletionTimestamp" in pod["metadata"]
+            or pod["metadata"]["labels"]["app"] == "volume"
+            or not _is_ours(pod)
+        ):
             continue
         fitting = [name for name, node in nodes.items() if _fits(pod, node, nodes, on)]
         if fitting:
             yield f"{_name(pod)} is pending, but fits on {', '.join(fitting)}"
-        elif left := _made_fit(pod, nodes, on):
+        elif _hears_of_spread(pod, rejectors) and (left := _made_fit(pod, nodes, on)):
             yield f"{_name(pod)} is pending, but would fit without the lesser pods of {left}"
 
 
-def _made_fit(pod: Json, nodes: dict[str, Json], on: dict[str, list[Json]]) -> str:
-    """A node on which preemption would make room; "" if there is none.
+def _hears_of_spread(pod: Json, rejectors: dict[str, set[str]]) -> bool:
+    """False if a change of its spread, after which preemption would help, does not wake the pod.
 
-    Pods that spread are left out: a change of labels elsewhere that makes preemption help wakes
-    them only after five minutes, as in kube-scheduler.
+    NodeResourcesFit comes before PodTopologySpread. If it rejects a pod on every node, only its
+    events bring the pod back, in kube-scheduler as well (tests/e2e/requeue_rows.py, "a zone goes").
+    Five minutes later every pod is tried.
     """
-    if pod["spec"].get("topologySpreadConstraints"):
-        return ""
+    if not pod["spec"].get("topologySpreadConstraints"):
+        return True
+    return "PodTopologySpread" in rejectors.get(pod["metadata"]["uid"], ())
+
+
+def _made_fit(pod: Json, nodes: dict[str, Json], on: dict[str, list[Json]]) -> str:
+    """A node on which preemption would make room; "" if there is none."""
     priority = pod["spec"].get("priority", 0)
     for name, node in nodes.items():
         kept = [each for each in on[name] if each["spec"].get("priority", 0) >= priority]
@@ -340,8 +373,16 @@ def _called_unschedulable(pods: list[Json]) -> Iterator[str]:
             yield f"{_name(pod)} is bound, and its condition says that it is not"
 
 
+def _annotated_otherwise(pods: list[Json]) -> Iterator[str]:
+    """Pods that are said to be on another node, as a late annotation of an older attempt would."""
+    for pod in pods:
+        said = (pod["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+        if said and _node_of(pod) not in ("", said):
+            yield f"{_name(pod)} is on {_node_of(pod)}, its annotation says {said}"
+
+
 def _leaks(process: SchedulerProcess, pods: list[Json]) -> Iterator[str]:
-    pending = {pod["metadata"]["uid"] for pod in pods if not _node_of(pod)}
+    pending = {pod["metadata"]["uid"] for pod in pods if not _node_of(pod) and _is_ours(pod)}
     engine = process.engine
     known = set(_queued(process))
     if known != pending:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -26,17 +27,35 @@ _WATCHED = ("watch/pods", "watch/pods", "watch/nodes", "watch")
 #: A write arrives or is lost within this time, so that no former leader's arrives under the next:
 #: leaseDuration - renewDeadline (ARCHITECTURE.md, Leadership).
 _ARRIVES_WITHIN_S = 4.5
-_END_S = 45.0
 
 
-def generate(seed: int) -> Script:
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How much happens in a script. Counts are the least and the most."""
+
+    nodes: tuple[int, int]
+    pods: tuple[int, int]
+    faults: tuple[int, int]
+    changes: tuple[int, int]
+    #: Everything begins within this time.
+    end_s: float
+
+
+#: Most defects need one or two faults at a bad moment, so many short scripts find more than a few
+#: long ones.
+SHORT = Form(nodes=(1, 4), pods=(2, 6), faults=(1, 3), changes=(0, 2), end_s=10.0)
+LONG = Form(nodes=(3, 8), pods=(10, 40), faults=(1, 16), changes=(0, 10), end_s=45.0)
+
+
+def generate(seed: int, form: Form = SHORT) -> Script:
     """The script of a seed."""
-    return _Generator(seed).script()
+    return _Generator(seed, form).script()
 
 
 class _Generator:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, form: Form) -> None:
         self._seed = seed
+        self._form = form
         self._rng = Random(f"script {seed}")
         self._steps: list[Step] = []
         self._replicas = self._rng.choice((1, 1, 2))
@@ -44,23 +63,25 @@ class _Generator:
         self._is_patient = self._replicas == 1 and self._rng.random() < 0.3
         self._pods: list[dict[str, Any]] = []
         self._nodes: list[str] = []
+        self._foreign = 0
 
     def script(self) -> Script:
-        rng = self._rng
-        for number in range(rng.randint(3, 8)):
+        rng, form = self._rng, self._form
+        for number in range(rng.randint(*form.nodes)):
             self._add_node(number)
-        for number in range(10 + int(31 * rng.random() ** 2)):
+        fewest, most = form.pods
+        for number in range(fewest + int((most - fewest + 1) * rng.random() ** 2)):
             self._create_pod(number)
-        for _ in range(rng.randint(1, 16)):
+        for _ in range(rng.randint(*form.faults)):
             self._disturb()
-        for _ in range(rng.randint(0, 10)):
+        for _ in range(rng.randint(*form.changes)):
             self._change_cluster()
         self._steps.sort(key=lambda step: step.at)
-        verify = int(rng.random() < 0.1)
-        return Script(self._seed, self._replicas, tuple(self._steps), verify)
+        verify, annotate = int(rng.random() < 0.1), rng.random() < 0.1
+        return Script(self._seed, self._replicas, tuple(self._steps), verify, annotate)
 
     def _add(self, do: str, at: float | None = None, **args: Any) -> None:
-        when = self._rng.uniform(0.5, _END_S) if at is None else at
+        when = self._rng.uniform(0.5, self._form.end_s) if at is None else at
         self._steps.append(Step(round(when, 3), do, args))
 
     def _add_node(self, number: int) -> None:
@@ -95,11 +116,11 @@ class _Generator:
         replica = rng.randrange(self._replicas)
         draw = rng.random()
         if draw < 0.25 and not self._is_patient:
-            what = rng.choice(("kill", "kill", "freeze", "freeze", "stop", "jump"))
+            what = rng.choice(("kill", "kill", "freeze", "freeze", "suspend", "stop", "jump"))
             if what == "kill":
                 self._add("kill", replica=replica, restart=rng.choice((0.1, 1.0, 20.0)))
-            elif what == "freeze":
-                self._add("freeze", replica=replica, seconds=rng.choice((3.0, 11.0, 18.0, 30.0)))
+            elif what in ("freeze", "suspend"):
+                self._add(what, replica=replica, seconds=rng.choice((3.0, 11.0, 18.0, 30.0)))
             elif what == "jump":
                 self._add("jump", replica=replica, seconds=rng.choice((-3600.0, 40.0, 86400.0)))
             else:
@@ -130,9 +151,9 @@ class _Generator:
         rng = self._rng
         node, pod = rng.choice(self._nodes), rng.choice(self._pods)
         named = {"name": pod["name"], "namespace": pod["namespace"]}
-        match rng.randrange(10):
+        match rng.randrange(12):
             case 0:
-                at = rng.uniform(1.0, _END_S)
+                at = rng.uniform(1.0, self._form.end_s)
                 self._add("remove-node", at, name=node)
                 if rng.random() < 0.7:
                     again = at + rng.choice((0.0, 0.01, 1.0, 10.0))
@@ -156,3 +177,19 @@ class _Generator:
                 self._add("evict-pod", **named)
             case 9:
                 self._add("delete-namespace", name="b")
+            case 10:
+                self._add("bind-pod", **named, node=node)
+            case 11:
+                self._add_foreign_pod(node)
+
+    def _add_foreign_pod(self, node: str) -> None:
+        """A pod that is put on a node by its creator, or by another scheduler a while later."""
+        rng = self._rng
+        self._foreign += 1
+        pod = {"name": f"f{self._foreign}", "namespace": rng.choice("ab")}
+        at, cpu = rng.uniform(0.5, self._form.end_s), rng.choice((100, 500, 900))
+        if rng.random() < 0.5:
+            self._add("create-pod", at, **pod, cpu=cpu, node=node)
+        else:
+            self._add("create-pod", at, **pod, cpu=cpu, scheduler="other")
+            self._add("bind-pod", at + rng.choice((0.01, 0.1, 1.0)), **pod, node=node)

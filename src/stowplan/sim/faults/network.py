@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,7 +22,7 @@ from stowplan.api.auth import Credential
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.transport import Lane, Transport
 from stowplan.apiserver.cluster import EmbeddedCluster
-from stowplan.apiserver.paths import parse_path
+from stowplan.apiserver.paths import ResourcePath, parse_path
 from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import Failure, no_such_path, status_of
 from stowplan.apiserver.watching import Watch
@@ -145,12 +146,9 @@ class Wire(Transport):
             raise Disconnected("the process is dead")
         if guard is not None:
             guard()
-        path, _, query = target.partition("?")
-        found = parse_path(path)
-        if found is None:
-            raise no_such_path()
+        path, found, query = _parsed(target)
         request = ApiRequest(
-            method, found, dict(parse_qsl(query)), body or b"", content_type, accept, "stowplan"
+            method, found, dict(query), body or b"", content_type, accept, "stowplan"
         )
         kind = _kind(lane, request)
         rule = self._network.rule_for(self._replica, kind, path)
@@ -161,6 +159,15 @@ class Wire(Transport):
             exchange.on_created = lambda: self._bound.add(request.body)
         exchange.send()
         return exchange.response
+
+
+@lru_cache(1000)
+def _parsed(target: str) -> tuple[str, ResourcePath, tuple[tuple[str, str], ...]]:
+    path, _, query = target.partition("?")
+    found = parse_path(path)
+    if found is None:
+        raise no_such_path()
+    return path, found, tuple(parse_qsl(query))
 
 
 def _kind(lane: Lane, request: ApiRequest) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 
 from stowplan.api.client import ApiClient
@@ -21,16 +22,21 @@ from stowplan.sim.faults.seeded_loop import Owner, SeededLoop, owned_by
 _LEASE = ("stowplan", "kube-system")
 _RESTART_S = 1.0
 
+#: Made once for all runs: no process changes them.
+_config = cache(default_config)
+_registry = cache(in_tree_registry)
+
 
 class ReplicaClock:
-    """The clocks of one machine: its wall clock may jump."""
+    """The clocks of one machine: its wall clock may jump, and it may have been suspended."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self.jumped_s = 0.0
+        self.suspended_s = 0.0
 
     def monotonic(self) -> float:
-        return self._clock.monotonic()
+        return self._clock.monotonic() - self.suspended_s
 
     def boottime(self) -> float:
         return self._clock.monotonic()
@@ -60,6 +66,7 @@ class Replica:
     loop: SeededLoop
     seed: int
     verify: int
+    annotates: bool
     decided: list[Decided]
     findings: list[str]
     process: SchedulerProcess | None = None
@@ -83,8 +90,8 @@ class Replica:
         wire = self._wire = Wire(self.network, self.number, self.clock)
         client = ApiClient(ClusterConfig(server="http://simulated"), transport=wire)
         engine = build_engine(
-            default_config(),
-            registry=in_tree_registry(),
+            _config(),
+            registry=_registry(),
             clock=self.clock,
             rng=Random(f"{self.seed}/{name}"),
         )
@@ -96,6 +103,7 @@ class Replica:
             election=Election(*_LEASE, identity=name),
             clock=self.clock,
             on_outcome=lambda outcome: self._note(name, process, outcome),
+            annotates=self.annotates,
         )
         self.process = process
         stop = self._stop = asyncio.Event()
@@ -158,3 +166,9 @@ class Replica:
         owner = self._owner
         owner.is_frozen = True
         self.network.later(seconds, self.loop.thaw, owner)
+
+    def suspend(self, seconds: float) -> None:
+        """Stop its machine: only the clocks that count suspended time go on."""
+        self.clock.suspended_s += seconds
+        self.loop.delay_timers(self._owner, seconds)
+        self.freeze(seconds)

@@ -38,7 +38,7 @@ RECORDED = (
 #: Steps that others than schedulers take.
 STEPS = (
     "add-node", "remove-node", "resize-node", "relabel-node", "cordon-node",
-    "create-pod", "delete-pod", "namesake", "evict-pod", "delete-namespace",
+    "create-pod", "bind-pod", "delete-pod", "namesake", "evict-pod", "delete-namespace",
     "compact", "drop-watches", "restart-apiserver",
 )  # fmt: skip
 #: After the last fault everything must be over within so many virtual seconds: a watch that fell
@@ -120,7 +120,16 @@ class _Run:
         cluster.start_controllers()
         decided: list[Decided] = []
         replicas = [
-            Replica(number, network, loop, script.seed, script.verify, decided, result.findings)
+            Replica(
+                number,
+                network,
+                loop,
+                script.seed,
+                script.verify,
+                script.annotate,
+                decided,
+                result.findings,
+            )
             for number in range(script.replicas)
         ]
         for replica in replicas:
@@ -130,8 +139,8 @@ class _Run:
             await _quiet(network, replicas)
             changes = recorder.take()
             result.findings += network.findings
-            result.findings += check_history(changes, decided)
-            result.findings += check_end(network, replicas)
+            result.findings += check_history(changes, decided, world.placed)
+            result.findings += check_end(network, replicas, world.placed)
             result.binds = len(decided)
         finally:
             result.virtual_s = network.now()
@@ -172,6 +181,9 @@ class _Run:
                     replicas[args["replica"]].stop()
                 case "freeze":
                     replicas[args["replica"]].freeze(args["seconds"])
+                    return network.now() + float(args["seconds"])
+                case "suspend":
+                    replicas[args["replica"]].suspend(args["seconds"])
                     return network.now() + float(args["seconds"])
                 case "jump":
                     replicas[args["replica"]].clock.jumped_s += args["seconds"]

@@ -37,6 +37,8 @@ class Script:
     steps: tuple[Step, ...]
     #: Every so many decisions are made twice and compared (`--verify-decisions`); 0: none.
     verify: int = 0
+    #: Schedulers write the results of attempts into pods (`--annotate`).
+    annotate: bool = False
 
     def with_steps(self, steps: Iterable[Step]) -> Script:
         return replace(self, steps=tuple(steps))
@@ -44,9 +46,10 @@ class Script:
     def text(self) -> str:
         """JSON with one step a line."""
         steps = ",\n".join(f"  {step.line()}" for step in self.steps)
+        annotate = ' "annotate": true,' if self.annotate else ""
         return (
             f'{{"seed": {self.seed}, "replicas": {self.replicas}, "verify": {self.verify},'
-            f' "steps": [\n{steps}\n]}}\n'
+            f'{annotate} "steps": [\n{steps}\n]}}\n'
         )
 
 
@@ -60,6 +63,7 @@ def read_script(path: Path) -> Script:
             int(document["replicas"]),
             tuple(Step(float(each.pop("at")), str(each.pop("do")), each) for each in steps),
             int(document.get("verify", 0)),
+            bool(document.get("annotate", False)),
         )
     except OSError as problem:
         raise ConfigError(problem.strerror or str(problem), where=str(path)) from None

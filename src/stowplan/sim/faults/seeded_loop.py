@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context, ContextVar
+from heapq import heapify, heappop
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -55,12 +56,14 @@ class _SeededQueue(deque[asyncio.Handle]):
         self._skipped = skipped
 
     def popleft(self) -> asyncio.Handle:
-        place = int(self._random() * len(self))
+        waiting = len(self)
+        place = int(self._random() * waiting) if waiting > 1 else 0
         if place:
             self.rotate(-place)
-        handle = super().popleft()
-        if place:
+            handle = super().popleft()
             self.rotate(place)
+        else:
+            handle = super().popleft()
         owner = handle._context.get(OWNER)  # type: ignore[attr-defined]  # asyncio's own
         if owner is not None and owner.is_frozen:
             owner.parked.append(handle)
@@ -87,8 +90,33 @@ class SeededLoop(TimeLoop):
         skipped = asyncio.Handle(lambda: None, (), self)
         skipped.cancel()
         self._ready: deque[Any] = _SeededQueue(Random(seed), skipped)
+        self._scheduled: list[Any]
+        self._stopping: bool
+        self._timer_cancelled_count: int
         self._numbers = count()
         self.set_task_factory(lambda _, coro, **options: self._create(coro, **options))
+
+    def _run_once(self) -> None:
+        """Run one ready callback; if there is none, let time pass until the next timer.
+
+        asyncio's own polls files and checks its settings for every few callbacks.
+        """
+        ready, timers, clock = self._ready, self._scheduled, self.clock
+        while timers and (timers[0]._cancelled or timers[0]._when <= clock.monotonic()):
+            timer = heappop(timers)
+            timer._scheduled = False
+            if timer._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                ready.append(timer)
+        if ready:
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+        elif timers and not self._stopping:
+            clock.advance(timers[0]._when - clock.monotonic())
+        else:
+            super()._run_once()  # type: ignore[misc]  # asyncio's own
 
     def _create(self, coro: Coroutine[Any, Any, T], **options: Any) -> asyncio.Task[T]:
         task = _NumberedTask[T](next(self._numbers), coro, loop=self, **options)
@@ -97,6 +125,13 @@ class SeededLoop(TimeLoop):
         if owner is not None:
             owner.tasks.append(task)
         return task
+
+    def delay_timers(self, owner: Owner, seconds: float) -> None:
+        """Stop the clock of a process' timers for so long, as a suspended machine does."""
+        for timer in self._scheduled:
+            if timer._context.get(OWNER) is owner:
+                timer._when += seconds
+        heapify(self._scheduled)
 
     def thaw(self, owner: Owner) -> None:
         """Let a frozen process go on."""

@@ -15,7 +15,8 @@ def shrink(
 
     `fails` runs a script. Steps are dropped in halves, quarters and so on, in the end one by one.
     """
-    for simpler in (replace(script, verify=0), replace(script, replicas=1)):
+    for without in ({"verify": 0}, {"annotate": False}, {"replicas": 1}):
+        simpler = replace(script, **without)
         if simpler != script and _is_playable(simpler) and fails(simpler):
             script = simpler
     size = max(1, len(script.steps) // 2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.apiserver.kinds import PODS
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import ApiRequest
 from stowplan.sim.faults.network import Network
@@ -27,6 +28,8 @@ class World:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        #: UIDs of pods that others than the schedulers under test put on their nodes.
+        self.placed: set[str] = set()
         self.act("POST", "/apis/storage.k8s.io/v1/storageclasses", _STORAGE_CLASS)
         for name, value in (("low", 1), ("high", 1000)):
             priority_class = {"metadata": {"name": name}, "value": value}
@@ -89,8 +92,15 @@ class World:
         cpu: int = 100,
         priority: str = "",
         grace: int = 1,
+        node: str = "",
+        scheduler: str = "",
     ) -> None:
+        """With `node` it is there at once, without a scheduler, as the pods of many operators."""
         pod = pod_of_kind(name, namespace, kind, cpu, priority, grace)
+        if node:
+            pod["spec"]["nodeName"] = node
+        if scheduler:
+            pod["spec"]["schedulerName"] = scheduler
         if kind == "volume":
             claim = {
                 "metadata": {"name": name},
@@ -101,7 +111,20 @@ class World:
                 },
             }
             self.act("POST", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
-        self.act("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+        if self.act("POST", f"/api/v1/namespaces/{namespace}/pods", pod) == 201 and node:
+            self._note_placed(name, namespace)
+
+    def bind_pod(self, *, name: str, node: str, namespace: str = "a") -> None:
+        """Bind a pod as another scheduler does, or a user."""
+        target = {"kind": "Node", "name": node}
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        if self.act("POST", path, {"metadata": {"name": name}, "target": target}) == 201:
+            self._note_placed(name, namespace)
+
+    def _note_placed(self, name: str, namespace: str) -> None:
+        record = self._network.cluster.store.get(PODS, namespace, name)
+        assert record is not None
+        self.placed.add(record.object["metadata"]["uid"])
 
     def delete_pod(self, *, name: str, namespace: str = "a", now: bool = False) -> None:
         options: Json = {"gracePeriodSeconds": 0} if now else {}
