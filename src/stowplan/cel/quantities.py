@@ -1,0 +1,115 @@
+"""Kubernetes quantities in expressions: `device.capacity["x"].memory.isGreaterThan(quantity("1Gi"))`."""
+
+from __future__ import annotations
+
+from stowplan.api.quantity import Quantity, parse_quantity
+from stowplan.cel.declarations import FUNCTIONS
+from stowplan.cel.errors import Failure
+from stowplan.cel.values import MAX_INT, MIN_INT, Opaque, Value
+
+_define = FUNCTIONS.overload
+_TYPE = "kubernetes.Quantity"
+_NANO = 1_000_000_000
+
+
+class CelQuantity(Opaque):
+    """A quantity by its exact number of billionths."""
+
+    __slots__ = ("nanos", "text")
+    type_name = _TYPE
+
+    def __init__(self, quantity: Quantity) -> None:
+        self.nanos = quantity.nanos()
+        self.text = str(quantity)
+
+    def same(self, other: Opaque) -> bool:
+        return isinstance(other, CelQuantity) and self.nanos == other.nanos
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class QuantitySum(CelQuantity):
+    """The result of `add` or `sub`. cel-go cannot compare it as the right side of `==`."""
+
+    __slots__ = ()
+    by_reference = True
+
+    def __init__(self, nanos: int) -> None:
+        self.nanos = nanos
+        self.text = str(nanos / _NANO)
+
+
+def quantity_of(text: str | int | float) -> CelQuantity | Failure:
+    try:
+        return CelQuantity(parse_quantity(text))
+    except ValueError as error:
+        # The parser names the text first; cel-go gives the reason alone.
+        return Failure(str(error).partition(": ")[2] or str(error))
+
+
+@_define("quantity", "string_to_quantity", f"(string) -> {_TYPE}")
+def quantity(text: str) -> Value:
+    return quantity_of(text)
+
+
+@_define("isQuantity", "is_quantity_string", "(string) -> bool")
+def is_quantity(text: str) -> Value:
+    return isinstance(quantity_of(text), CelQuantity)
+
+
+@_define("sign", "quantity_sign", f"({_TYPE}) -> int")
+def sign(one: CelQuantity) -> Value:
+    return (one.nanos > 0) - (one.nanos < 0)
+
+
+@_define("isGreaterThan", "quantity_is_greater_than", f"{_TYPE}.({_TYPE}) -> bool")
+def is_greater(one: CelQuantity, other: CelQuantity) -> Value:
+    return one.nanos > other.nanos
+
+
+@_define("isLessThan", "quantity_is_less_than", f"{_TYPE}.({_TYPE}) -> bool")
+def is_less(one: CelQuantity, other: CelQuantity) -> Value:
+    return one.nanos < other.nanos
+
+
+@_define("compareTo", "quantity_compare_to", f"{_TYPE}.({_TYPE}) -> int")
+def compare_to(one: CelQuantity, other: CelQuantity) -> Value:
+    return (one.nanos > other.nanos) - (one.nanos < other.nanos)
+
+
+@_define("asApproximateFloat", "quantity_get_float", f"{_TYPE}.() -> double")
+def as_float(one: CelQuantity) -> Value:
+    return one.nanos / _NANO
+
+
+@_define("isInteger", "quantity_is_integer", f"{_TYPE}.() -> bool")
+def is_integer(one: CelQuantity) -> Value:
+    return one.nanos % _NANO == 0 and MIN_INT <= one.nanos // _NANO <= MAX_INT
+
+
+@_define("asInteger", "quantity_get_int", f"{_TYPE}.() -> int")
+def as_integer(one: CelQuantity) -> Value:
+    if is_integer(one) is not True:
+        return Failure("cannot convert value to integer")
+    return one.nanos // _NANO
+
+
+@_define("add", "quantity_add", f"{_TYPE}.({_TYPE}) -> {_TYPE}")
+def add(one: CelQuantity, other: CelQuantity) -> Value:
+    return QuantitySum(one.nanos + other.nanos)
+
+
+@_define("add", "quantity_add_int", f"{_TYPE}.(int) -> {_TYPE}")
+def add_int(one: CelQuantity, number: int) -> Value:
+    return QuantitySum(one.nanos + number * _NANO)
+
+
+@_define("sub", "quantity_sub", f"{_TYPE}.({_TYPE}) -> {_TYPE}")
+def subtract(one: CelQuantity, other: CelQuantity) -> Value:
+    return QuantitySum(one.nanos - other.nanos)
+
+
+@_define("sub", "quantity_sub_int", f"{_TYPE}.(int) -> {_TYPE}")
+def subtract_int(one: CelQuantity, number: int) -> Value:
+    return QuantitySum(one.nanos - number * _NANO)
