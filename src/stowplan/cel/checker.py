@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from stowplan.cel import ast
 from stowplan.cel.declarations import FUNCTIONS, Function
@@ -26,6 +27,7 @@ from stowplan.cel.types import (
     parse_type,
     type_of,
 )
+from stowplan.cel.validators import validate
 from stowplan.cel.values import TypeValue, UInt
 
 _LITERALS = {
@@ -59,6 +61,7 @@ def check(source: str, tree: ast.Node, environment: Environment) -> Type:
     checker.check(tree)
     if checker.problems:
         raise CompileError(report(source, checker.problems))
+    validate(source, tree, partial(checker.known.substitute, params_to_dyn=True))
     return checker.known.substitute(tree.type, params_to_dyn=True)
 
 
@@ -217,18 +220,18 @@ class _Checker:
             found = self.check(element)
             if index in node.optional:
                 found = self._unwrapped(element, found)
-            joined = self._join(element, joined, found)
+            joined = self._join(joined, found)
         return list_of(joined or self.known.new_param())
 
     def _map(self, node: ast.MapExpr) -> Type:
         keys: Type | None = None
         values: Type | None = None
         for entry in node.entries:
-            keys = self._join(entry.key, keys, self.check(entry.key))
+            keys = self._join(keys, self.check(entry.key))
             found = self.check(entry.value)
             if entry.optional:
                 found = self._unwrapped(entry.value, found)
-            values = self._join(entry.value, values, found)
+            values = self._join(values, found)
         return map_of(keys or self.known.new_param(), values or self.known.new_param())
 
     def _unwrapped(self, node: ast.Node, found: Type) -> Type:
@@ -238,22 +241,22 @@ class _Checker:
             self._mismatch(node, optional_of(found), found)
         return found
 
-    def _join(self, node: ast.Node, previous: Type | None, current: Type) -> Type:
+    def _join(self, previous: Type | None, current: Type) -> Type:
+        """The type of both; `validators` reports those that differ."""
         if previous is None:
             return current
         if self.known.assign([previous], [current]):
             return most_general(previous, current)
-        return self._mismatch(node, previous, current)
+        return DYN
 
     def _struct(self, node: ast.StructExpr) -> Type:
         """No type of this environment can be constructed."""
-        for _, value in node.fields:
-            self.check(value)
         name = node.name.removeprefix(".")
-        ident = ast.Ident(node.position, name)
-        found = self._ident(ident, name)
+        found = self._ident(ast.Ident(node.position, name), name)
         if found is None:
             return self._undeclared(node, node.name)
+        for _, value in node.fields:
+            self.check(value)
         if found.name != "type":
             return self._complain(node, f"'{found}' is not a type")
         return self._complain(node, f"'{found.params[0].name}' is not a message type")

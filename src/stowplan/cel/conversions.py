@@ -30,9 +30,7 @@ _UNITS = {
     "m": 60 * NANOS, "h": 3600 * NANOS,
 }  # fmt: skip
 _DURATION = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
-_RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)"
-)
+_RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)")
 _OVERFLOW = Failure("timestamp overflow")
 
 
@@ -125,7 +123,7 @@ def _int_to_uint(value: int) -> Value:
     return UInt(value) if value >= 0 else Failure("unsigned integer overflow")
 
 
-def _text_to_duration(text: str) -> Value:
+def text_to_duration(text: str) -> Value:
     """Go's time.ParseDuration."""
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
@@ -146,7 +144,7 @@ def _text_to_duration(text: str) -> Value:
     return Duration(-total if text.startswith("-") else total)
 
 
-def _text_to_timestamp(text: str) -> Value:
+def text_to_timestamp(text: str) -> Value:
     match = _RFC3339.fullmatch(text)
     if match is None:
         return _cannot(text, "google.protobuf.Timestamp")
@@ -202,9 +200,7 @@ def _register(name: str, overloads: list[tuple[str, str, Implementation]]) -> No
         FUNCTIONS.overload(name, overload, f"({source}) -> {result}")(run)
 
 
-_register(
-    "bool", [("bool_to_bool", "bool", _identity), ("string_to_bool", "string", _to_bool)]
-)
+_register("bool", [("bool_to_bool", "bool", _identity), ("string_to_bool", "string", _to_bool)])
 _register(
     "bytes", [("bytes_to_bytes", "bytes", _identity), ("string_to_bytes", "string", _to_bytes)]
 )
@@ -222,7 +218,7 @@ _register(
     [
         ("duration_to_duration", "duration", _identity),
         ("int64_to_duration", "int", lambda value: _cannot(value, "google.protobuf.Duration")),
-        ("string_to_duration", "string", _text_to_duration),
+        ("string_to_duration", "string", text_to_duration),
     ],
 )
 _register(
@@ -254,7 +250,7 @@ _register(
     [
         ("timestamp_to_timestamp", "timestamp", _identity),
         ("int64_to_timestamp", "int", _int_to_timestamp),
-        ("string_to_timestamp", "string", _text_to_timestamp),
+        ("string_to_timestamp", "string", text_to_timestamp),
     ],
 )
 _register(
@@ -314,7 +310,9 @@ def _register_parts() -> None:
             return offset if isinstance(offset, Failure) else part(value.at(offset))
 
         FUNCTIONS.overload(name, f"timestamp_to_{overload}", "timestamp.() -> int")(run)
-        FUNCTIONS.overload(name, f"timestamp_to_{overload}_with_tz", "timestamp.(string) -> int")(run)
+        FUNCTIONS.overload(name, f"timestamp_to_{overload}_with_tz", "timestamp.(string) -> int")(
+            run
+        )
 
     def milliseconds(value: Timestamp, zone: str = "UTC") -> Value:
         offset = _zone_offset(value.at(), zone)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from stowplan.cel.errors import Cancelled
 from stowplan.cel.values import Map, Opaque, Value, count_comparisons, size_of
 
 LIST_COST, MAP_COST = 10, 30
@@ -104,13 +105,23 @@ def _result_list(args: Sequence[Value], result: Value) -> int:
 
 def _flatten(args: Sequence[Value], result: Value) -> int:
     depth = args[1] if len(args) == 2 else 1
-    return _allocates(depth if isinstance(depth, int) else 1, size_of(args[0]))
+    if not isinstance(depth, int):
+        raise Cancelled(
+            "internal error: interface conversion: ref.Val is *types.Err, not types.Int"
+        )
+    return _allocates(depth, size_of(args[0]))
 
 
 def _self_compare(index: int) -> Cost:
     def cost(args: Sequence[Value], result: Value) -> int:
         items = args[index]
-        if not isinstance(items, list) or not items:
+        if not isinstance(items, list):
+            # cel-go does not expect an error here either.
+            raise Cancelled(
+                "internal error: interface conversion: *types.Err is not traits.Lister: missing "
+                "method Add"
+            )
+        if not items:
             return _allocates(2, 0)
         factor = 2 + _TRAVERSAL if isinstance(items[0], str | bytes) else 2.0
         return _allocates(factor, len(items) ** 2)

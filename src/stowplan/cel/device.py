@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stowplan.cel.checker import Environment, check
-from stowplan.cel.errors import CompileError, CostLimitExceeded, Failure
+from stowplan.cel.errors import Cancelled, CompileError, Failure
 from stowplan.cel.parser import parse
 from stowplan.cel.program import Program, compile_program
 from stowplan.cel.quantities import CelQuantity, quantity_of
@@ -23,6 +23,10 @@ from stowplan.cel.versions import VersionError, parse_semver
 COST_LIMIT = 1_000_000
 LENGTH_LIMIT = 10 * 1024
 
+_NOT_A_BOOL = {
+    "string": "unsupported native conversion from string to 'bool'",
+    "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
+}
 _DEVICE = Type("kubernetes.DRADevice")
 _ENVIRONMENT = Environment(
     {"device": _DEVICE},
@@ -67,8 +71,8 @@ class Selector:
         """The answer and its cost."""
         try:
             value, cost = self._program.evaluate(device, limit)
-        except CostLimitExceeded as exceeded:
-            raise SelectorError(str(exceeded)) from None
+        except Cancelled as cancelled:
+            raise SelectorError(str(cancelled)) from None
         except RecursionError:
             raise SelectorError("expression is nested too deeply") from None
         if isinstance(value, Failure):
@@ -77,7 +81,7 @@ class Selector:
             name = type_name(value)
             raise SelectorError(
                 f"CEL result of type {name} could not be converted to bool: "
-                f"unsupported type conversion from '{name}' to bool"
+                + _NOT_A_BOOL.get(name, f"unsupported type conversion from '{name}' to bool")
             )
         return value, cost
 

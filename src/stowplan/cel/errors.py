@@ -9,11 +9,15 @@ class CompileError(Exception):
     """The expression is not valid; the text has one entry per error, each with the line and a caret."""
 
 
-class CostLimitExceeded(Exception):
-    """The evaluation was cancelled because its cost passed the limit."""
+class Cancelled(Exception):
+    """The evaluation ended early; unlike a Failure, no `||` or `&&` can absorb it."""
 
-    def __str__(self) -> str:
-        return "operation cancelled: actual cost limit exceeded"
+
+class CostLimitExceeded(Cancelled):
+    """The cost passed the limit."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +41,16 @@ class Problem:
 
 def report(source: str, problems: list[Problem]) -> str:
     """All problems in order, each with its line of the source and a caret below it."""
-    return "\n".join(_show(source, problem) for problem in sorted(problems, key=_place))
-
-
-def _place(problem: Problem) -> int:
-    return problem.position
+    return "\n".join(_show(source, one) for one in sorted(problems, key=lambda one: one.position))
 
 
 def _show(source: str, problem: Problem) -> str:
+    # cel-go points at characters of several bytes with full-width ones.
     before = source[: problem.position]
     number = before.count("\n") + 1
     column = len(before) - (before.rfind("\n") + 1)
     line = source.split("\n")[number - 1].replace("\t", " ")
-    dots = "".join("．" if ord(char) > 0x7F and _is_wide(char) else "." for char in line[:column])
-    caret = "＾" if column < len(line) and _is_wide(line[column]) else "^"
+    dots = "".join("." if char.isascii() else "．" for char in line[:column])
+    caret = "^" if line[column : column + 1].isascii() else "＾"
     where = f"<input>:{number}:{column + 1}"
     return f"ERROR: {where}: {problem.message}\n | {line}\n | {dots}{caret}"
-
-
-def _is_wide(char: str) -> bool:
-    """Whether a character takes several bytes: cel-go points at those with a full-width caret."""
-    return ord(char) > 0x7F

@@ -236,7 +236,9 @@ def _declare() -> None:
             declare(symbol, f"{word}_{name}", f"({name}, {name}) -> bool")
     declare("_[_]", "index_list", "(list('A), int) -> 'A")
     declare("_[_]", "index_map", "(map('A, 'B), 'A) -> 'B")
-    declare("_[_]", "optional_list_index_int", "(optional_type(list('V)), int) -> optional_type('V)")
+    declare(
+        "_[_]", "optional_list_index_int", "(optional_type(list('V)), int) -> optional_type('V)"
+    )
     declare(
         "_[_]", "optional_map_index_value", "(optional_type(map('K, 'V)), 'K) -> optional_type('V)"
     )
@@ -254,7 +256,12 @@ def _declare() -> None:
     )
     declare("@in", "in_list", "('A, list('A)) -> bool")
     declare("@in", "in_map", "('A, map('A, 'B)) -> bool")
-    for name, of in {"bytes": "bytes", "list": "list('A)", "map": "map('A, 'B)", "string": "string"}.items():
+    for name, of in {
+        "bytes": "bytes",
+        "list": "list('A)",
+        "map": "map('A, 'B)",
+        "string": "string",
+    }.items():
         declare("size", f"size_{name}", f"({of}) -> int")
         declare("size", f"{name}_size", f"{of}.() -> int")
     declare("dyn", "to_dyn", "('A) -> dyn")

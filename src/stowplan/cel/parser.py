@@ -10,8 +10,7 @@ from stowplan.cel.values import UInt
 MAX_DEPTH = 250
 
 _RESERVED = frozenset(
-    "as break const continue else for function if import let loop package namespace return var "
-    "void while".split()
+    ["as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"]
 )
 _RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
 _LEVELS = (_RELATIONS, frozenset({"+", "-"}), frozenset({"*", "/", "%"}))
@@ -153,7 +152,9 @@ class _Parser:
     def _after_dot(self, operand: ast.Node, dot: Token) -> ast.Node:
         optional = self._accept("?") is not None
         name = self._peek
-        if name.kind != "name":
+        if name.kind == "escaped":
+            self._complain(name.position, "unsupported syntax: '`'")
+        elif name.kind != "name":
             raise self._unexpected("IDENTIFIER")
         self._take()
         if optional:
@@ -222,7 +223,9 @@ class _Parser:
         fields: list[tuple[str, ast.Node]] = []
         while not self._is("}"):
             self._accept("?")
-            if self._peek.kind != "name":
+            if self._peek.kind == "escaped":
+                self._complain(self._peek.position, "unsupported syntax: '`'")
+            elif self._peek.kind != "name":
                 raise self._unexpected("IDENTIFIER")
             field = self._take().text
             self._expect(":")

@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import stowplan.cel.conversions as conversions
-import stowplan.cel.lists  # noqa: F401  registers functions
-import stowplan.cel.optionals
-import stowplan.cel.quantities
-import stowplan.cel.strings
-import stowplan.cel.versions  # noqa: F401
 from stowplan.cel import ast, costs
 from stowplan.cel.declarations import FUNCTIONS
-from stowplan.cel.errors import CompileError, CostLimitExceeded, Failure, no_such_overload
+from stowplan.cel.errors import (
+    Cancelled,
+    CompileError,
+    CostLimitExceeded,
+    Failure,
+    no_such_overload,
+)
 from stowplan.cel.strings import compiled_regex
 from stowplan.cel.values import (
     NONE,
@@ -33,6 +34,7 @@ from stowplan.cel.values import (
     show,
     type_name,
 )
+from stowplan.cel.versions import Semver
 
 _UNSET = object()
 
@@ -77,6 +79,15 @@ def compile_program(tree: ast.Node, variable: str) -> Program:
     plan = compiler.plan(tree)
     return Program(plan.evaluate, compiler.slots)
 
+
+#: Types of values as Go prints them in some messages.
+_GO_TYPES = {
+    "bool": "types.Bool", "int": "types.Int", "uint": "types.Uint", "double": "types.Double",
+    "string": "types.String", "bytes": "types.Bytes", "null_type": "types.Null",
+    "google.protobuf.Duration": "types.Duration", "google.protobuf.Timestamp": "types.Timestamp",
+    "type": "*types.Type", "optional_type": "*types.Optional",
+    "kubernetes.Quantity": "cel.Quantity", "kubernetes.Semver": "cel.Semver",
+}  # fmt: skip
 
 # Plans
 
@@ -183,6 +194,13 @@ def _list_index(key: Value) -> int | Failure:
     return Failure(f"unsupported index type '{type_name(key)}' in list")
 
 
+def _wrong_key(key: Value) -> str | None:
+    if type(key) in (str, int, UInt, bool, float):
+        return None
+    name = type_name(key)
+    return f"invalid qualifier type: {_GO_TYPES.get(name, name)}"
+
+
 def _constant_step(key: Value) -> Qualifier:
     def qualify(run: Run, value: Value, present: bool) -> tuple[Value, ...] | Failure:
         found = _select(value, key, present)
@@ -212,6 +230,9 @@ def _test_step(key: Value) -> Qualifier:
 def _computed_step(key: Evaluate) -> Qualifier:
     def qualify(run: Run, value: Value, present: bool) -> tuple[Value, ...] | Failure:
         at = key(run)
+        if type(at) is not Failure:
+            wrong = _wrong_key(at)
+            at = at if wrong is None else Failure(wrong)
         found = at if type(at) is Failure else _select(value, at, present)
         if not present or (found and type(found) is not Failure):
             run.charge(1)
@@ -267,6 +288,9 @@ class _Compiler:
         attribute = self._as_attribute(self.plan(node.args[0]))
         key = self.plan(node.args[1])
         if isinstance(key, Constant):
+            wrong = _wrong_key(key.value)
+            if wrong is not None:
+                raise CompileError(wrong)
             step = _constant_step(key.value)
         else:
             step = _computed_step(key.resolve if isinstance(key, Attribute) else key.evaluate)
@@ -304,20 +328,12 @@ class _Compiler:
             quick = _constant_membership(args[0], plans[1].value)
             if quick is not None:
                 return quick
-        self._check_regex(node, plans)
+        if node.function in _REGEX_FUNCTIONS and _has_constant_pattern(plans):
+            return Plan(_regex_call(node.function, overload, args))
         evaluate = _call(node.function, overload, args)
         if node.function in conversions.CONVERSIONS and isinstance(plans[0], Constant):
             return _folded(evaluate)
         return Plan(evaluate)
-
-    def _check_regex(self, node: ast.Call, plans: list[Plan]) -> None:
-        if node.function not in ("find", "findAll", "matches") or len(plans) < 2:
-            return
-        pattern = plans[1]
-        if isinstance(pattern, Constant) and isinstance(pattern.value, str):
-            compiled = compiled_regex(pattern.value)
-            if isinstance(compiled, str):
-                raise CompileError(compiled)
 
     def _conditional(self, plans: list[Plan]) -> Plan:
         condition = plans[0].evaluate
@@ -390,7 +406,9 @@ class _Compiler:
                 if optional:
                     if not isinstance(item, Opt):
                         run.charge(costs.MAP_COST)
-                        text = f"cannot initialize optional entry '{show(at)}' from non-optional value"
+                        text = (
+                            f"cannot initialize optional entry '{show(at)}' from non-optional value"
+                        )
                         return Failure(f"{text} {show(item)}")
                     if not item.items:
                         made.drop(at)
@@ -466,15 +484,6 @@ def _finished(value: Value) -> Value:
     if type(value) is Growing:
         return list(value)
     return value.copy() if isinstance(value, GrowingMap) else value
-
-
-_GO_TYPES = {
-    "bool": "types.Bool", "int": "types.Int", "uint": "types.Uint", "double": "types.Double",
-    "string": "types.String", "bytes": "types.Bytes", "null_type": "types.Null",
-    "google.protobuf.Duration": "types.Duration", "google.protobuf.Timestamp": "types.Timestamp",
-    "type": "*types.Type", "optional_type": "*types.Optional",
-    "kubernetes.Quantity": "cel.Quantity", "kubernetes.Semver": "cel.Semver",
-}  # fmt: skip
 
 
 def _pairs(value: Value, two: bool) -> Sequence[tuple[Value, Value]] | Failure:
@@ -572,6 +581,8 @@ def _constant_membership(item: Evaluate, items: Value) -> Plan | None:
             return value in texts
         if kind in (bool, int, UInt, float):
             return (kind is bool, value) in members
+        if kind is Semver:
+            raise Cancelled("internal error: runtime error: hash of unhashable type cel.Semver")
         return value if kind is Failure else False
 
     return Plan(evaluate)
@@ -582,11 +593,43 @@ def _call(function: str, overload: str | None, args: list[Evaluate]) -> Evaluate
     assert known is not None
     run_it = known.implementation(overload)
     cost = costs.cost_of(function, overload)
-    if len(args) == 1:
+    # Where values decide between overloads, cel-go stops at the first argument that is an error.
+    is_dispatched = overload is None and known.operator is None
+    if len(args) == 1 and not is_dispatched:
         return _unary(run_it, cost, args[0])
-    if len(args) == 2:
+    if len(args) == 2 and not is_dispatched:
         return _binary(run_it, cost, *args)
 
+    return _many(run_it, cost, args)
+
+
+_REGEX_FUNCTIONS = frozenset({"find", "findAll", "matches"})
+
+
+def _has_constant_pattern(plans: list[Plan]) -> bool:
+    """Whether the pattern is known now. Raises CompileError if it is wrong."""
+    pattern = plans[1]
+    if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+        return False
+    compiled = compiled_regex(pattern.value)
+    if isinstance(compiled, str):
+        raise CompileError(compiled)
+    return True
+
+
+def _regex_call(function: str, overload: str | None, args: list[Evaluate]) -> Evaluate:
+    """A call with a constant pattern. cel-go plans it apart: an error as the text costs nothing."""
+    known = FUNCTIONS.get(function)
+    assert known is not None
+    implementation = known.implementation(overload)
+
+    def run_it(*values: Value) -> Value:
+        return implementation(*values) if isinstance(values[0], str) else no_such_overload()
+
+    return _many(run_it, costs.cost_of(function, overload), args)
+
+
+def _many(run_it: Callable[..., Value], cost: costs.Cost | None, args: list[Evaluate]) -> Evaluate:
     def evaluate(run: Run) -> Value:
         values: list[Value] = []
         for argument in args:

@@ -27,6 +27,7 @@ _TOKEN = re.compile(
   | (?P<uint>(?:0x[0-9a-fA-F]+|[0-9]+)[uU])
   | (?P<int>0x[0-9a-fA-F]+|[0-9]+)
   | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+  | (?P<escaped>`[A-Za-z0-9_.\-/\ ]+`)
   | (?P<operator>==|!=|<=|>=|&&|\|\||[\[\]{{}}().,\-!?:+*/%<>])
     """,
     re.VERBOSE,

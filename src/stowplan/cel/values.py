@@ -248,7 +248,7 @@ def equal(left: Value, right: Value) -> bool | Failure:
         return left is right
     kind, other = type(left), type(right)
     if kind in _NUMBERS:
-        return other in _NUMBERS and left == right
+        return other in _NUMBERS and _numbers(left, right) == 0
     if kind is list:
         return other is list and _lists_equal(left, right)  # type: ignore[arg-type]
     if isinstance(left, Map):
@@ -287,6 +287,17 @@ def _optionals_equal(left: Opt, right: Opt) -> bool | Failure:
     return equal(left.items[0], right.items[0])
 
 
+def _numbers(left: Value, right: Value) -> int | None:
+    """The order of two numbers; None for NaN. A double beside an integer makes both doubles."""
+    if isinstance(left, float) != isinstance(right, float):
+        left, right = float(left), float(right)  # type: ignore[arg-type]
+    if left == right:
+        return 0
+    if left < right:  # type: ignore[operator]
+        return -1
+    return 1 if left > right else None  # type: ignore[operator]
+
+
 _ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
 
 
@@ -294,20 +305,14 @@ def compare(left: Value, right: Value) -> int | Failure:
     """-1, 0 or 1."""
     kind, other = type(left), type(right)
     if kind in _NUMBERS and other in _NUMBERS:
-        if _is_nan(left) or _is_nan(right):
-            return Failure("NaN values cannot be ordered")
-    elif kind not in _ORDERED or kind is not other:
+        order = _numbers(left, right)
+        return Failure("NaN values cannot be ordered") if order is None else order
+    if kind not in _ORDERED or kind is not other:
         return no_such_overload()
     if left == right:
         return 0
-    if kind is str:
-        # By bytes, as Go compares; that differs from code points only for surrogates, which are none.
-        return -1 if str(left) < str(right) else 1
+    # Strings by code points, which is the order of their UTF-8 bytes, too.
     return -1 if left < right else 1  # type: ignore[operator]
-
-
-def _is_nan(value: Value) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def is_zero(value: Value) -> bool:
@@ -366,7 +371,7 @@ def go_float(value: float) -> str:
     digits = (whole + fraction).lstrip("0")
     point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
     digits = digits.rstrip("0") or "0"
-    if not -4 < point <= 21:
+    if not -4 < point <= 6:
         rest = f".{digits[1:]}" if len(digits) > 1 else ""
         return f"{sign}{digits[0]}{rest}e{'-' if point < 1 else '+'}{abs(point - 1):02}"
     if point <= 0:

@@ -1,0 +1,1 @@
+"""CEL beside cel-go: results, errors and costs of the same expressions."""

@@ -1,0 +1,315 @@
+"""Random expressions over `device`, mostly of matching types, and the devices they are asked about."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+DRIVER = "gpu.example.com"
+_DOMAINS = (DRIVER, "other.example.com", "missing.example.com")
+_NAMES = ("model", "count", "healthy", "version", "note", "absent")
+_STRINGS = ("", "A100", "a1", "H100-80GB", "gpu.example.com", "x y\tz", "äöü", "1.2.3", "10Gi", "7")
+_VERSIONS = ("1.2.3", "1.2.3-rc.1", "2.0.0+build", "0.0.1", "10.1.0-alpha")
+_QUANTITIES = ("1", "10Gi", "1500m", "0", "-3", "2e3", "40Gi", "0.5")
+_PATTERNS = ("A.*", "^[a-z]+$", "[0-9]+", "", "(a|b)*c", "\\\\d{2,}")
+_INTS = ("0", "1", "-1", "7", "42", "9223372036854775807", "-9223372036854775808")
+_DOUBLES = ("0.0", "1.5", "-2.25", "1e3", "7.0")
+
+
+class Expressions:
+    """Generates by type: `of("int", depth)` is an expression whose value is an int, if it has one."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._variables: list[tuple[str, str]] = []
+
+    def selector(self) -> str:
+        return self.of("bool", self._random.randint(1, 4))
+
+    def of(self, kind: str, depth: int) -> str:
+        if self._random.random() < 0.03:
+            kind = self._random.choice(("bool", "int", "string", "double", "attribute", "list"))
+        known = [name for name, of in self._variables if of == kind]
+        if known and self._random.random() < 0.3:
+            return self._random.choice(known)
+        options = getattr(self, f"_{kind}")(max(0, depth - 1), depth <= 0)
+        return str(self._random.choice(options)())
+
+    def _pick(self, choices: tuple[str, ...]) -> str:
+        return self._random.choice(choices)
+
+    def _quote(self, text: str) -> str:
+        return '"' + text.replace("\t", "\\t") + '"'
+
+    def _path(self, kind: str) -> str:
+        domain, name = self._pick(_DOMAINS), self._pick(_NAMES)
+        dot = self._random.choice((".", ".", ".?")) if kind == "optional" else "."
+        if self._random.random() < 0.2 and dot == ".":
+            return f'device.attributes["{domain}"]["{name}"]'
+        return f'device.attributes["{domain}"]{dot}{name}'
+
+    def _with(self, name: str, kind: str, body: Any) -> str:
+        self._variables.append((name, kind))
+        try:
+            return str(body())
+        finally:
+            self._variables.pop()
+
+    # Kinds: lists of generators. `d` is what is left of the depth; `flat` asks for a leaf.
+
+    def _attribute(self, d: int, flat: bool) -> list[Any]:
+        leaf = [lambda: self._path("attribute")]
+        if flat:
+            return leaf
+        return leaf * 4 + [
+            lambda: f"dyn({self.of(self._pick(('int', 'string', 'bool')), d)})",
+            lambda: (
+                f"({self.of('bool', d)} ? {self.of('attribute', d)} : {self.of('attribute', d)})"
+            ),
+            lambda: (
+                f"cel.bind(b{d}, {self.of('attribute', d)}, "
+                + self._with(f"b{d}", "attribute", lambda: self.of("attribute", d))
+                + ")"
+            ),
+        ]
+
+    def _bool(self, d: int, flat: bool) -> list[Any]:
+        leaf = [
+            lambda: self._pick(("true", "false", "device.allowMultipleAllocations")),
+            lambda: f"has({self._path('has')})",
+        ]
+        if flat:
+            return leaf
+        both = ("int", "string", "double", "attribute", "quantity", "version", "list", "bool")
+
+        def compared() -> str:
+            kind = self._pick(both)
+            return f"{self.of(kind, d)} {self._pick(('==', '!='))} {self.of(kind, d)}"
+
+        def ordered() -> str:
+            kind = self._pick(("int", "string", "double", "attribute", "attribute"))
+            other = self._pick((kind, kind, "int", "string"))
+            return f"{self.of(kind, d)} {self._pick(('<', '<=', '>', '>='))} {self.of(other, d)}"
+
+        def loop() -> str:
+            name = f"v{d}"
+            macro = self._pick(("all", "exists", "exists_one"))
+            over = self._pick(("list", "map"))
+            body = self._with(
+                name, "string" if over == "map" else "int", lambda: self.of("bool", d)
+            )
+            return f"{self.of(over, d)}.{macro}({name}, {body})"
+
+        return [
+            *leaf,
+            compared,
+            compared,
+            ordered,
+            ordered,
+            loop,
+            lambda: f"({self.of('bool', d)} && {self.of('bool', d)})",
+            lambda: f"({self.of('bool', d)} || {self.of('bool', d)})",
+            lambda: f"!({self.of('bool', d)})",
+            lambda: f"({self.of('bool', d)} ? {self.of('bool', d)} : {self.of('bool', d)})",
+            lambda: (
+                f"{self.of('string', d)}.{self._pick(('contains', 'startsWith', 'endsWith'))}"
+                f"({self.of('string', d)})"
+            ),
+            lambda: f"{self.of('string', d)}.matches({self._quote(self._pick(_PATTERNS))})",
+            lambda: f"{self.of('attribute', d)} in {self.of('list', d)}",
+            lambda: f"{self.of('string', d)} in {self.of('map', d)}",
+            lambda: (
+                f"{self.of('quantity', d)}.{self._pick(('isGreaterThan', 'isLessThan'))}"
+                f"({self.of('quantity', d)})"
+            ),
+            lambda: (
+                f"{self.of(self._pick(('version', 'attribute')), d)}."
+                f"{self._pick(('isGreaterThan', 'isLessThan'))}({self.of('version', d)})"
+            ),
+            lambda: f"{self.of('optional', d)}.hasValue()",
+            lambda: (
+                f"sets.{self._pick(('contains', 'equivalent', 'intersects'))}"
+                f"({self.of('list', d)}, {self.of('list', d)})"
+            ),
+            lambda: f"{self.of('list', d)}.isSorted()",
+            lambda: f"{self._pick(('isQuantity', 'isSemver'))}({self.of('string', d)})",
+            lambda: f"type({self.of('attribute', d)}) == {self._pick(('int', 'string', 'bool'))}",
+        ]
+
+    def _int(self, d: int, flat: bool) -> list[Any]:
+        leaf = [lambda: self._pick(_INTS), lambda: str(self._random.randint(-5, 50))]
+        if flat:
+            return leaf
+        return [
+            *leaf,
+            lambda: (
+                f"({self.of('int', d)} {self._pick(('+', '-', '*', '/', '%'))} {self.of('int', d)})"
+            ),
+            lambda: f"size({self.of(self._pick(('string', 'list', 'map', 'attribute')), d)})",
+            lambda: f"int({self.of(self._pick(('string', 'double', 'attribute')), d)})",
+            lambda: f"-({self.of('int', d)})",
+            lambda: (
+                f"{self.of('string', d)}.{self._pick(('indexOf', 'lastIndexOf'))}({self.of('string', d)})"
+            ),
+            lambda: f"{self.of('list', d)}.{self._pick(('sum', 'min', 'max'))}()",
+            lambda: f"{self.of('list', d)}[{self.of('int', d)}]",
+            lambda: f"{self.of('quantity', d)}.compareTo({self.of('quantity', d)})",
+            lambda: f"{self.of('quantity', d)}.asInteger()",
+            lambda: f"{self.of('version', d)}.{self._pick(('major', 'minor', 'patch'))}()",
+            lambda: f"{self.of('optional', d)}.orValue({self.of('int', d)})",
+        ]
+
+    def _double(self, d: int, flat: bool) -> list[Any]:
+        leaf = [lambda: self._pick(_DOUBLES)]
+        if flat:
+            return leaf
+        return [
+            *leaf,
+            lambda: (
+                f"({self.of('double', d)} {self._pick(('+', '-', '*', '/'))} {self.of('double', d)})"
+            ),
+            lambda: f"double({self.of(self._pick(('int', 'string')), d)})",
+            lambda: f"{self.of('quantity', d)}.asApproximateFloat()",
+        ]
+
+    def _string(self, d: int, flat: bool) -> list[Any]:
+        leaf = [lambda: self._quote(self._pick(_STRINGS)), lambda: "device.driver"]
+        if flat:
+            return leaf
+        return [
+            *leaf,
+            *leaf,
+            lambda: f"({self.of('string', d)} + {self.of('string', d)})",
+            lambda: f"string({self.of(self._pick(('int', 'bool', 'attribute')), d)})",
+            lambda: f"{self.of('string', d)}.{self._pick(('lowerAscii', 'upperAscii', 'trim'))}()",
+            lambda: f"{self.of('string', d)}.substring({self.of('int', 0)})",
+            lambda: (
+                f"{self.of('string', d)}.replace({self.of('string', d)}, {self.of('string', d)})"
+            ),
+            lambda: (
+                f"{self.of('string', d)}.split({self.of('string', d)}).join({self.of('string', d)})"
+            ),
+            lambda: f"{self.of('string', d)}.find({self._quote(self._pick(_PATTERNS))})",
+            lambda: f"{self.of('string', d)}.charAt({self.of('int', 0)})",
+        ]
+
+    def _quantity(self, d: int, flat: bool) -> list[Any]:
+        leaf = [
+            lambda: f"quantity({self._quote(self._pick(_QUANTITIES))})",
+            lambda: f'device.capacity["{self._pick(_DOMAINS)}"].{self._pick(("memory", "cores"))}',
+        ]
+        if flat:
+            return leaf
+        return [
+            *leaf,
+            *leaf,
+            lambda: (
+                f"{self.of('quantity', d)}.{self._pick(('add', 'sub'))}"
+                f"({self.of(self._pick(('quantity', 'int')), d)})"
+            ),
+            lambda: f"quantity({self.of('string', d)})",
+        ]
+
+    def _version(self, d: int, flat: bool) -> list[Any]:
+        return [
+            lambda: f"semver({self._quote(self._pick(_VERSIONS))})",
+            lambda: f'device.attributes["{DRIVER}"].version',
+            lambda: f"semver({self.of('string', 0)}, true)",
+        ]
+
+    def _optional(self, d: int, flat: bool) -> list[Any]:
+        leaf = [
+            lambda: f'device.attributes["{self._pick(_DOMAINS)}"].?{self._pick(_NAMES)}',
+            lambda: f'device.attributes[?"{self._pick(_DOMAINS)}"].count',
+        ]
+        if flat:
+            return leaf
+        return [
+            *leaf,
+            *leaf,
+            lambda: f"optional.of({self.of('int', d)})",
+            lambda: "optional.none()",
+            lambda: f"optional.ofNonZeroValue({self.of('int', d)})",
+            lambda: f"{self.of('optional', d)}.or({self.of('optional', d)})",
+            lambda: f"{self.of('list', d)}[?{self.of('int', d)}]",
+            lambda: f"{self.of('list', d)}.{self._pick(('first', 'last'))}()",
+            lambda: (
+                f"{self.of('optional', d)}.optMap(o{d}, "
+                + self._with(f"o{d}", "int", lambda: self.of("int", d))
+                + ")"
+            ),
+        ]
+
+    def _list(self, d: int, flat: bool) -> list[Any]:
+        def literal() -> str:
+            return (
+                "[" + ", ".join(self.of("int", d) for _ in range(self._random.randint(0, 4))) + "]"
+            )
+
+        if flat:
+            return [literal]
+
+        def mapped(macro: str, kind: str) -> Any:
+            name = f"m{d}"
+            return lambda: (
+                f"{self.of('list', d)}.{macro}({name}, "
+                + self._with(name, "int", lambda: self.of(kind, d))
+                + ")"
+            )
+
+        return [
+            literal,
+            literal,
+            mapped("map", "int"),
+            mapped("filter", "bool"),
+            mapped("sortBy", "int"),
+            lambda: f"({self.of('list', d)} + {self.of('list', d)})",
+            lambda: f"{self.of('list', d)}.{self._pick(('distinct', 'reverse', 'sort'))}()",
+            lambda: f"{self.of('list', d)}.slice({self.of('int', 0)}, {self.of('int', 0)})",
+            lambda: f"lists.range({self._random.randint(-1, 5)})",
+            lambda: f"{self.of('list', d)}.transformList(i{d}, j{d}, i{d} + j{d})",
+        ]
+
+    def _map(self, d: int, flat: bool) -> list[Any]:
+        return [
+            lambda: "device.attributes",
+            lambda: f'device.attributes["{self._pick(_DOMAINS)}"]',
+            lambda: f'{{"a": {self.of("int", d)}, "b": {self.of("int", d)}}}',
+        ]
+
+
+def random_devices(seed: int) -> list[dict[str, Any]]:
+    """Four devices; their attributes of one name can have different types."""
+    draw = random.Random(seed)
+    devices = []
+    for _ in range(4):
+        attributes: dict[str, Any] = {}
+        for name in _NAMES[:5]:
+            for domain in ("", "other.example.com/"):
+                if draw.random() < 0.6:
+                    attributes[domain + name] = draw.choice(_attributes_named(name, draw))
+        capacity = {
+            name: {"value": draw.choice(_QUANTITIES)}
+            for name in ("memory", "other.example.com/cores")
+            if draw.random() < 0.7
+        }
+        devices.append(
+            {
+                "driver": DRIVER,
+                "allowMultipleAllocations": draw.random() < 0.5,
+                "attributes": attributes,
+                "capacity": capacity,
+            }
+        )
+    return devices
+
+
+def _attributes_named(name: str, draw: random.Random) -> list[dict[str, Any]]:
+    usual: dict[str, dict[str, Any]] = {
+        "model": {"string": draw.choice(_STRINGS)},
+        "count": {"int": draw.randint(-3, 20)},
+        "healthy": {"bool": draw.random() < 0.5},
+        "version": {"version": draw.choice(_VERSIONS)},
+        "note": {"string": draw.choice(_STRINGS)},
+    }
+    return [usual[name]] * 4 + list(usual.values())
