@@ -10,7 +10,25 @@ from stowplan.cel.values import UInt
 MAX_DEPTH = 250
 
 _RESERVED = frozenset(
-    ["as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"]
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 _RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
 _LEVELS = (_RELATIONS, frozenset({"+", "-"}), frozenset({"*", "/", "%"}))

@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import stowplan.cel.conversions as conversions
-from stowplan.cel import ast, costs
+from stowplan.cel import (
+    ast,
+    conversions,
+    costs,
+    lists,
+    optionals,
+    quantities,
+    strings,
+    versions,
+)
 from stowplan.cel.declarations import FUNCTIONS
 from stowplan.cel.errors import (
     Cancelled,
@@ -35,6 +43,9 @@ from stowplan.cel.values import (
     type_name,
 )
 from stowplan.cel.versions import Semver
+
+#: Importing them registers their functions.
+LIBRARIES = (conversions, lists, optionals, quantities, strings, versions)
 
 _UNSET = object()
 
@@ -147,7 +158,7 @@ class Attribute(Plan):
 
 
 def _attribute(root: Evaluate, branches: tuple[Attribute, Attribute] | None = None) -> Attribute:
-    made = Attribute(_UNPLANNED, root, branches=branches)
+    made = Attribute(_unplanned, root, branches=branches)
 
     def evaluate(run: Run) -> Value:
         value = made.resolve(run)
@@ -160,7 +171,7 @@ def _attribute(root: Evaluate, branches: tuple[Attribute, Attribute] | None = No
     return made
 
 
-def _UNPLANNED(run: Run) -> Value:
+def _unplanned(run: Run) -> Value:
     raise AssertionError("an attribute without its evaluation")
 
 
@@ -593,7 +604,8 @@ def _call(function: str, overload: str | None, args: list[Evaluate]) -> Evaluate
     assert known is not None
     run_it = known.implementation(overload)
     cost = costs.cost_of(function, overload)
-    # Where values decide between overloads, cel-go stops at the first argument that is an error.
+    # Where values decide between overloads, cel-go stops at the first argument that is an error; the call
+    # costs nothing then, unless it was the last one.
     is_dispatched = overload is None and known.operator is None
     if len(args) == 1 and not is_dispatched:
         return _unary(run_it, cost, args[0])
@@ -634,11 +646,12 @@ def _many(run_it: Callable[..., Value], cost: costs.Cost | None, args: list[Eval
         values: list[Value] = []
         for argument in args:
             value = argument(run)
-            if type(value) is Failure:
-                return value
             values.append(value)
-        result = run_it(*values)
-        run.charge(1 if cost is None else cost(values, result))
+            if type(value) is Failure:
+                break
+        result = values[-1] if values and type(values[-1]) is Failure else run_it(*values)
+        if len(values) == len(args):
+            run.charge(1 if cost is None else cost(values, result))
         return result
 
     return evaluate

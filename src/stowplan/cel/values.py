@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from stowplan.cel.errors import CostLimitExceeded, Failure, no_such_overload
+from stowplan.cel.errors import Cancelled, CostLimitExceeded, Failure, no_such_overload
 
 Value = object
 
@@ -101,6 +101,8 @@ class Opaque:
     type_name = ""
     #: Results of `add` and `sub` of quantities are not comparable as the right side of `==` upstream.
     by_reference = False
+    #: The Go type, if its values cannot be keys of a map: cel-go panics when one is looked up.
+    unhashable = ""
 
     def same(self, other: Opaque) -> bool:
         return self == other
@@ -126,7 +128,7 @@ class Map:
 
     @classmethod
     def of_strings(cls, entries: dict[str, Value]) -> Map:
-        made = cls()
+        made = StringMap()
         made._entries = {key: (key, value) for key, value in entries.items()}
         return made
 
@@ -143,6 +145,10 @@ class Map:
 
     def find(self, key: Value) -> tuple[Value, ...]:
         """The value in a tuple, or an empty one."""
+        if self._entries and isinstance(key, Opaque) and key.unhashable and type(self) is Map:
+            raise Cancelled(
+                f"internal error: runtime error: hash of unhashable type {key.unhashable}"
+            )
         for candidate in _lookups(key):
             entry = self._entries.get(candidate)
             if entry is not None:
@@ -160,6 +166,12 @@ class Map:
 
     def items(self) -> Iterator[tuple[Value, Value]]:
         return iter(self._entries.values())
+
+
+class StringMap(Map):
+    """A map that was given to the expression, such as the attributes of a device."""
+
+    __slots__ = ()
 
 
 class GrowingMap(Map):
@@ -222,6 +234,7 @@ _NAMES = {
     list: "list",
     Growing: "list",
     Map: "map",
+    StringMap: "map",
     DefaultMap: "map",
     GrowingMap: "map",
     Duration: "google.protobuf.Duration",
@@ -254,9 +267,9 @@ def equal(left: Value, right: Value) -> bool | Failure:
     if isinstance(left, Map):
         return isinstance(right, Map) and _maps_equal(left, right)
     if isinstance(left, Opaque):
-        if kind is not other or right.by_reference:  # type: ignore[attr-defined]
+        if not isinstance(right, Opaque) or left.type_name != right.type_name or right.by_reference:
             return no_such_overload()
-        return left.same(right)  # type: ignore[arg-type]
+        return left.same(right)
     if kind is Opt:
         return other is Opt and _optionals_equal(left, right)  # type: ignore[arg-type]
     return kind is other and left == right

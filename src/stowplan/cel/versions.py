@@ -27,6 +27,7 @@ class Semver(Opaque):
     text: str
 
     type_name = _TYPE
+    unhashable = "cel.Semver"
 
     def compare(self, other: Semver) -> int:
         mine, theirs = self._key(), other._key()
