@@ -1,0 +1,350 @@
+"""The search for devices: all claims of a pod on one node, or nothing.
+
+Devices are tried in the order of pools, slices and devices; the first solution counts. A request takes
+its devices in ascending order, so no combination is tried twice; different requests are free to try
+all devices. A request with alternatives takes the first that leads to a solution.
+
+The search is a stack of generators. Each makes one choice, yields, and takes it back when the search
+returns to it; so it can pause after any step, and `Search.advance` bounds the work of a turn.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stowplan.api.device_objects import DeviceClass, DeviceRequest, ResourceClaim
+from stowplan.api.objects import Node
+from stowplan.plugins.dynamic_resources.capacity import Consumed, consumed_by, fits
+from stowplan.plugins.dynamic_resources.constraints import Constraint, constraint_of
+from stowplan.plugins.dynamic_resources.counters import Counters
+from stowplan.plugins.dynamic_resources.pools import DeviceId, Slices, device_id
+from stowplan.plugins.dynamic_resources.requests import (
+    MAX_DEVICES_PER_CLAIM,
+    AllocationError,
+    Candidate,
+    Request,
+    claim_name,
+    read_request,
+)
+
+
+@dataclass(slots=True)
+class Allocated:
+    """Devices that claims hold already."""
+
+    devices: set[DeviceId] = field(default_factory=set)
+    #: Devices with room for several claims, and what is consumed of them.
+    consumed: dict[DeviceId, Consumed] = field(default_factory=dict)
+
+    def __contains__(self, id: DeviceId) -> bool:
+        return id in self.devices or id in self.consumed
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A device for a request."""
+
+    request: Request
+    candidate: Candidate
+    share_id: str | None
+    consumed: Consumed
+
+
+@dataclass(slots=True)
+class Claim:
+    """A claim with its requests read; each a list of alternatives, mostly of one."""
+
+    claim: ResourceClaim
+    requests: list[list[Request]]
+    constraints: list[Constraint]
+    choices: list[Choice] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the search stands: the next device of a request of a claim."""
+
+    claim: int = 0
+    request: int = 0
+    alternative: int | None = None
+    device: int = 0
+    start: int = 0
+
+
+class _TooManyDevices:
+    """A claim would get more devices than it can hold, whichever they are."""
+
+
+_TOO_MANY = _TooManyDevices()
+_Frame = Generator["_Place | _TooManyDevices | None", "_TooManyDevices | None", None]
+
+
+class Search:
+    """An attempt to allocate claims on a node."""
+
+    def __init__(
+        self,
+        node: Node,
+        claims: Sequence[ResourceClaim],
+        slices: Slices,
+        classes: Mapping[str, DeviceClass],
+        allocated: Allocated,
+        new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        """Raises AllocationError if the claims cannot be allocated anywhere."""
+        self._node = node
+        self._allocated = allocated
+        self._new_share_id = new_share_id
+        self.pools = slices.pools(node)
+        self._candidates = [
+            Candidate(pool, one, device, device_id(one, device))
+            for pool in self.pools
+            if pool.is_usable
+            for one in pool.slices
+            for device in one.spec.devices or ()
+        ]
+        self._counters = Counters(allocated.__contains__)
+        self._taken: dict[DeviceId, set[int]] = {}
+        self._shares: dict[DeviceId, list[Consumed]] = {}
+        self.claims = [self._read(claim, classes) for claim in claims]
+        self._stack: list[tuple[int, bool, _Frame]] = []
+        self._push(_Place())
+        self.steps = 0
+
+    # Reading
+
+    def _read(self, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Claim:
+        devices = claim.spec.devices
+        requests = [self._alternatives(claim, one, classes) for one in devices.requests or ()]
+        least = sum(min(one.count for one in alternatives) for alternatives in requests)
+        if least > MAX_DEVICES_PER_CLAIM:
+            raise AllocationError(
+                f"claim {claim_name(claim)}: number of requested devices {least} exceeds the claim "
+                f"limit of {MAX_DEVICES_PER_CLAIM}"
+            )
+        constraints: list[Constraint] = []
+        for index, raw in enumerate(devices.constraints or ()):
+            constraint = constraint_of(raw)
+            if constraint is None:
+                raise AllocationError(
+                    f"claim {claim_name(claim)}, constraint #{index}: empty constraint "
+                    "(unsupported constraint type?)"
+                )
+            constraints.append(constraint)
+        return Claim(claim, requests, constraints)
+
+    def _alternatives(
+        self, claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass]
+    ) -> list[Request]:
+        def all_of(one: Request) -> list[Candidate]:
+            return self._all_devices(claim, one)
+
+        if request.first_available:
+            return [
+                read_request(claim, one, request.name, classes, all_of)
+                for one in request.first_available
+            ]
+        if request.exactly is None:
+            where = f"claim {claim_name(claim)}, request {request.name}"
+            raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
+        details = type(request.exactly)(
+            name=request.name,
+            device_class_name=request.exactly.device_class_name,
+            selectors=request.exactly.selectors,
+            allocation_mode=request.exactly.allocation_mode,
+            count=request.exactly.count,
+            admin_access=request.exactly.admin_access,
+            tolerations=request.exactly.tolerations,
+            capacity=request.exactly.capacity,
+        )
+        return [read_request(claim, details, "", classes, all_of)]
+
+    def _all_devices(self, claim: ResourceClaim, request: Request) -> list[Candidate]:
+        found: list[Candidate] = []
+        for pool in self.pools:
+            if not pool.is_usable:
+                state = "currently being updated" if pool.is_incomplete else "currently invalid"
+                raise AllocationError(
+                    f"claim {claim_name(claim)}, request {request.details.name}: asks for all "
+                    f"devices, but resource pool {pool.name} is {state}"
+                )
+            found += [
+                candidate
+                for candidate in self._candidates
+                if candidate.pool is pool
+                and request.selects(claim, candidate, self._node)
+                and self._has_capacity(request, candidate)
+            ]
+        return found
+
+    # The search
+
+    def advance(self, steps: int) -> bool | None:
+        """Search on for so many steps: True with a solution in `claims`, False if there is none, None
+        if it is not over. Raises AllocationError.
+        """
+        for _ in range(steps):
+            if not self._stack:
+                return False
+            self.steps += 1
+            found = next(self._stack[-1][2], None)
+            if found is None:
+                self._stack.pop()
+            elif isinstance(found, _Place):
+                if found.claim >= len(self.claims):
+                    return True
+                self._push(found)
+            else:
+                self._abandon()
+        return None
+
+    def _push(self, place: _Place) -> None:
+        if place.claim >= len(self.claims):
+            self._stack.append((place.claim, False, _only(place)))
+            return
+        claim = self.claims[place.claim]
+        if place.request >= len(claim.requests):
+            self._push(_Place(place.claim + 1))
+            return
+        alternatives = claim.requests[place.request]
+        if place.alternative is None and alternatives[0].parent:
+            self._stack.append((place.claim, True, self._choose_alternative(place)))
+            return
+        self._stack.append((place.claim, False, self._choose_device(claim, place)))
+
+    def _abandon(self) -> None:
+        """Give up every choice of the claim, up to one between alternatives: another might need fewer
+        devices.
+        """
+        claim = self._stack[-1][0]
+        self._stack.pop()
+        while self._stack and self._stack[-1][0] == claim:
+            _, is_choice, frame = self._stack[-1]
+            if is_choice:
+                frame.send(_TOO_MANY)
+                return
+            frame.close()
+            self._stack.pop()
+
+    def _choose_alternative(self, place: _Place) -> _Frame:
+        count = len(self.claims[place.claim].requests[place.request])
+        all_too_many = True
+        for alternative in range(count):
+            failed = yield _Place(place.claim, place.request, alternative)
+            if failed is None:
+                all_too_many = False
+            else:
+                yield None
+        if all_too_many:
+            yield _TOO_MANY
+
+    def _choose_device(self, claim: Claim, place: _Place) -> _Frame:
+        request = claim.requests[place.request][place.alternative or 0]
+        if request.all_devices is not None and not request.all_devices:
+            return
+        if place.device >= request.count:
+            yield _Place(place.claim, place.request + 1)
+            return
+        if len(claim.choices) + request.count - place.device > MAX_DEVICES_PER_CLAIM:
+            yield _TOO_MANY
+            return
+        if request.all_devices is not None:
+            yield from self._try(claim, place, request, request.all_devices[place.device], 0)
+            return
+        for index in range(place.start, len(self._candidates)):
+            candidate = self._candidates[index]
+            if self._is_free(request, candidate, place.claim) and (
+                request.selects(claim.claim, candidate, self._node)
+                and self._has_capacity(request, candidate)
+            ):
+                yield from self._try(claim, place, request, candidate, index + 1)
+
+    # One device
+
+    def _try(
+        self, claim: Claim, place: _Place, request: Request, candidate: Candidate, start: int
+    ) -> _Frame:
+        """Take the device, yield the next place, and give it back when the search returns."""
+        device, id = candidate.device, candidate.id
+        is_shared = bool(device.allow_multiple_allocations)
+        if not self._is_usable(request, candidate, place.claim, is_shared):
+            return
+        counted = bool(device.consumes_counters) and not (is_shared and self._is_in_shares(id))
+        if counted and not self._counters.take(candidate.pool, device):
+            return
+        added = 0
+        try:
+            if not request.tolerates_taints(device):
+                return
+            for constraint in claim.constraints:
+                if not constraint.add(request.names, device, id):
+                    if request.all_devices is not None:
+                        raise AllocationError(
+                            f"claim {claim_name(claim.claim)}, request {request.details.name}: "
+                            f"cannot add device {'/'.join(id)} because a claim constraint would not "
+                            "be satisfied"
+                        )
+                    return
+                added += 1
+            if not self._has_capacity(request, candidate):
+                return
+            yield from self._take(claim, place, request, candidate, start)
+        finally:
+            for constraint in reversed(claim.constraints[:added]):
+                constraint.remove(request.names)
+            if counted:
+                self._counters.give_back(candidate.pool, device)
+
+    def _take(
+        self, claim: Claim, place: _Place, request: Request, candidate: Candidate, start: int
+    ) -> _Frame:
+        consumed: Consumed = {}
+        share_id: str | None = None
+        holders = self._taken.setdefault(candidate.id, set())
+        is_shared = bool(candidate.device.allow_multiple_allocations)
+        if is_shared:
+            consumed = consumed_by(request.details.capacity, candidate.device) or {}
+            share_id = self._new_share_id()
+            self._shares.setdefault(candidate.id, []).append(consumed)
+        else:
+            holders.add(place.claim)
+        claim.choices.append(Choice(request, candidate, share_id, consumed))
+        try:
+            yield _Place(place.claim, place.request, place.alternative, place.device + 1, start)
+        finally:
+            claim.choices.pop()
+            if is_shared:
+                self._shares[candidate.id].pop()
+            else:
+                holders.discard(place.claim)
+
+    def _is_free(self, request: Request, candidate: Candidate, claim: int) -> bool:
+        if request.admin_access:
+            return claim not in self._taken.get(candidate.id, ())
+        return not self._is_in_use(candidate.id)
+
+    def _is_usable(
+        self, request: Request, candidate: Candidate, claim: int, is_shared: bool
+    ) -> bool:
+        if request.admin_access:
+            return is_shared or claim not in self._taken.get(candidate.id, ())
+        return not self._is_in_use(candidate.id)
+
+    def _is_in_use(self, id: DeviceId) -> bool:
+        return id in self._allocated.devices or bool(self._taken.get(id))
+
+    def _is_in_shares(self, id: DeviceId) -> bool:
+        return id in self._allocated.consumed or bool(self._shares.get(id))
+
+    def _has_capacity(self, request: Request, candidate: Candidate) -> bool:
+        consumed = consumed_by(request.details.capacity, candidate.device)
+        if consumed is None:
+            return False
+        held = self._allocated.consumed.get(candidate.id, {})
+        return fits(candidate.device, held, consumed, *self._shares.get(candidate.id, ()))
+
+
+def _only(place: _Place) -> _Frame:
+    yield place
