@@ -28,7 +28,7 @@ from stowplan.cel.errors import (
     Failure,
     no_such_overload,
 )
-from stowplan.cel.strings import compiled_regex
+from stowplan.cel.regex import compiled_regex
 from stowplan.cel.values import (
     NONE,
     Growing,

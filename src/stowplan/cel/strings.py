@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-import re2
-
 from stowplan.cel.declarations import FUNCTIONS
 from stowplan.cel.errors import CostLimitExceeded, Failure, no_such_overload
 from stowplan.cel.operators import missing
+from stowplan.cel.regex import compiled_regex
 from stowplan.cel.values import LONGEST, Value, show
 
 _define = FUNCTIONS.overload
@@ -56,44 +53,18 @@ def matches(text: Value, pattern: Value) -> Value:
     compiled = compiled_regex(pattern)
     if isinstance(compiled, str):
         return Failure(compiled)
-    return compiled.search(text) is not None
+    return compiled.first(text) is not None
 
 
 FUNCTIONS.declare("matches", "matches", "(string, string) -> bool")
 FUNCTIONS.declare("matches", "matches_string", "string.(string) -> bool")
-
-# Regular expressions, in RE2: their time grows with the text alone, whatever the pattern.
-
-_GO_WORDS = {
-    "missing )": "missing closing )",
-    "missing ]": "missing closing ]",
-    "bad repetition operator": "invalid nested repetition operator",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "invalid named capture group": "invalid named capture",
-    "invalid repetition size": "invalid repeat count",
-    "invalid perl operator": "invalid or unsupported Perl syntax",
-}
-
-
-@lru_cache(maxsize=256)
-def compiled_regex(pattern: str) -> re2._Regexp[str] | str:
-    """The compiled pattern, or what is wrong with it in Go's words."""
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        reason, _, where = error.args[0].decode(errors="replace").partition(": ")
-        return f"error parsing regexp: {_GO_WORDS.get(reason, reason)}: `{where}`"
-
 
 @_define("find", "string_find_string", "string.(string) -> string")
 def find(text: str, pattern: str) -> Value:
     compiled = compiled_regex(pattern)
     if isinstance(compiled, str):
         return Failure(f"Illegal regex: {compiled}")
-    found = compiled.search(text)
-    return "" if found is None else found.group()
+    return compiled.first(text) or ""
 
 
 @_define("findAll", "string_find_all_string", "string.(string) -> list(string)")
@@ -102,12 +73,7 @@ def find_all(text: str, pattern: str, limit: int = -1) -> Value:
     compiled = compiled_regex(pattern)
     if isinstance(compiled, str):
         return Failure(f"Illegal regex: {compiled}")
-    found: list[Value] = []
-    for match in compiled.finditer(text):
-        if len(found) == limit:
-            break
-        found.append(match.group())
-    return found
+    return list(compiled.all(text, limit))
 
 
 # The extension

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from stowplan.cel import ast
 from stowplan.cel.conversions import text_to_duration, text_to_timestamp
 from stowplan.cel.errors import CompileError, Failure, Problem, report
-from stowplan.cel.strings import compiled_regex
+from stowplan.cel.regex import compiled_regex
 from stowplan.cel.types import Type
 
 #: Lists inside of these calls may mix types.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stowplan.api.device_objects import Device
 from stowplan.api.quantity import nanos
-from stowplan.plugins.dynamic_resources.pools import DeviceId, Pool, device_id
+from stowplan.plugins.dra.pools import DeviceId, Pool, device_id
 
 #: Amounts by counter set and counter.
 _Amounts = dict[tuple[str, str], int]

@@ -20,7 +20,7 @@ from stowplan.api.device_objects import (
 from stowplan.api.objects import Node
 from stowplan.cel.device import DeviceView, Selector, SelectorError, compile_selector, device_value
 from stowplan.cel.errors import CompileError
-from stowplan.plugins.dynamic_resources.pools import DeviceId, Pool, node_matches
+from stowplan.plugins.dra.pools import DeviceId, Pool, node_matches
 
 MAX_DEVICES_PER_CLAIM = 32
 

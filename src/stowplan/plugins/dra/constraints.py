@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stowplan.api.device_objects import Device, DeviceAttribute, DeviceConstraint
-from stowplan.plugins.dynamic_resources.pools import DeviceId
+from stowplan.plugins.dra.pools import DeviceId
 
 
 class Constraint(Protocol):

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from stowplan.api.device_objects import DeviceClass, DeviceRequest, ResourceClaim
 from stowplan.api.objects import Node
-from stowplan.plugins.dynamic_resources.capacity import Consumed, consumed_by, fits
-from stowplan.plugins.dynamic_resources.constraints import Constraint, constraint_of
-from stowplan.plugins.dynamic_resources.counters import Counters
-from stowplan.plugins.dynamic_resources.pools import DeviceId, Slices, device_id
-from stowplan.plugins.dynamic_resources.requests import (
+from stowplan.plugins.dra.capacity import Consumed, consumed_by, fits
+from stowplan.plugins.dra.constraints import Constraint, constraint_of
+from stowplan.plugins.dra.counters import Counters
+from stowplan.plugins.dra.pools import DeviceId, Slices, device_id
+from stowplan.plugins.dra.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
     Candidate,

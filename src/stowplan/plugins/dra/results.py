@@ -11,8 +11,8 @@ from stowplan.api.device_objects import (
     AllocationResult,
 )
 from stowplan.api.objects import LabelSelectorRequirement, NodeSelector, NodeSelectorTerm
-from stowplan.plugins.dynamic_resources.allocator import Choice, Claim
-from stowplan.plugins.dynamic_resources.requests import AllocationError, Request
+from stowplan.plugins.dra.allocator import Choice, Claim
+from stowplan.plugins.dra.requests import AllocationError, Request
 
 
 def allocation_of(claim: Claim, node_name: str) -> AllocationResult:
@@ -61,9 +61,9 @@ def _configuration(claim: Claim) -> Iterable[AllocationConfiguration]:
     for name, requests in of_class.items():
         for config in classes[name].spec.config or ():
             yield AllocationConfiguration("FromClass", tuple(requests), config.opaque)
-    for config in claim.claim.spec.devices.config or ():
-        wanted = config.requests or ()
-        made = AllocationConfiguration("FromClaim", config.requests, config.opaque)
+    for own in claim.claim.spec.devices.config or ():
+        wanted = own.requests or ()
+        made = AllocationConfiguration("FromClaim", own.requests, own.opaque)
         if not wanted:
             yield made
             continue
