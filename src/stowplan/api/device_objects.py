@@ -1,7 +1,7 @@
-"""Devices and who asks for them: ResourceSlice, DeviceClass, ResourceClaim (resource.k8s.io/v1).
+"""Devices and the claims for them: ResourceSlice, DeviceClass, ResourceClaim (resource.k8s.io/v1).
 
-The fields that a scheduler reads, by the rules of `api.objects`. Opaque driver configuration is kept as
-it came, because an allocation copies it into the claim.
+The fields that a scheduler reads, by the rules of `api.objects`. Opaque driver configuration is
+kept unread, because an allocation copies it into the claim.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ class Select(Node):
     operand: Node
     field_name: str
     test_only: bool = False
-    #: Set by the checker where the whole chain names a variable or type, such as `google.protobuf.Timestamp`.
+    #: Set by the checker where the whole chain names a variable or a type, such as
+    #: `google.protobuf.Timestamp`.
     resolved: Ident | None = field(default=None, init=False)
 
 

@@ -1,7 +1,7 @@
 """What calls cost, by cel-go's model with Kubernetes' extensions.
 
-An identifier or a step of a selection costs 1, a new list 10, a new map 30; what reads a whole string
-or list costs in proportion to its size. An evaluation over the limit is cancelled.
+An identifier or a step of a selection costs 1, a new list 10, a new map 30; what reads a whole
+string or list costs in proportion to its size. An evaluation over the limit is cancelled.
 """
 
 from __future__ import annotations

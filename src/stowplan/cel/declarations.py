@@ -5,8 +5,8 @@ A library registers its functions with a signature in text, receiver first:
     @FUNCTIONS.overload("lowerAscii", "string_lower_ascii", "string.() -> string")
     def lower_ascii(text): ...
 
-An overload runs if the values have the declared types; with a receiver of type `dyn` that is known only
-then. An operator has one implementation for all of its overloads, which decides by itself.
+An overload runs if the values have the declared types; with a receiver of type `dyn` that is known
+only then. An operator has one implementation for all of its overloads, which decides by itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Function:
     operator: Implementation | None = None
 
     def implementation(self, overload: str | None) -> Implementation:
-        """What a call runs: the overload that the checker chose, or the first that accepts the values."""
+        """What a call runs: the checker's overload, or the first that accepts the values."""
         if self.operator is not None:
             return self.operator
         chosen = [one for one in self.overloads if overload in (None, one.name)]

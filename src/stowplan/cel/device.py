@@ -3,8 +3,8 @@
     device.attributes["gpu.example.com"].model == "A100"
     device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0
 
-A selector is compiled once and asked about many devices. What is missing in a domain is an error, as
-upstream; a domain that a device does not have is an empty map.
+A selector is compiled once and asked about many devices. What is missing in a domain is an error,
+as upstream; a domain that a device does not have is an empty map.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from stowplan.cel.errors import Cancelled, CompileError, Failure
 from stowplan.cel.parser import parse
 from stowplan.cel.program import Program, compile_program
 from stowplan.cel.quantities import CelQuantity, quantity_of
+from stowplan.cel.regex import reset_patterns
 from stowplan.cel.types import ANY, BOOL, STRING, Type, map_of
 from stowplan.cel.values import DefaultMap, Map, Value, type_name
 from stowplan.cel.versions import VersionError, parse_semver
@@ -88,10 +89,13 @@ class Selector:
 
 def compile_selector(expression: str) -> Selector:
     """Raises CompileError with upstream's text."""
+    if len(expression.encode(errors="replace")) > LENGTH_LIMIT:
+        raise CompileError(f"compilation failed: longer than {LENGTH_LIMIT} bytes")
+    reset_patterns()
     try:
         tree = parse(expression)
         found = check(expression, tree, _ENVIRONMENT)
-    except CompileError as error:
+    except (CompileError, Cancelled) as error:
         raise CompileError(f"compilation failed: {error}") from None
     except RecursionError:
         raise CompileError("compilation failed: expression is nested too deeply") from None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class CompileError(Exception):
-    """The expression is not valid; the text has one entry per error, each with the line and a caret."""
+    """The expression is not valid; the text shows each error with its line and a caret."""
 
 
 class Cancelled(Exception):

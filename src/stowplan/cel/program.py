@@ -1,8 +1,8 @@
 """Compiles a checked expression into closures that evaluate it and count its cost.
 
-Each node becomes a `Plan`. Errors are values (`Failure`), so that `||` and `&&` can go on. A chain of
-selections is one `Attribute`: its steps cost 1 each, and so does the chain itself, except as a branch
-of `?:`, where only its steps do; cel-go counts so.
+Each node becomes a `Plan`. Errors are values (`Failure`), so that `||` and `&&` can go on. A chain
+of selections is one `Attribute`: its steps cost 1 each, and so does the chain itself, except as a
+branch of `?:`, where only its steps do; cel-go counts so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stowplan.cel.errors import (
     Failure,
     no_such_overload,
 )
-from stowplan.cel.regex import compiled_regex
+from stowplan.cel.regex import compiled_regex, reset_patterns
 from stowplan.cel.values import (
     NONE,
     Growing,
@@ -82,6 +82,7 @@ class Program:
         slots[0] = variable
         run = Run(slots, limit)
         reset_comparisons()
+        reset_patterns()
         return self._evaluate(run), run.cost
 
 
@@ -247,7 +248,7 @@ def _computed_step(key: Evaluate) -> Qualifier:
         found = at if type(at) is Failure else _select(value, at, present)
         if not present or (found and type(found) is not Failure):
             run.charge(1)
-        return found  # type: ignore[return-value]
+        return found
 
     return qualify
 
@@ -604,8 +605,8 @@ def _call(function: str, overload: str | None, args: list[Evaluate]) -> Evaluate
     assert known is not None
     run_it = known.implementation(overload)
     cost = costs.cost_of(function, overload)
-    # Where values decide between overloads, cel-go stops at the first argument that is an error; the call
-    # costs nothing then, unless it was the last one.
+    # Where values decide between overloads, cel-go stops at the first argument that is an error;
+    # the call costs nothing then, unless it was the last one.
     is_dispatched = overload is None and known.operator is None
     if len(args) == 1 and not is_dispatched:
         return _unary(run_it, cost, args[0])

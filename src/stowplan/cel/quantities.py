@@ -1,4 +1,4 @@
-"""Kubernetes quantities in expressions: `device.capacity["x"].memory.isGreaterThan(quantity("1Gi"))`."""
+"""Kubernetes quantities: `device.capacity["x"].memory.isGreaterThan(quantity("1Gi"))`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,10 @@ _define = FUNCTIONS.overload
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 #: What Go's strings.TrimSpace removes.
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
 _QUOTED = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
     "\\": "\\\\", '"': '\\"',
@@ -58,6 +61,7 @@ def matches(text: Value, pattern: Value) -> Value:
 
 FUNCTIONS.declare("matches", "matches", "(string, string) -> bool")
 FUNCTIONS.declare("matches", "matches_string", "string.(string) -> bool")
+
 
 @_define("find", "string_find_string", "string.(string) -> string")
 def find(text: str, pattern: str) -> Value:

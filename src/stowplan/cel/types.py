@@ -138,7 +138,7 @@ class Substitutions:
         return Type(of.name, tuple(self.substitute(param, params_to_dyn) for param in of.params))
 
     def assign(self, these: list[Type], to: list[Type]) -> bool:
-        """True if each type can stand for its counterpart; then what that says of parameters is kept."""
+        """True if each type can stand for its counterpart; the parameters are then bound."""
         self._undo.clear()
         if self._all_assignable(these, to):
             return True

@@ -15,8 +15,8 @@ _MIXED = frozenset({"format"})
 
 
 def validate(source: str, tree: ast.Node, known: Callable[[Type], Type]) -> None:
-    """Raises CompileError for duration, timestamp and regex literals that cannot be read, and for lists
-    and maps of mixed types. `known` gives the final form of a node's type.
+    """Raises CompileError for duration, timestamp and regex literals that cannot be read, and for
+    lists and maps of mixed types. `known` gives the final form of a node's type.
     """
     problems = [*_literals(tree), *_aggregates(tree, known)]
     if problems:

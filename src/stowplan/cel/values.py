@@ -9,8 +9,8 @@
 | type, optional | TypeValue, Opt |
 | an error | `errors.Failure` |
 
-`equal` and `compare` are CEL's: numbers of different types compare by value, and values of types that
-do not compare give an error.
+`equal` and `compare` are CEL's: numbers of different types compare by value, and values of types
+that do not compare give an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIN_INT, MAX_INT, MAX_UINT = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 NANOS = 1_000_000_000
 
 
-#: Elements or characters that one value may have. The cost of longer ones is not always in proportion.
+#: Elements or characters that one value may have. Longer ones can cost too little.
 LONGEST = 1_000_000
 #: Elements that one evaluation may compare: values can share parts, and be huge when spelled out.
 MOST_COMPARISONS = 2_000_000
@@ -70,7 +70,7 @@ class Timestamp(int):
 
     def __str__(self) -> str:
         seconds, nanos = divmod(int(self), NANOS)
-        whole = datetime(1970, 1, 1) + timedelta(seconds=seconds)
+        whole = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
         fraction = f".{nanos:09}".rstrip("0").rstrip(".")
         return f"{whole.year:04}-{whole:%m-%dT%H:%M:%S}{fraction}Z"
 
@@ -95,11 +95,11 @@ NONE = Opt(())
 
 
 class Opaque:
-    """A value of Kubernetes' own types (Quantity, Semver, ...). They are equal to their own kind only."""
+    """A value of Kubernetes' own types (Quantity, Semver, ...), equal to its own kind only."""
 
     __slots__ = ()
     type_name = ""
-    #: Results of `add` and `sub` of quantities are not comparable as the right side of `==` upstream.
+    #: Upstream, results of `add` and `sub` of quantities do not compare on the right side of `==`.
     by_reference = False
     #: The Go type, if its values cannot be keys of a map: cel-go panics when one is looked up.
     unhashable = ""
@@ -115,8 +115,8 @@ class Growing(list[Value]):
 
 
 class Map:
-    """A CEL map. Keys are bool, int, UInt or str; `1`, `1u` and `true` are different keys, but 1.0 and
-    1u find the entry of 1.
+    """A CEL map. Keys are bool, int, UInt or str; `1`, `1u` and `true` are different keys, but 1.0
+    and 1u find the entry of 1.
     """
 
     __slots__ = ("_entries",)

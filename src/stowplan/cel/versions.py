@@ -22,7 +22,7 @@ class VersionError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Semver(Opaque):
     numbers: tuple[int, int, int]
-    #: Identifiers of the prerelease: (0, number, "") or (1, 0, word), so that tuples compare rightly.
+    #: Identifiers of the prerelease: (0, number, "") or (1, 0, word), which compare rightly.
     prerelease: tuple[tuple[int, int, str], ...]
     text: str
 

@@ -1,8 +1,9 @@
-"""Random expressions over `device`, mostly of matching types, and the devices they are asked about."""
+"""Random expressions over `device`, mostly of matching types, and devices to ask about."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 DRIVER = "gpu.example.com"
@@ -17,7 +18,7 @@ _DOUBLES = ("0.0", "1.5", "-2.25", "1e3", "7.0")
 
 
 class Expressions:
-    """Generates by type: `of("int", depth)` is an expression whose value is an int, if it has one."""
+    """Generates by type: `of("int", depth)` is an expression that gives an int, or fails."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -35,7 +36,7 @@ class Expressions:
         options = getattr(self, f"_{kind}")(max(0, depth - 1), depth <= 0)
         return str(self._random.choice(options)())
 
-    def _pick(self, choices: tuple[str, ...]) -> str:
+    def _pick(self, choices: Sequence[str]) -> str:
         return self._random.choice(choices)
 
     def _quote(self, text: str) -> str:
@@ -149,7 +150,8 @@ class Expressions:
             lambda: f"int({self.of(self._pick(('string', 'double', 'attribute')), d)})",
             lambda: f"-({self.of('int', d)})",
             lambda: (
-                f"{self.of('string', d)}.{self._pick(('indexOf', 'lastIndexOf'))}({self.of('string', d)})"
+                f"{self.of('string', d)}."
+                f"{self._pick(('indexOf', 'lastIndexOf'))}({self.of('string', d)})"
             ),
             lambda: f"{self.of('list', d)}.{self._pick(('sum', 'min', 'max'))}()",
             lambda: f"{self.of('list', d)}[{self.of('int', d)}]",
@@ -165,9 +167,7 @@ class Expressions:
             return leaf
         return [
             *leaf,
-            lambda: (
-                f"({self.of('double', d)} {self._pick(('+', '-', '*', '/'))} {self.of('double', d)})"
-            ),
+            lambda: f"({self.of('double', d)} {self._pick('+-*/')} {self.of('double', d)})",
             lambda: f"double({self.of(self._pick(('int', 'string')), d)})",
             lambda: f"{self.of('quantity', d)}.asApproximateFloat()",
         ]

@@ -1,11 +1,12 @@
 """The search for devices: all claims of a pod on one node, or nothing.
 
-Devices are tried in the order of pools, slices and devices; the first solution counts. A request takes
-its devices in ascending order, so no combination is tried twice; different requests are free to try
-all devices. A request with alternatives takes the first that leads to a solution.
+Devices are tried in the order of pools, slices and devices; the first solution counts. A request
+takes its devices in ascending order, so no combination is tried twice; different requests are free
+to try all devices. A request with alternatives takes the first that leads to a solution.
 
-The search is a stack of generators. Each makes one choice, yields, and takes it back when the search
-returns to it; so it can pause after any step, and `Search.advance` bounds the work of a turn.
+The search is a stack of generators. Each makes one choice, yields, and takes it back when the
+search returns to it; so it can pause after any step, and `Search.advance` bounds the work of a
+turn.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Allocated:
     #: Devices with room for several claims, and what is consumed of them.
     consumed: dict[DeviceId, Consumed] = field(default_factory=dict)
 
-    def __contains__(self, id: DeviceId) -> bool:
-        return id in self.devices or id in self.consumed
+    def __contains__(self, device: DeviceId) -> bool:
+        return device in self.devices or device in self.consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,9 @@ class Search:
     # The search
 
     def advance(self, steps: int) -> bool | None:
-        """Search on for so many steps: True with a solution in `claims`, False if there is none, None
-        if it is not over. Raises AllocationError.
+        """Search on for so many steps. Raises AllocationError.
+
+        True: `claims` have the solution. False: there is none. None: the search is not over.
         """
         for _ in range(steps):
             if not self._stack:
@@ -215,8 +217,8 @@ class Search:
         self._stack.append((place.claim, False, self._choose_device(claim, place)))
 
     def _abandon(self) -> None:
-        """Give up every choice of the claim, up to one between alternatives: another might need fewer
-        devices.
+        """Give up every choice of the claim, up to one between alternatives: another might need
+        fewer devices.
         """
         claim = self._stack[-1][0]
         self._stack.pop()
@@ -267,11 +269,13 @@ class Search:
         self, claim: Claim, place: _Place, request: Request, candidate: Candidate, start: int
     ) -> _Frame:
         """Take the device, yield the next place, and give it back when the search returns."""
-        device, id = candidate.device, candidate.id
+        device = candidate.device
         is_shared = bool(device.allow_multiple_allocations)
         if not self._is_usable(request, candidate, place.claim, is_shared):
             return
-        counted = bool(device.consumes_counters) and not (is_shared and self._is_in_shares(id))
+        counted = bool(device.consumes_counters) and not (
+            is_shared and self._is_in_shares(candidate.id)
+        )
         if counted and not self._counters.take(candidate.pool, device):
             return
         added = 0
@@ -279,12 +283,12 @@ class Search:
             if not request.tolerates_taints(device):
                 return
             for constraint in claim.constraints:
-                if not constraint.add(request.names, device, id):
+                if not constraint.add(request.names, device, candidate.id):
                     if request.all_devices is not None:
                         raise AllocationError(
                             f"claim {claim_name(claim.claim)}, request {request.details.name}: "
-                            f"cannot add device {'/'.join(id)} because a claim constraint would not "
-                            "be satisfied"
+                            f"cannot add device {'/'.join(candidate.id)} because a claim "
+                            "constraint would not be satisfied"
                         )
                     return
                 added += 1
@@ -332,11 +336,11 @@ class Search:
             return is_shared or claim not in self._taken.get(candidate.id, ())
         return not self._is_in_use(candidate.id)
 
-    def _is_in_use(self, id: DeviceId) -> bool:
-        return id in self._allocated.devices or bool(self._taken.get(id))
+    def _is_in_use(self, device: DeviceId) -> bool:
+        return device in self._allocated.devices or bool(self._taken.get(device))
 
-    def _is_in_shares(self, id: DeviceId) -> bool:
-        return id in self._allocated.consumed or bool(self._shares.get(id))
+    def _is_in_shares(self, device: DeviceId) -> bool:
+        return device in self._allocated.consumed or bool(self._shares.get(device))
 
     def _has_capacity(self, request: Request, candidate: Candidate) -> bool:
         consumed = consumed_by(request.details.capacity, candidate.device)

@@ -1,7 +1,7 @@
 """Capacity of devices that several claims can share.
 
-A request consumes of each capacity what it asks for, rounded up by the device's policy; what it does
-not mention, by the policy's default or whole.
+A request consumes of each capacity what it asks for, rounded up by the device's policy; what it
+does not mention, by the policy's default or whole.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Consumed = dict[str, Quantity]
 
 
 def consumed_by(request: CapacityRequirements | None, device: Device) -> Consumed | None:
-    """What a request would consume of a device; None if the device lacks a capacity that it names, or
-    its policy forbids the amount.
+    """What a request would consume of a device; None if the device lacks a capacity that it names,
+    or its policy forbids the amount.
     """
     capacities = device.capacity or {}
     asked = (request.requests if request is not None else None) or {}

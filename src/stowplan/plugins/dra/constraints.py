@@ -1,4 +1,4 @@
-"""Constraints of a claim: the devices of some requests share a value of an attribute, or differ in it."""
+"""Constraints of a claim: devices of some requests share an attribute's value, or differ in it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from stowplan.plugins.dra.pools import DeviceId
 
 
 class Constraint(Protocol):
-    def add(self, names: tuple[str, str], device: Device, id: DeviceId) -> bool:
-        """Take a device into account; False if that would violate the constraint. `names` are those of
-        the request, and of its alternative or "".
+    def add(self, names: tuple[str, str], device: Device, device_id: DeviceId) -> bool:
+        """Take a device into account; False if that would violate the constraint. `names` are those
+        of the request, and of its alternative or "".
         """
 
     def remove(self, names: tuple[str, str]) -> None:
@@ -39,12 +39,12 @@ class _OfAttribute:
             return True
         return bool(alternative) and f"{request}/{alternative}" in self._requests
 
-    def _value(self, device: Device, id: DeviceId) -> object | None:
+    def _value(self, device: Device, device_id: DeviceId) -> object | None:
         attributes = device.attributes or {}
         found = attributes.get(self._attribute)
         if found is None:
             domain, slash, name = self._attribute.partition("/")
-            found = attributes.get(name) if slash and domain == id[0] else None
+            found = attributes.get(name) if slash and domain == device_id[0] else None
         return None if found is None else _typed(found)
 
 
@@ -65,10 +65,10 @@ class SameValue(_OfAttribute):
         self._common: object = None
         self._devices = 0
 
-    def add(self, names: tuple[str, str], device: Device, id: DeviceId) -> bool:
+    def add(self, names: tuple[str, str], device: Device, device_id: DeviceId) -> bool:
         if not self._applies(names):
             return True
-        value = self._value(device, id)
+        value = self._value(device, device_id)
         if value is None:
             return False
         if self._devices == 0:
@@ -86,7 +86,7 @@ class SameValue(_OfAttribute):
 class DistinctValues(_OfAttribute):
     """No two requests have devices of one value.
 
-    Upstream remembers one value per request, the last; requests for several devices are compared by it.
+    Upstream remembers one value per request, the last; requests for several devices compare by it.
     """
 
     def __init__(self, requests: frozenset[str], attribute: str) -> None:
@@ -94,10 +94,10 @@ class DistinctValues(_OfAttribute):
         self._values: dict[str, object] = {}
         self._devices = 0
 
-    def add(self, names: tuple[str, str], device: Device, id: DeviceId) -> bool:
+    def add(self, names: tuple[str, str], device: Device, device_id: DeviceId) -> bool:
         if not self._applies(names):
             return True
-        value = self._value(device, id)
+        value = self._value(device, device_id)
         if value is None:
             return False
         if self._devices and (value in self._values.values() or (value == () and self._values)):

@@ -37,8 +37,8 @@ class Pool:
         return not (self.is_incomplete or self.is_invalid)
 
 
-def device_id(slice: ResourceSlice, device: Device) -> DeviceId:
-    return slice.spec.driver, slice.spec.pool.name, device.name
+def device_id(one: ResourceSlice, device: Device) -> DeviceId:
+    return one.spec.driver, one.spec.pool.name, device.name
 
 
 def node_matches(
@@ -68,27 +68,27 @@ class Slices:
             self._of_pool.setdefault(_pool_id(one), []).append(one)
 
     def pools(self, node: Node) -> list[Pool]:
-        """The pools that have devices for the node, in the order in which they are searched: by driver
-        and name, those with binding conditions last.
+        """The pools that have devices for the node, in the order in which they are searched: by
+        driver and name, those with binding conditions last.
         """
         relevant: dict[PoolId, list[ResourceSlice]] = {}
         for one in [*self._of_node.get(node.metadata.name, ()), *self._shared]:
             if _is_relevant(one, node):
                 _keep_newest(relevant.setdefault(_pool_id(one), []), one)
-        made = [self._pool(id, slices) for id, slices in sorted(relevant.items())]
+        made = [self._pool(pool_id, slices) for pool_id, slices in sorted(relevant.items())]
         pools = [pool for pool in made if pool is not None]
         return sorted(pools, key=_has_binding_conditions)
 
-    def _pool(self, id: PoolId, slices: list[ResourceSlice]) -> Pool | None:
+    def _pool(self, pool_id: PoolId, slices: list[ResourceSlice]) -> Pool | None:
         of_pool = slices[0].spec.pool
         everywhere: Sequence[ResourceSlice] = slices
         if len(slices) != of_pool.resource_slice_count:
-            known = self._of_pool[id]
+            known = self._of_pool[pool_id]
             if any(one.spec.pool.generation > of_pool.generation for one in known):
                 return None
             everywhere = [one for one in known if one.spec.pool.generation == of_pool.generation]
             if len(everywhere) != of_pool.resource_slice_count:
-                return Pool(id, is_incomplete=True)
+                return Pool(pool_id, is_incomplete=True)
         slices = sorted(slices, key=lambda one: one.metadata.name)
         names = {one.metadata.name for one in slices}
         elsewhere = [one for one in everywhere if one.metadata.name not in names]
@@ -99,16 +99,16 @@ class Slices:
             or not _names_are_unique(devices)
             or not _counters_exist(counter_sets, [*slices, *elsewhere])
         ):
-            return Pool(id, is_invalid=True)
-        return Pool(id, devices, elsewhere, counter_sets)
+            return Pool(pool_id, is_invalid=True)
+        return Pool(pool_id, devices, elsewhere, counter_sets)
 
 
-def _pool_id(slice: ResourceSlice) -> PoolId:
-    return slice.spec.driver, slice.spec.pool.name
+def _pool_id(one: ResourceSlice) -> PoolId:
+    return one.spec.driver, one.spec.pool.name
 
 
-def _is_relevant(slice: ResourceSlice, node: Node) -> bool:
-    spec = slice.spec
+def _is_relevant(one: ResourceSlice, node: Node) -> bool:
+    spec = one.spec
     if spec.shared_counters:
         return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:

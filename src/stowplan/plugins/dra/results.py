@@ -1,4 +1,4 @@
-"""What is written into a claim's status: the devices, their configuration, and where they can be used."""
+"""What is written into a claim's status: devices, their configuration, nodes that reach them."""
 
 from __future__ import annotations
 
