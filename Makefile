@@ -74,6 +74,7 @@ e2e: controlplane ## Only the tests against the real control plane
 .PHONY: parity
 parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=10000 SEQUENCES=200 SEED=1
 	@$(BIN)/python -m tests.parity $(if $(N),--cases $(N)) $(if $(SEQUENCES),--sequences $(SEQUENCES)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.parity.cel $(if $(N),--selectors $(N)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: $(READY) ## Random examples for the property tests, before a release; MINUTES=60 SEED=1

@@ -15,3 +15,10 @@ def oracle() -> Iterator[Oracle]:
     """A running oracle; missing, it fails the test in CI and skips it elsewhere."""
     with Oracle(require_binaries("oracle")["oracle"]) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def cel_oracle() -> Iterator[Oracle]:
+    """cel-go in kube-scheduler's environment for device selectors."""
+    with Oracle(require_binaries("cel")["cel"]) as running:
+        yield running

@@ -15,6 +15,8 @@ from stowplan.cel.types import ERROR, Type
 class Node:
     position: int
     type: Type = field(default=ERROR, init=False)
+    #: How many operators, selections and calls of methods are nested in it, itself included.
+    height: int = field(default=0, init=False)
 
 
 @dataclass(eq=False, slots=True)

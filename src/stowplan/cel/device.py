@@ -17,6 +17,7 @@ from stowplan.cel.parser import parse
 from stowplan.cel.program import Program, compile_program
 from stowplan.cel.quantities import CelQuantity, quantity_of
 from stowplan.cel.regex import reset_patterns
+from stowplan.cel.stack import deep_stack
 from stowplan.cel.types import ANY, BOOL, STRING, Type, map_of
 from stowplan.cel.values import DefaultMap, Map, Value, type_name
 from stowplan.cel.versions import VersionError, parse_semver
@@ -29,7 +30,7 @@ _NOT_A_BOOL = {
     "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
 }
 _DEVICE = Type("kubernetes.DRADevice")
-_ENVIRONMENT = Environment(
+ENVIRONMENT = Environment(
     {"device": _DEVICE},
     {
         _DEVICE.name: {
@@ -74,8 +75,6 @@ class Selector:
             value, cost = self._program.evaluate(device, limit)
         except Cancelled as cancelled:
             raise SelectorError(str(cancelled)) from None
-        except RecursionError:
-            raise SelectorError("expression is nested too deeply") from None
         if isinstance(value, Failure):
             raise SelectorError(value.text)
         if type(value) is not bool:
@@ -92,13 +91,16 @@ def compile_selector(expression: str) -> Selector:
     if len(expression.encode(errors="replace")) > LENGTH_LIMIT:
         raise CompileError(f"compilation failed: longer than {LENGTH_LIMIT} bytes")
     reset_patterns()
+    with deep_stack():
+        return _compile(expression)
+
+
+def _compile(expression: str) -> Selector:
     try:
         tree = parse(expression)
-        found = check(expression, tree, _ENVIRONMENT)
+        found = check(expression, tree, ENVIRONMENT)
     except (CompileError, Cancelled) as error:
         raise CompileError(f"compilation failed: {error}") from None
-    except RecursionError:
-        raise CompileError("compilation failed: expression is nested too deeply") from None
     if found not in (BOOL, ANY):
         raise CompileError(f"must evaluate to bool or the unknown type, not {found}")
     try:

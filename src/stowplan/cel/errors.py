@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_MOST_SHOWN = 100
+
 
 class CompileError(Exception):
     """The expression is not valid; the text shows each error with its line and a caret."""
@@ -40,8 +42,12 @@ class Problem:
 
 
 def report(source: str, problems: list[Problem]) -> str:
-    """All problems in order, each with its line of the source and a caret below it."""
-    return "\n".join(_show(source, one) for one in sorted(problems, key=lambda one: one.position))
+    """The problems in order, each with its line of the source and a caret below it."""
+    in_order = sorted(problems, key=lambda one: one.position)
+    shown = [_show(source, one) for one in in_order[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"{len(problems) - _MOST_SHOWN} more errors were truncated")
+    return "\n".join(shown)
 
 
 def _show(source: str, problem: Problem) -> str:

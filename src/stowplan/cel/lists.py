@@ -46,6 +46,7 @@ def slice_of(items: list[Value], start: int, end: int) -> Value:
 
 def _flattened(items: list[Value], depth: int) -> list[Value]:
     flat: list[Value] = []
+    count_comparisons(len(items))
     for item in items:
         if isinstance(item, list) and depth > 0:
             flat += _flattened(item, depth - 1)

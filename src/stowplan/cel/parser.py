@@ -43,10 +43,8 @@ def parse(source: str) -> ast.Node:
     except _SyntaxProblem as problem:
         parser.problems.append(problem.args[0])
         tree = None
-    except RecursionError:
-        raise CompileError(
-            f"ERROR: <input>:1:1: expression recursion limit exceeded: {MAX_DEPTH}"
-        ) from None
+    except _TooDeep as too_deep:
+        raise CompileError(f"ERROR: <input>:-1:0: {too_deep}") from None
     if parser.problems or tree is None:
         raise CompileError(report(source, parser.problems))
     return tree
@@ -54,6 +52,18 @@ def parse(source: str) -> ast.Node:
 
 class _SyntaxProblem(Exception):
     """Carries the Problem after which reading cannot go on."""
+
+
+class _TooDeep(Exception):
+    """cel-go would not read so deep an expression."""
+
+
+def _above(node: ast.Node, *inner: ast.Node, levels: int = 1) -> ast.Node:
+    """The node, with its height known from what is nested in it."""
+    node.height = levels + max((one.height for one in inner), default=0)
+    if node.height > MAX_DEPTH:
+        raise _TooDeep("max recursion depth exceeded")
+    return node
 
 
 class _Parser:
@@ -106,14 +116,15 @@ class _Parser:
     def _expression(self) -> ast.Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise RecursionError
+            raise _TooDeep(f"expression recursion limit exceeded: {MAX_DEPTH}")
         condition = self._logic("||", "_||_")
         operator = self._accept("?")
         if operator is not None:
             yes = self._logic("||", "_||_")
             self._expect(":")
             no = self._expression()
-            condition = ast.Call(operator.position, "_?_:_", None, [condition, yes, no])
+            parts = [condition, yes, no]
+            condition = _above(ast.Call(operator.position, "_?_:_", None, parts), *parts)
         self._depth -= 1
         return condition
 
@@ -134,7 +145,7 @@ class _Parser:
             operator = self._take()
             right = self._binary(level + 1)
             function = _FUNCTIONS.get(operator.text, f"_{operator.text}_")
-            left = ast.Call(operator.position, function, None, [left, right])
+            left = _above(ast.Call(operator.position, function, None, [left, right]), left, right)
         return left
 
     def _unary(self) -> ast.Node:
@@ -150,7 +161,9 @@ class _Parser:
         operand = self._member()
         if count % 2 == 0:
             return operand
-        return ast.Call(first.position, f"{first.text}_", None, [operand])
+        return _above(
+            ast.Call(first.position, f"{first.text}_", None, [operand]), operand, levels=0
+        )
 
     # Operands
 
@@ -163,7 +176,9 @@ class _Parser:
                 function = "_[?_]" if self._accept("?") is not None else "_[_]"
                 index = self._expression()
                 self._expect("]")
-                node = ast.Call(bracket.position, function, None, [node, index])
+                node = _above(
+                    ast.Call(bracket.position, function, None, [node, index]), node, index
+                )
             else:
                 return node
 
@@ -177,10 +192,10 @@ class _Parser:
         self._take()
         if optional:
             field = ast.Literal(name.position, name.text)
-            return ast.Call(dot.position, "_?._", None, [operand, field])
+            return _above(ast.Call(dot.position, "_?._", None, [operand, field]), operand)
         opening = self._accept("(")
         if opening is None:
-            return ast.Select(dot.position, operand, name.text)
+            return _above(ast.Select(dot.position, operand, name.text), operand)
         return self._call(opening.position, name.text, operand)
 
     def _call(self, position: int, function: str, target: ast.Node | None) -> ast.Node:
@@ -194,7 +209,10 @@ class _Parser:
             expanded = macros.expand(position, function, target, args)
         except macros.MacroError as error:
             return self._complain(error.problem.position, error.problem.message)
-        return expanded or ast.Call(position, function, target, args)
+        call = expanded or ast.Call(position, function, target, args)
+        if target is None:
+            return _above(call, *args, levels=0)
+        return _above(call, target, *args)
 
     def _primary(self) -> ast.Node:
         token = self._take()
@@ -251,7 +269,8 @@ class _Parser:
             if self._accept(",") is None:
                 break
         self._expect("}")
-        return ast.StructExpr(self._tokens[ahead].position, dot + ".".join(names), fields)
+        made = ast.StructExpr(self._tokens[ahead].position, dot + ".".join(names), fields)
+        return _above(made, *(value for _, value in fields), levels=0)
 
     def _list(self, opening: Token) -> ast.Node:
         elements: list[ast.Node] = []
@@ -264,7 +283,8 @@ class _Parser:
             if self._accept(",") is None:
                 break
         self._expect("]")
-        return ast.ListExpr(opening.position, elements, frozenset(optional))
+        made = ast.ListExpr(opening.position, elements, frozenset(optional))
+        return _above(made, *elements, levels=0)
 
     def _map(self, opening: Token) -> ast.Node:
         entries: list[ast.Entry] = []
@@ -277,7 +297,8 @@ class _Parser:
             if self._accept(",") is None:
                 break
         self._expect("}")
-        return ast.MapExpr(opening.position, entries)
+        parts = [part for entry in entries for part in (entry.key, entry.value)]
+        return _above(ast.MapExpr(opening.position, entries), *parts, levels=0)
 
     def _literal(self, token: Token, sign: Token | None) -> ast.Node:
         position = token.position if sign is None else sign.position
@@ -318,4 +339,4 @@ def _balance(function: str, terms: list[ast.Node], positions: list[int]) -> ast.
     middle = len(positions) // 2
     left = _balance(function, terms[: middle + 1], positions[:middle])
     right = _balance(function, terms[middle + 1 :], positions[middle + 1 :])
-    return ast.Call(positions[middle], function, None, [left, right])
+    return _above(ast.Call(positions[middle], function, None, [left, right]), left, right, levels=0)

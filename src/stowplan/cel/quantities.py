@@ -15,12 +15,13 @@ _NANO = 1_000_000_000
 class CelQuantity(Opaque):
     """A quantity by its exact number of billionths."""
 
-    __slots__ = ("nanos", "text")
+    __slots__ = ("nanos", "scale", "text")
     type_name = _TYPE
 
     def __init__(self, quantity: Quantity) -> None:
         self.nanos = quantity.nanos()
         self.text = str(quantity)
+        self.scale = None if quantity.unbounded else quantity.exponent
 
     def same(self, other: Opaque) -> bool:
         return isinstance(other, CelQuantity) and self.nanos == other.nanos
@@ -35,9 +36,21 @@ class QuantitySum(CelQuantity):
     __slots__ = ()
     by_reference = True
 
-    def __init__(self, nanos: int) -> None:
-        self.nanos = nanos
-        self.text = str(nanos / _NANO)
+    def __init__(self, one: CelQuantity, nanos: int, scale: int | None) -> None:
+        self.nanos = one.nanos + nanos
+        self.text = str(self.nanos / _NANO)
+        if not nanos:
+            self.scale = one.scale
+        elif not one.nanos:
+            self.scale = scale
+        else:
+            self.scale = None
+            if one.scale is not None and scale is not None:
+                finest = min(one.scale, scale)
+                unit = 10 ** (finest + 9)
+                terms = (one.nanos // unit, nanos // unit, self.nanos // unit)
+                if all(MIN_INT <= term <= MAX_INT for term in terms):
+                    self.scale = finest
 
 
 def quantity_of(text: str | int | float) -> CelQuantity | Failure:
@@ -85,7 +98,9 @@ def as_float(one: CelQuantity) -> Value:
 
 @_define("isInteger", "quantity_is_integer", f"{_TYPE}.() -> bool")
 def is_integer(one: CelQuantity) -> Value:
-    return one.nanos % _NANO == 0 and MIN_INT <= one.nanos // _NANO <= MAX_INT
+    if one.scale is None or one.scale < 0:
+        return False
+    return MIN_INT <= one.nanos // _NANO <= MAX_INT
 
 
 @_define("asInteger", "quantity_get_int", f"{_TYPE}.() -> int")
@@ -97,19 +112,19 @@ def as_integer(one: CelQuantity) -> Value:
 
 @_define("add", "quantity_add", f"{_TYPE}.({_TYPE}) -> {_TYPE}")
 def add(one: CelQuantity, other: CelQuantity) -> Value:
-    return QuantitySum(one.nanos + other.nanos)
+    return QuantitySum(one, other.nanos, other.scale)
 
 
 @_define("add", "quantity_add_int", f"{_TYPE}.(int) -> {_TYPE}")
 def add_int(one: CelQuantity, number: int) -> Value:
-    return QuantitySum(one.nanos + number * _NANO)
+    return QuantitySum(one, number * _NANO, 0)
 
 
 @_define("sub", "quantity_sub", f"{_TYPE}.({_TYPE}) -> {_TYPE}")
 def subtract(one: CelQuantity, other: CelQuantity) -> Value:
-    return QuantitySum(one.nanos - other.nanos)
+    return QuantitySum(one, -other.nanos, other.scale)
 
 
 @_define("sub", "quantity_sub_int", f"{_TYPE}.(int) -> {_TYPE}")
 def subtract_int(one: CelQuantity, number: int) -> Value:
-    return QuantitySum(one.nanos - number * _NANO)
+    return QuantitySum(one, -number * _NANO, 0)

@@ -12,11 +12,14 @@ from itertools import islice
 from typing import Any
 
 from stowplan.cel.errors import Cancelled
+from stowplan.cel.values import count_comparisons
 
 #: For a pattern's program and its automaton; patterns that need more are refused. 5 ms to compile.
 _MEMORY = 256 * 1024
 #: Different patterns that one expression may have, or one evaluation may build.
 MOST_PATTERNS = 64
+#: What a match of `findAll` counts as; it takes as long as so many comparisons.
+_PER_MATCH = 10
 
 #: Reasons of RE2 in the words of Go's regexp.
 _GO_WORDS = {
@@ -46,13 +49,28 @@ class Regex:
         self._compiled = compiled
 
     def first(self, text: str) -> str | None:
-        found = self._compiled.search(text)
-        return None if found is None else str(found.group())
+        found = self._compiled.search(_encoded(text))
+        return None if found is None else _decoded(found.group())
 
     def all(self, text: str, limit: int) -> list[str]:
-        """The matches, at most `limit` of them; a negative one means all."""
-        found = self._compiled.finditer(text)
-        return [str(match.group()) for match in islice(found, limit if limit >= 0 else None)]
+        """The matches, at most `limit` of them; a negative one means all. Raises Cancelled."""
+        texts = []
+        found = self._compiled.finditer(_encoded(text))
+        for match in islice(found, limit if limit >= 0 else None):
+            count_comparisons(_PER_MATCH)
+            texts.append(_decoded(match.group()))
+        return texts
+
+
+# RE2 works on bytes, and counts characters of text before each match anew.
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 def compiled_regex(pattern: str) -> Regex | str:

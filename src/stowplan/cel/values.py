@@ -31,7 +31,7 @@ NANOS = 1_000_000_000
 #: Elements or characters that one value may have. Longer ones can cost too little.
 LONGEST = 1_000_000
 #: Elements that one evaluation may compare: values can share parts, and be huge when spelled out.
-MOST_COMPARISONS = 2_000_000
+MOST_COMPARISONS = 300_000
 
 
 class _Comparisons:

@@ -83,6 +83,7 @@ TARGETS = (
     _program_of_ours("informer"),
     _program_of_ours("oracle"),
     _program_of_ours("extender"),
+    _program_of_ours("cel"),
     BuildTarget("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
     BuildTarget("helm", HELM, "helm.sh/helm/v3/cmd/helm", "helm"),
 )
