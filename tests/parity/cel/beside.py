@@ -1,7 +1,8 @@
 """Selectors answered by `stowplan.cel` and by cel-go, side by side.
 
 The program in src/stowplan/lab/controlplane/cel compiles expressions in kube-scheduler's
-environment and evaluates them on devices. Compared are refusals with their text, answers, errors and costs.
+environment and evaluates them on devices. Compared are refusals with their text, answers, errors
+and costs.
 """
 
 from __future__ import annotations
