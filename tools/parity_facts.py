@@ -114,9 +114,22 @@ PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
     ),
     "DynamicResources": (
         Fact("pods without `spec.resourceClaims`: skipped, scored 0"),
-        missing("pods with `spec.resourceClaims`", "refused with a reason, never bound blindly"),
-        missing("ResourceClaim, ResourceSlice, DeviceClass", "devices are not allocated"),
-        missing("binding conditions of devices", "devices are not allocated"),
+        Fact("pod `spec.resourceClaims`, `status.resourceClaimStatuses`"),
+        Fact("ResourceClaim, ResourceSlice, DeviceClass (resource.k8s.io/v1)"),
+        Fact("requests: exact and all, alternatives, CEL selectors, admin access, tolerations"),
+        Fact("constraints, shared counters, consumable capacity, device taints"),
+        Fact("binding conditions of devices"),
+        differs(
+            "a device that two claims hold",
+            "taken until both are gone",
+            "plugins/dra/allocated.py",
+        ),
+        differs(
+            "a claim that was created again during PreBind",
+            "not allocated; the pod is tried again",
+            "plugins/dra/claim_writes.py",
+        ),
+        missing("DeviceTaintRule", "its gate is off by default"),
     ),
     "DefaultPreemption": (
         Fact("pod `spec.priority`, `spec.preemptionPolicy`"),
@@ -141,8 +154,6 @@ PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
 
 #: Arguments that are not simply the same, by plugin and name.
 ARGUMENTS: Final[dict[str, Fact]] = {
-    "DynamicResources.filterTimeout": Fact("", NOT_YET, "checked; devices are not allocated"),
-    "DynamicResources.bindingTimeout": Fact("", NOT_YET, "checked; devices are not allocated"),
     "VolumeBinding.shape": Fact("", SAME, "refused, as its feature is off"),
 }
 

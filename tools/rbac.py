@@ -54,6 +54,10 @@ BUILT_IN: Final = {
 }
 
 
+_DEVICES: Final = "resource.k8s.io"
+_CLAIM_STATUS, _CLAIM_BINDING = "resourceclaims/status", "resourceclaims/binding"
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """Where an installation's roles go, and what they are called."""
@@ -151,6 +155,12 @@ class Rules(NamedTuple):
 
 def rules_of(grants: Iterable[Grant]) -> Rules:
     grants = set(grants)
+    # Writing allocations into the status of claims takes a second right, which is no request.
+    grants |= {
+        each._replace(resource=_CLAIM_BINDING)
+        for each in grants
+        if (each.group, each.resource) == (_DEVICES, _CLAIM_STATUS)
+    }
     built_in = {BUILT_IN[grant] for grant in grants & BUILT_IN.keys()}
     grants -= BUILT_IN.keys()
     stray = [grant for grant in grants if grant.scope == KUBE_SYSTEM]

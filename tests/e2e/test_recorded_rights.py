@@ -45,7 +45,8 @@ Json = dict[str, Any]
 STATIC = DEPLOY.parent / "static"
 IS_RECORDING = os.environ.get("RECORD_RBAC") == "1"
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
-PINNED = ("pinned", "with-local", "with-made")
+DEVICES = "/apis/resource.k8s.io/v1"
+PINNED = ("pinned", "with-local", "with-made", "with-device")
 LATE = {"volumeBindingMode": "WaitForFirstConsumer"}
 
 
@@ -61,6 +62,7 @@ class Stage:
         self.api.create(STORAGE, {"metadata": {"name": "local"}, **local})
         made = {"provisioner": "made.example.com", **LATE}
         self.api.create(STORAGE, {"metadata": {"name": "made"}, **made})
+        self.offer_devices()
         self.api.create(
             "/apis/scheduling.k8s.io/v1/priorityclasses",
             {"metadata": {"name": "high"}, "value": 1000},
@@ -111,6 +113,23 @@ class Stage:
         wait_for("the volume", lambda: "claimRef" in self.api.get(disk)["spec"])
         path = f"/api/v1/namespaces/{namespace}/{claim}"
         wait_for("the claim", lambda: "annotations" in self.api.get(path)["metadata"])
+
+    def allocate_device(self, namespace: str, **spec: Any) -> None:
+        """A pod gets a device of node n1."""
+        path = f"{DEVICES}/namespaces/{namespace}/resourceclaims"
+        requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+        claim = {"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": requests}}}
+        self.api.create(path, claim)
+        claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        self.create_pod(namespace, "with-device", resourceClaims=claims, **spec)
+        wait_for("the device", lambda: "allocation" in self.api.get(f"{path}/gpu")["status"])
+
+    def offer_devices(self) -> None:
+        self.api.create(f"{DEVICES}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+        devices = [{"name": f"gpu-{number}"} for number in range(8)]
+        spec = {"driver": "gpu.example.com", "nodeName": "n1", "pool": pool, "devices": devices}
+        self.api.create(f"{DEVICES}/resourceslices", {"metadata": {"name": "n1"}, "spec": spec})
 
     def clear(self, namespace: str) -> None:
         """Give the nodes back."""
@@ -189,6 +208,7 @@ def play(stage: Stage, namespace: str) -> None:
     stage.create_pod(namespace, "plain", **on_n1)
     wait_bound(stage.plane, namespace, "plain")
     stage.bind_volumes(namespace, **ours)
+    stage.allocate_device(namespace, **ours)
     # Room is made for a more important pod.
     stage.create_pod(namespace, "victim", cpu="3", nodeName="n2")
     stage.create_pod(namespace, "important", cpu="3", priorityClassName="high", **on_n2)
@@ -287,6 +307,7 @@ def test_the_static_scheduler(
         wait_bound(plane, key, "pinned")
         if key == "respect-node-state":
             stage.bind_volumes(key, **ours)
+            stage.allocate_device(key, **ours)
         scheduler.process.terminate()
         assert scheduler.process.wait(30) == 0, scheduler.log
 

@@ -322,6 +322,7 @@ class ApiClient:
         *,
         namespace: str = "",
         resource_version: str,
+        subresource: str = "",
         lane: Lane = Lane.BIND,
         timeout_s: float = 30.0,
     ) -> T:
@@ -330,7 +331,7 @@ class ApiClient:
         Conflict where there is a newer version.
         """
         metadata = {**changes.get("metadata", {}), "resourceVersion": resource_version}
-        path = resource.path(namespace=namespace, name=name)
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
         body = await self._transport.request(
             "PATCH",
             path,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.api.objects import NodeSelector, ObjectMeta, Quantities, Wire
+from stowplan.api.objects import Condition, NodeSelector, ObjectMeta, Quantities, Wire
 
 Quantity = str | int | float
 
@@ -213,12 +213,29 @@ class ClaimConsumer(Wire, frozen=True):
     uid: str = ""
 
 
+class DeviceStatus(Wire, frozen=True):
+    """What a driver reports about a device that a claim got."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[Condition, ...] | None = None
+    data: dict[str, Any] | None = None
+    network_data: dict[str, Any] | None = None
+
+
 class ResourceClaimStatus(Wire, frozen=True):
     allocation: AllocationResult | None = None
     reserved_for: tuple[ClaimConsumer, ...] | None = None
+    devices: tuple[DeviceStatus, ...] | None = None
+
+
+class ClaimMeta(ObjectMeta, frozen=True):
+    finalizers: tuple[str, ...] | None = None
 
 
 class ResourceClaim(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: ClaimMeta = ClaimMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from stowplan.api import objects, storage_objects, workload_objects
+from stowplan.api import device_objects, objects, storage_objects, workload_objects
 
 T = TypeVar("T")
 
@@ -101,6 +101,15 @@ VOLUME_ATTACHMENTS = Resource(
     False,
     storage_objects.VolumeAttachment,
 )
+RESOURCE_CLAIMS = Resource(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, device_objects.ResourceClaim
+)
+RESOURCE_SLICES = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, device_objects.ResourceSlice
+)
+DEVICE_CLASSES = Resource(
+    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, device_objects.DeviceClass
+)
 
 #: Every kind that a plugin may look up.
 CATALOGED: tuple[Resource[Any], ...] = (
@@ -117,4 +126,7 @@ CATALOGED: tuple[Resource[Any], ...] = (
     CSI_DRIVERS,
     CSI_STORAGE_CAPACITIES,
     VOLUME_ATTACHMENTS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
 )

@@ -131,6 +131,7 @@ class ApiVerbs(SchedulerApi, Protocol):
         *,
         namespace: str = ...,
         resource_version: str,
+        subresource: str = ...,
         lane: Lane = ...,
         timeout_s: float = ...,
     ) -> T: ...

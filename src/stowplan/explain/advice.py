@@ -40,11 +40,8 @@ def advice_for(
         return _about_claims(pod, reasons[0].reason, catalog)
     if reasons and reasons[0].plugin == "DynamicResources" and pod.spec.resource_claims:
         namespace = pod.metadata.namespace
-        return (
-            "Leave it to a scheduler that can, such as kube-scheduler. If that leaves it"
-            f" pending, see {kubectl(['get', 'resourceclaims', '-n', namespace])} and"
-            " kubectl get resourceslices."
-        )
+        look = kubectl(["get", "resourceclaims", "-n", namespace])
+        return f"See {look} and kubectl get deviceclasses,resourceslices."
     return ""
 
 

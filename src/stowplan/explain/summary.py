@@ -113,8 +113,6 @@ def refusal_of(pod: Pod, status: Status) -> str:
     if "unbound immediate" in said:
         claims = ", ".join(claim.name for claim in claims_of(pod)[:3])
         return f"Its claims are not all bound to volumes yet ({claims})."
-    if pod.spec.resource_claims and status.plugin == "DynamicResources":
-        return "It claims devices (spec.resourceClaims), which Stowplan cannot allocate yet."
     return f"It is refused before any node is looked at: {said} ({status.plugin})."
 
 

@@ -150,14 +150,18 @@ class _Search:
         if not is_shape:
             alive = alive & self.candidates
             self._respect_nominees(alive)
-        for step in steps[leading:]:
+        rest = steps[leading:]
+        costly = rest.pop() if rest and rest[-1].is_costly else None
+        for step in rest:
             verdicts = self._verdicts(step, alive)
             columns.append((step, verdicts))
             if verdicts.any():
                 alive = alive & (verdicts == 0)
                 is_shape = False
         key: SearchKey | None = None
-        if is_shape:
+        if costly is not None:
+            rows, searched = self._first_fitting(costly, alive)
+        elif is_shape:
             rows, searched, key = shape.search(self.order, start=self.start, limit=self.limit)
         else:
             rows, searched = first_feasible(self.order, alive, start=self.start, limit=self.limit)
@@ -174,11 +178,15 @@ class _Search:
         # Before the filters, as in kube-scheduler: a filter does not run on a row where nominated
         # pods leave no room, so it cannot fail there.
         self._respect_nominees(alive)
-        for step in self.what_if.running(self.cycle):
+        steps = list(self.what_if.running(self.cycle))
+        costly = steps.pop() if steps and steps[-1].is_costly else None
+        for step in steps:
             verdicts = self._verdicts(step, alive)
             self.diagnosis.columns.append((step, verdicts))
             alive &= verdicts == 0
         self.diagnosis.candidates = self.candidates
+        if costly is not None:
+            return Feasible(*self._first_fitting(costly, alive))
         rows, searched = first_feasible(self.order, alive, start=self.start, limit=self.limit)
         return Feasible(rows, searched)
 
@@ -204,6 +212,22 @@ class _Search:
             # The plugin fails on columns, but on no single row.
             return Feasible(rows, 0, failure=failure)
         return Feasible(rows, searched, failure=first)
+
+    def _first_fitting(self, step: FilterStep, alive: BoolArray) -> tuple[Rows, int]:
+        """`first_feasible` by a last filter that costs too much to ask about every row."""
+        verdicts = np.zeros(self.cycle.table.capacity, np.int32)
+        self.diagnosis.columns.append((step, verdicts))
+        in_order = in_search_order(self.order, self.start)
+        found: list[int] = []
+        for place in np.flatnonzero(alive[in_order]).tolist():
+            row = in_order[place : place + 1]
+            step.fill(self.cycle, row, verdicts)
+            if verdicts[row[0]]:
+                continue
+            if len(found) == self.limit:
+                return np.array(found, np.intp), place
+            found.append(int(row[0]))
+        return np.array(found, np.intp), len(in_order)
 
     def _verdicts(self, step: FilterStep, alive: BoolArray) -> Int32Array:
         table = self.cycle.table

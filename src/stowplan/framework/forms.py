@@ -65,6 +65,7 @@ class FilterStep:
         self.reads_pods = self.reads in (Reads.POD_SPECS, Reads.PODS)
         self.reads_details = self.reads is Reads.PODS
         self.has_row_form = self._row is not None
+        self.is_costly = plugin.is_costly and not failure
         #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
         self._surroundings = _surroundings_of(plugin)
@@ -190,6 +191,7 @@ class ScoreStep:
             or getattr(plugin, "score", None)
         )
         self.normalizes = self._normalize is not None
+        self.keeps_zeros = plugin.keeps_zeros
         #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
         #: Whether they may be added up with others' (`shapes`): a row that changes must not change

@@ -6,7 +6,7 @@ for the binding points only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -76,5 +76,9 @@ class Handle:
     call_later: Callable[[float, Callable[[], None]], Any] = _ignore
     #: A new wakeup, on which a binding point can wait without blocking others.
     wakeup: Callable[[], Wakeup] = _no_wakeup
+    #: Run requests beside the scheduling loop: background(make_coroutine, name).
+    background: Callable[[Callable[[], Awaitable[None]], str], None] = _ignore
+    #: Add to a counter or observe in a histogram of the scheduler: observe(name, labels, value).
+    observe: Callable[[str, tuple[str, ...], float], None] = _ignore
     #: Write an Event: record(pod, type=, reason=, action=, note=).
     record: RecordEvent = _ignore

@@ -41,6 +41,8 @@ from stowplan.queue.pod import QueuedPod
 
 #: What `filter` returns: True or None if the pod fits; False, a reason or a Status if it does not.
 FilterAnswer: TypeAlias = "bool | str | Status | None"
+#: Sends requests to the API server.
+Effect: TypeAlias = Callable[[], Awaitable[None]]
 #: What the binding points return; they may be async.
 BindAnswer: TypeAlias = "Status | Awaitable[Status | None] | None"
 
@@ -136,6 +138,11 @@ class Plugin:
     bind_is_idempotent: ClassVar[bool] = False
     #: Whether `filter_columns` understands an Overlay; if not, what-if rows use the per-node form.
     overlays: ClassVar[bool] = False
+    #: Whether `filter` costs so much that it is asked node by node, and only until enough nodes are
+    #: found; for the last Filter plugin of a profile.
+    is_costly: ClassVar[bool] = False
+    #: Whether `normalize` leaves scores that are all 0 as they are.
+    keeps_zeros: ClassVar[bool] = False
     #: What the verdict ids 1, 2, ... of `filter_columns` mean.
     verdicts: ClassVar[tuple[Status, ...]] = ()
     #: Points that fail in a profile that disables what prepares them; others do without.
@@ -321,12 +328,13 @@ class PostFilterResult:
     """From PostFilter: what became of the pod that fits nowhere.
 
     `nominated_node` None leaves the pod's nomination alone, "" clears it. `eviction` is carried
-    out after the attempt.
+    out after the attempt, and so is `effect`: requests to the API server that make room otherwise.
     """
 
     status: Status
     nominated_node: str | None = None
     eviction: Eviction | None = None
+    effect: Effect | None = None
 
 
 def points_of(plugin: type[Plugin]) -> frozenset[str]:

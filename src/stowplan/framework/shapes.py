@@ -191,7 +191,10 @@ class WeightedScores(DerivedRows):
         for step, signature in signed:
             column = columns.passing_scores(step, signature, cycle)
             if step.normalizes:
-                self.normalized.append((step, column.values))
+                if step.keeps_zeros and column.range_of(used) == (0, 0):
+                    self.parts.append((step, None))
+                else:
+                    self.normalized.append((step, column.values))
                 continue
             lowest, highest = column.range_of(used)
             _check_range(lowest, highest)

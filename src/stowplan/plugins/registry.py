@@ -5,7 +5,7 @@ from __future__ import annotations
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.default_preemption import DefaultPreemption
-from stowplan.plugins.dynamic_resources import DynamicResources
+from stowplan.plugins.dra import DynamicResources
 from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.inter_pod_affinity import InterPodAffinity
 from stowplan.plugins.node_affinity import NodeAffinity

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stowplan.api.resources import CSI_STORAGE_CAPACITIES, Resource
+from stowplan.api.resources import CSI_STORAGE_CAPACITIES, RESOURCE_CLAIMS, Resource
 from stowplan.api.verbs import ApiVerbs
 from stowplan.errors import StowplanError
 from stowplan.framework.plugin import Plugin
@@ -44,6 +44,13 @@ RIGHTS = (
     Right(("patch",), "pods", subresource="status", optional=True),
     Right(("create", "patch"), "events", group="events.k8s.io", optional=True),
 )
+_CLAIMS = RESOURCE_CLAIMS.plural
+#: What writing claims takes besides patching them. The status is guarded twice: its allocation and
+#: its consumers belong to `resourceclaims/binding`.
+CLAIM_RIGHTS = (
+    Right(("patch",), _CLAIMS, RESOURCE_CLAIMS.group, "status"),
+    Right(("patch",), _CLAIMS, RESOURCE_CLAIMS.group, "binding"),
+)
 #: For --annotate.
 ANNOTATE_RIGHTS = (Right(("patch",), "pods", optional=True),)
 LEASE_RIGHTS = (
@@ -55,8 +62,8 @@ LEASE_RIGHTS = (
 
 def is_cluster_wide(resource: Resource[Any]) -> bool:
     """Whether even the scheduler of one namespace must see all of a kind."""
-    # Drivers publish capacity in namespaces of their own.
-    return not resource.namespaced or resource is CSI_STORAGE_CAPACITIES
+    # Drivers publish capacity in namespaces of their own, and devices can be shared by namespaces.
+    return not resource.namespaced or resource in (CSI_STORAGE_CAPACITIES, RESOURCE_CLAIMS)
 
 
 def rights_for(plugins: Collection[Plugin]) -> list[Right]:
@@ -67,14 +74,18 @@ def rights_for(plugins: Collection[Plugin]) -> list[Right]:
         ("list", "watch"): (kind for plugin in plugins for kind in plugin.looks_up),
         ("patch",): (kind for plugin in plugins for kind in plugin.patches),
     }
+    writes_claims = any(RESOURCE_CLAIMS in plugin.patches for plugin in plugins)
     return [
         *RIGHTS,
+        *(CLAIM_RIGHTS if writes_claims else ()),
         *(
             Right(
                 verbs,
                 resource.plural,
                 group=resource.group,
-                cluster_wide=is_cluster_wide(resource),
+                cluster_wide=(
+                    is_cluster_wide(resource) if "list" in verbs else not resource.namespaced
+                ),
                 optional=verbs == ("delete",),
             )
             for verbs, resources in wanted.items()

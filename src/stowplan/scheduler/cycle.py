@@ -322,6 +322,7 @@ class _Attempt:
         decision = self._failed(rejection, self.diagnosis.message())
         decision.nominated_node = result.nominated_node if plugins else ""
         decision.eviction = result.eviction
+        decision.effect = result.effect
         return decision
 
     # Outcomes

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stowplan.api.objects import Pod
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.plugin import Eviction
+from stowplan.framework.plugin import Effect, Eviction
 from stowplan.framework.score_sheet import BuildSheet, ScoreSheet
 from stowplan.framework.status import Status
 
@@ -44,6 +44,8 @@ class Decision:
     nominated_node: str | None = None
     #: From PostFilter: the pods to evict, and from which node.
     eviction: Eviction | None = None
+    #: From PostFilter: requests that make room otherwise.
+    effect: Effect | None = None
 
     @property
     def pod(self) -> Pod:

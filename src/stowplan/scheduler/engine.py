@@ -335,7 +335,7 @@ class Engine:
             nominated_node=decision.nominated_node,
             decision=decision,
         )
-        failure.eviction = eviction
+        failure.eviction, failure.effect = eviction, decision.effect
         return failure
 
     def _hold_for(self, pod: Pod, decision: Decision) -> Eviction | None:

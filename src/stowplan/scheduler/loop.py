@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from stowplan.cluster.work import DECISION_WORK
 from stowplan.logs import get_logger, kv
+from stowplan.scheduler.background import Background
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.decision_log import log_failure
 from stowplan.scheduler.engine import Engine
@@ -69,6 +70,8 @@ class SchedulingLoop:
         self._bind_ended = asyncio.Event()
         binder.on_refused = self._bind_ended.set
         self._binds: set[asyncio.Task[None]] = set()
+        #: Requests that plugins send beside the loop.
+        self.background = Background()
         #: What plugins wait on in the middle of a binding cycle.
         self.wakeups = Wakeups(on_wait=self._bind_ended.set)
         engine.decision_work = DECISION_WORK
@@ -119,13 +122,16 @@ class SchedulingLoop:
             tried.add(outcome.pod.uid)
             self._take(outcome)
             await self._wait_for_room()
-        return await self._wait_for_binds(timeout_s)
+        is_complete = await self._wait_for_binds(timeout_s)
+        await self.background.drain(timeout_s)
+        return is_complete
 
     def abandon(self) -> None:
         """Cancel the binds in progress, because we must not write any more."""
         for task in self._binds:
             task.cancel()
         self._evictor.abandon()
+        self.background.abandon()
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait for the binds under way; False if some had to be left."""
@@ -134,7 +140,9 @@ class SchedulingLoop:
                 waiting.reject("", "the scheduler is shutting down")
         self.wakeups.close()
         await self._evictor.drain(timeout_s)
-        return await self._wait_for_binds(timeout_s)
+        is_complete = await self._wait_for_binds(timeout_s)
+        await self.background.drain(timeout_s)
+        return is_complete
 
     async def _schedule(self) -> None:
         queue, clock = self._engine.queue, self._engine.clock
@@ -207,6 +215,8 @@ class SchedulingLoop:
         self._reporter.failed(outcome)
         if outcome.eviction is not None:
             self._evictor.start(outcome)
+        if outcome.effect is not None:
+            self.background.start(outcome.effect, f"make room for {outcome.pod.key}")
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._binds.discard(task)

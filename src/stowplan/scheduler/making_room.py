@@ -14,7 +14,7 @@ from stowplan.framework.candidates import Candidates, PostFilterSteps
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.forms import as_status, call
-from stowplan.framework.plugin import PostFilterResult
+from stowplan.framework.plugin import Effect, PostFilterResult
 from stowplan.framework.status import Code, Status, error
 from stowplan.plugin_failures import describe
 from stowplan.scheduler.extender_requests import Answer, Extender, Request
@@ -30,17 +30,20 @@ def make_room(
     """Ask one plugin after the other; the reasons of all that could not help come together."""
     reasons: list[str] = []
     nominated_node: str | None = None
+    effect: Effect | None = None
     for plugin in plugins:
         result = yield from _ask(plugin, cycle, diagnosis, extenders)
+        effect = effect or result.effect
         status = result.status
         if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             # Success, "never" and an error end it, and speak for themselves alone.
             nominated_node = None if status.code is Code.ERROR else result.nominated_node
-            return PostFilterResult(status, nominated_node, result.eviction)
+            return PostFilterResult(status, nominated_node, result.eviction, effect)
         reasons += status.reasons
         if result.nominated_node is not None:
             nominated_node = result.nominated_node
-    return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons)), nominated_node)
+    status = Status(Code.UNSCHEDULABLE, tuple(reasons))
+    return PostFilterResult(status, nominated_node, effect=effect)
 
 
 def _ask(

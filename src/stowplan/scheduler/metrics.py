@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from stowplan.config.kubernetes_version import ShownVersions
+from stowplan.scheduler.device_metrics import DeviceMetrics
 from stowplan.scheduler.metric_families import (
     Family,
     Histogram,
@@ -38,6 +39,8 @@ class SchedulerMetrics:
         self.versions = ShownVersions()
         #: Give it to the client of the API server.
         self.requests = RequestMetrics()
+        #: What DynamicResources counts.
+        self.devices = DeviceMetrics()
         self._declare_attempts()
         self._declare_framework()
         self._declare_queue_and_cache()
@@ -283,7 +286,7 @@ class SchedulerMetrics:
         self._all += families
 
     def all(self) -> tuple[Family[Value] | Family[Histogram] | Source, ...]:
-        return (*self._all, *self.requests.all())
+        return (*self._all, *self.devices.all(), *self.requests.all())
 
     # What an attempt writes in one go
 

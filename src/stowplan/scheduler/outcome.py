@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from stowplan.api.objects import Pod
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Eviction
+from stowplan.framework.plugin import Effect, Eviction
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Status
 from stowplan.framework.waiting import WaitingPod
@@ -56,6 +56,8 @@ class Failure:
     decision: Decision | None = None
     #: Pods to evict for this one; the caller evicts them.
     eviction: Eviction | None = None
+    #: Requests that make room for this one otherwise; the caller sends them.
+    effect: Effect | None = None
 
     @property
     def reason(self) -> str:

@@ -42,6 +42,7 @@ from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.missed_events import write_missed_events
 from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.reporter import Reporter
+from stowplan.scheduler.served_kinds import unserved
 from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.watch_check import WatchCheck
 from stowplan.scheduler.whole_objects import WholeObjects
@@ -202,6 +203,8 @@ class SchedulerProcess:
             handle.client = writer
             handle.call_later = _call_later
             handle.wakeup = self.loop.wakeups.new
+            handle.background = self.loop.background.start
+            handle.observe = engine.metrics.devices.observe
             handle.record = partial(self.recorder.event, reporting_controller=handle.profile)
             handle.preempting.lookup = self.pods.store.get
         expose_gauges(engine, self.loop, self.recorder, self.informers)
@@ -298,6 +301,7 @@ class SchedulerProcess:
         if self.elector is not None:
             await asyncio.shield(checking)
         won_at = await self._try_lead_at_once()
+        await self._drop_unserved()
         for name, informer in self.informers.items():
             start(informer.run(), name)
         start(self.recorder.run(), "events")
@@ -311,6 +315,11 @@ class SchedulerProcess:
             await self._finish(leading)
         for task in (*background, stopping, leading):
             task.cancel()
+
+    async def _drop_unserved(self) -> None:
+        """Do not watch kinds that the API server does not have."""
+        for plural in await unserved(self._client, self.engine.looked_up()):
+            del self.informers[plural]
 
     async def _try_lead_at_once(self) -> float | None:
         """Try the lease once; the time of winning it, or None. Lists begun later are current."""
@@ -413,6 +422,7 @@ class SchedulerProcess:
             asyncio.create_task(self.reporter.run(), name="status"),
         ]
         try:
+            await self._drop_unserved()
             for name, informer in self.informers.items():
                 await informer.list_once()
                 if name not in ("pods", "nodes"):

@@ -2,8 +2,19 @@
 
 | module | |
 |---|---|
+| `plugin` | the extension points |
+| `facts`, `allocated` | claims, slices and classes, and which devices are taken |
+| `pod_claims`, `hints` | a pod's claims, and which events may help it |
+| `node_search` | a pod's devices by node, found in turns |
+| `allocator` | the search for devices, in upstream's order |
 | `pools` | which slices make up the pools that a node can use |
 | `requests` | claims read into requests; what a request needs of a device |
 | `capacity`, `counters`, `constraints` | what limits the choice of devices |
-| `allocator` | the search for devices, in upstream's order |
+| `results`, `prioritized` | what an allocation says, and its score |
+| `device_binding`, `claim_writes` | Reserve, PreBind and what is written into claims |
+| `binding_conditions` | devices that must be prepared before a pod is bound |
 """
+
+from stowplan.plugins.dra.plugin import DynamicResources
+
+__all__ = ["DynamicResources"]

@@ -15,12 +15,20 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stowplan.api.device_objects import DeviceClass, DeviceRequest, ResourceClaim
+from msgspec.structs import replace
+
+from stowplan.api.device_objects import (
+    DeviceClass,
+    DeviceRequest,
+    DeviceRequestDetails,
+    ResourceClaim,
+)
 from stowplan.api.objects import Node
+from stowplan.plugins.dra.allocated import Allocated
 from stowplan.plugins.dra.capacity import Consumed, consumed_by, fits
 from stowplan.plugins.dra.constraints import Constraint, constraint_of
 from stowplan.plugins.dra.counters import Counters
-from stowplan.plugins.dra.pools import DeviceId, Slices, device_id
+from stowplan.plugins.dra.pools import DeviceId, Pool, Slices, device_id
 from stowplan.plugins.dra.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
@@ -29,18 +37,6 @@ from stowplan.plugins.dra.requests import (
     claim_name,
     read_request,
 )
-
-
-@dataclass(slots=True)
-class Allocated:
-    """Devices that claims hold already."""
-
-    devices: set[DeviceId] = field(default_factory=set)
-    #: Devices with room for several claims, and what is consumed of them.
-    consumed: dict[DeviceId, Consumed] = field(default_factory=dict)
-
-    def __contains__(self, device: DeviceId) -> bool:
-        return device in self.devices or device in self.consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +74,15 @@ class _TooManyDevices:
     """A claim would get more devices than it can hold, whichever they are."""
 
 
+class _Pause:
+    """A point at which the search can stop and go on later."""
+
+
 _TOO_MANY = _TooManyDevices()
-_Frame = Generator["_Place | _TooManyDevices | None", "_TooManyDevices | None", None]
+_PAUSE = _Pause()
+_Frame = Generator["_Place | _TooManyDevices | _Pause | None", "_TooManyDevices | None", None]
+#: Devices that are passed over between two points at which the search can stop.
+_PASSED = 64
 
 
 class Search:
@@ -94,31 +97,38 @@ class Search:
         allocated: Allocated,
         new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        """Raises AllocationError if the claims cannot be allocated anywhere."""
         self._node = node
         self._allocated = allocated
         self._new_share_id = new_share_id
+        self._classes = classes
         self.pools = slices.pools(node)
-        self._candidates = [
-            Candidate(pool, one, device, device_id(one, device))
-            for pool in self.pools
-            if pool.is_usable
-            for one in pool.slices
-            for device in one.spec.devices or ()
-        ]
+        self._candidates = candidates_of(self.pools)
         self._counters = Counters(allocated.__contains__)
         self._taken: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, list[Consumed]] = {}
-        self.claims = [self._read(claim, classes) for claim in claims]
+        self.claims: list[Claim] = []
+        self._reading: Generator[None] | None = self._read_all(claims)
         self._stack: list[tuple[int, bool, _Frame]] = []
-        self._push(_Place())
         self.steps = 0
+        #: What the search has cost so far, in microseconds, more or less.
+        self.cost = 10 + len(self._candidates)
 
     # Reading
 
-    def _read(self, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Claim:
+    def _read_all(self, claims: Sequence[ResourceClaim]) -> Generator[None]:
+        for claim in claims:
+            yield from self._read(claim)
+
+    def _read(self, claim: ResourceClaim) -> Generator[None]:
         devices = claim.spec.devices
-        requests = [self._alternatives(claim, one, classes) for one in devices.requests or ()]
+        requests: list[list[Request]] = []
+        for one in devices.requests or ():
+            requests.append([])
+            for details, parent in _alternatives(claim, one):
+                request = read_request(claim, details, parent, self._classes)
+                if details.allocation_mode == "All":
+                    request.all_devices = yield from self._all_devices(claim, request)
+                requests[-1].append(request)
         least = sum(min(one.count for one in alternatives) for alternatives in requests)
         if least > MAX_DEVICES_PER_CLAIM:
             raise AllocationError(
@@ -134,35 +144,11 @@ class Search:
                     "(unsupported constraint type?)"
                 )
             constraints.append(constraint)
-        return Claim(claim, requests, constraints)
+        self.claims.append(Claim(claim, requests, constraints))
 
-    def _alternatives(
-        self, claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass]
-    ) -> list[Request]:
-        def all_of(one: Request) -> list[Candidate]:
-            return self._all_devices(claim, one)
-
-        if request.first_available:
-            return [
-                read_request(claim, one, request.name, classes, all_of)
-                for one in request.first_available
-            ]
-        if request.exactly is None:
-            where = f"claim {claim_name(claim)}, request {request.name}"
-            raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
-        details = type(request.exactly)(
-            name=request.name,
-            device_class_name=request.exactly.device_class_name,
-            selectors=request.exactly.selectors,
-            allocation_mode=request.exactly.allocation_mode,
-            count=request.exactly.count,
-            admin_access=request.exactly.admin_access,
-            tolerations=request.exactly.tolerations,
-            capacity=request.exactly.capacity,
-        )
-        return [read_request(claim, details, "", classes, all_of)]
-
-    def _all_devices(self, claim: ResourceClaim, request: Request) -> list[Candidate]:
+    def _all_devices(
+        self, claim: ResourceClaim, request: Request
+    ) -> Generator[None, None, list[Candidate]]:
         found: list[Candidate] = []
         for pool in self.pools:
             if not pool.is_usable:
@@ -171,13 +157,14 @@ class Search:
                     f"claim {claim_name(claim)}, request {request.details.name}: asks for all "
                     f"devices, but resource pool {pool.name} is {state}"
                 )
-            found += [
-                candidate
-                for candidate in self._candidates
-                if candidate.pool is pool
-                and request.selects(claim, candidate, self._node)
-                and self._has_capacity(request, candidate)
-            ]
+            for candidate in self._candidates:
+                if candidate.pool is not pool:
+                    continue
+                if self._selects(request, claim, candidate) and (
+                    self._has_capacity(request, candidate)
+                ):
+                    found.append(candidate)
+                yield
         return found
 
     # The search
@@ -188,10 +175,16 @@ class Search:
         True: `claims` have the solution. False: there is none. None: the search is not over.
         """
         for _ in range(steps):
+            self.steps += 1
+            self.cost += 1
+            if self._reading is not None:
+                self._read_on(self._reading)
+                continue
             if not self._stack:
                 return False
-            self.steps += 1
             found = next(self._stack[-1][2], None)
+            if found is _PAUSE:
+                continue
             if found is None:
                 self._stack.pop()
             elif isinstance(found, _Place):
@@ -201,6 +194,12 @@ class Search:
             else:
                 self._abandon()
         return None
+
+    def _read_on(self, reading: Generator[None]) -> None:
+        for _ in reading:
+            return
+        self._reading = None
+        self._push(_Place())
 
     def _push(self, place: _Place) -> None:
         if place.claim >= len(self.claims):
@@ -257,11 +256,18 @@ class Search:
             return
         for index in range(place.start, len(self._candidates)):
             candidate = self._candidates[index]
-            if self._is_free(request, candidate, place.claim) and (
-                request.selects(claim.claim, candidate, self._node)
-                and self._has_capacity(request, candidate)
+            if index % _PASSED == 0:
+                self.cost += _PASSED // 4
+                yield _PAUSE
+            if not self._is_free(request, candidate, place.claim):
+                continue
+            before = self.cost
+            if self._selects(request, claim.claim, candidate) and (
+                self._has_capacity(request, candidate)
             ):
                 yield from self._try(claim, place, request, candidate, index + 1)
+            elif self.cost > before:
+                yield _PAUSE
 
     # One device
 
@@ -324,6 +330,11 @@ class Search:
             else:
                 holders.discard(place.claim)
 
+    def _selects(self, request: Request, claim: ResourceClaim, candidate: Candidate) -> bool:
+        selects, cost = request.selects(claim, candidate, self._node)
+        self.cost += cost
+        return selects
+
     def _is_free(self, request: Request, candidate: Candidate, claim: int) -> bool:
         if request.admin_access:
             return claim not in self._taken.get(candidate.id, ())
@@ -340,7 +351,7 @@ class Search:
         return device in self._allocated.devices or bool(self._taken.get(device))
 
     def _is_in_shares(self, device: DeviceId) -> bool:
-        return device in self._allocated.consumed or bool(self._shares.get(device))
+        return device in self._allocated.shares or bool(self._shares.get(device))
 
     def _has_capacity(self, request: Request, candidate: Candidate) -> bool:
         consumed = consumed_by(request.details.capacity, candidate.device)
@@ -352,3 +363,26 @@ class Search:
 
 def _only(place: _Place) -> _Frame:
     yield place
+
+
+def _alternatives(
+    claim: ResourceClaim, request: DeviceRequest
+) -> Sequence[tuple[DeviceRequestDetails, str]]:
+    """What a request asks for: each alternative with the name of the request, or itself."""
+    if request.first_available:
+        return [(one, request.name) for one in request.first_available]
+    if request.exactly is None:
+        where = f"claim {claim_name(claim)}, request {request.name}"
+        raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
+    return [(replace(request.exactly, name=request.name), "")]
+
+
+def candidates_of(pools: Sequence[Pool]) -> list[Candidate]:
+    """The devices of all usable pools, in the order in which they are tried."""
+    return [
+        Candidate(pool, one, device, device_id(one, device))
+        for pool in pools
+        if pool.is_usable
+        for one in pool.slices
+        for device in one.spec.devices or ()
+    ]

@@ -42,10 +42,10 @@ def consumed_by(request: CapacityRequirements | None, device: Device) -> Consume
     return consumed
 
 
-def fits(device: Device, *parts: Mapping[str, Quantity]) -> bool:
-    """Whether a device has room for all parts together."""
+def fits(device: Device, held: Mapping[str, int], *parts: Mapping[str, Quantity]) -> bool:
+    """Whether a device has room for all parts besides what is held, which is in billionths."""
     return all(
-        sum(nanos(part.get(name, 0)) for part in parts) <= nanos(capacity.value)
+        held.get(name, 0) + sum(nanos(part.get(name, 0)) for part in parts) <= nanos(capacity.value)
         for name, capacity in (device.capacity or {}).items()
     )
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from stowplan.api.device_objects import CounterSet, Device, ResourceSlice
 from stowplan.api.objects import Node, NodeSelector
 from stowplan.api.selectors import compile_node_selector
+from stowplan.cluster.journal import ChangeLog
 
 PoolId = tuple[str, str]
 DeviceId = tuple[str, str, str]
+#: A change in a pool of more slices is taken for one of all nodes.
+_MOST_NODES_LISTED = 64
 
 
 @dataclass(slots=True)
@@ -57,22 +61,63 @@ class Slices:
     """All slices, indexed by node and by pool."""
 
     def __init__(self, slices: Iterable[ResourceSlice]) -> None:
-        self._of_node: dict[str, list[ResourceSlice]] = {}
-        self._shared: list[ResourceSlice] = []
-        self._of_pool: dict[PoolId, list[ResourceSlice]] = {}
+        #: By identity, as all of these: comparing slices would compare their devices.
+        self._shared: dict[int, ResourceSlice] = {}
+        self._of_node: dict[str, dict[int, ResourceSlice]] = {}
+        self._of_pool: dict[PoolId, dict[int, ResourceSlice]] = {}
+        #: Names of nodes whose pools may have changed; None: any node.
+        self.log: ChangeLog[str | None] = ChangeLog()
         for one in slices:
-            if one.spec.node_name and not one.spec.shared_counters:
-                self._of_node.setdefault(one.spec.node_name, []).append(one)
-            else:
-                self._shared.append(one)
-            self._of_pool.setdefault(_pool_id(one), []).append(one)
+            self.add(one)
+
+    def __len__(self) -> int:
+        return len(self._shared) + sum(map(len, self._of_node.values()))
+
+    def add(self, one: ResourceSlice) -> None:
+        key, spec = id(one), one.spec
+        if spec.node_name and not spec.shared_counters:
+            self._of_node.setdefault(spec.node_name, {})[key] = one
+        else:
+            self._shared[key] = one
+        self._of_pool.setdefault(_pool_id(one), {})[key] = one
+        self._record(one)
+
+    def remove(self, one: ResourceSlice) -> None:
+        key, spec = id(one), one.spec
+        if spec.node_name and not spec.shared_counters:
+            _remove(self._of_node, spec.node_name, key)
+        else:
+            del self._shared[key]
+        self._record(one)
+        _remove(self._of_pool, _pool_id(one), key)
+
+    def _record(self, changed: ResourceSlice) -> None:
+        """A slice can make the pool complete for every node that has another slice of it."""
+        names = self.nodes_of_pool(_pool_id(changed))
+        for name in (None,) if names is None else names:
+            self.log.append(name)
+
+    def nodes_of_pool(self, pool_id: PoolId) -> set[str] | None:
+        """The nodes that can use devices of a pool; None: maybe all, or too many to list."""
+        slices = self._of_pool.get(pool_id, {})
+        if len(slices) > _MOST_NODES_LISTED:
+            return None
+        names: set[str] = set()
+        for one in slices.values():
+            if not one.spec.node_name or one.spec.shared_counters:
+                return None
+            names.add(one.spec.node_name)
+        return names
 
     def pools(self, node: Node) -> list[Pool]:
         """The pools that have devices for the node, in the order in which they are searched: by
         driver and name, those with binding conditions last.
         """
         relevant: dict[PoolId, list[ResourceSlice]] = {}
-        for one in [*self._of_node.get(node.metadata.name, ()), *self._shared]:
+        for one in (
+            *self._of_node.get(node.metadata.name, {}).values(),
+            *self._shared.values(),
+        ):
             if _is_relevant(one, node):
                 _keep_newest(relevant.setdefault(_pool_id(one), []), one)
         made = [self._pool(pool_id, slices) for pool_id, slices in sorted(relevant.items())]
@@ -83,7 +128,7 @@ class Slices:
         of_pool = slices[0].spec.pool
         everywhere: Sequence[ResourceSlice] = slices
         if len(slices) != of_pool.resource_slice_count:
-            known = self._of_pool[pool_id]
+            known = self._of_pool[pool_id].values()
             if any(one.spec.pool.generation > of_pool.generation for one in known):
                 return None
             everywhere = [one for one in known if one.spec.pool.generation == of_pool.generation]
@@ -101,6 +146,15 @@ class Slices:
         ):
             return Pool(pool_id, is_invalid=True)
         return Pool(pool_id, devices, elsewhere, counter_sets)
+
+
+K = TypeVar("K")
+
+
+def _remove(slices: dict[K, dict[int, ResourceSlice]], group: K, key: int) -> None:
+    del slices[group][key]
+    if not slices[group]:
+        del slices[group]
 
 
 def _pool_id(one: ResourceSlice) -> PoolId:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -23,6 +23,8 @@ from stowplan.cel.errors import CompileError
 from stowplan.plugins.dra.pools import DeviceId, Pool, node_matches
 
 MAX_DEVICES_PER_CLAIM = 32
+#: Microseconds that reading a device takes; each unit of CEL's own cost is about another.
+_EVALUATION = 20
 
 
 class AllocationError(Exception):
@@ -68,24 +70,25 @@ class Request:
     def admin_access(self) -> bool:
         return bool(self.details.admin_access) and not self.parent
 
-    def selects(self, claim: ResourceClaim, candidate: Candidate, node: Node) -> bool:
-        """Whether the selectors of class and request match. Raises AllocationError."""
+    def selects(self, claim: ResourceClaim, candidate: Candidate, node: Node) -> tuple[bool, int]:
+        """Whether the selectors of class and request match, and what it cost to find out, in
+        microseconds, more or less. Raises AllocationError.
+        """
         known = self._matches.get(candidate.id)
-        if known is None:
-            known = self._matches[candidate.id] = self._selects(claim, candidate, node)
-        return known
-
-    def _selects(self, claim: ResourceClaim, candidate: Candidate, node: Node) -> bool:
-        device = candidate.device
+        if known is not None:
+            return known, 0
         of_class = self.device_class.spec.selectors or ()
         whose = f"class {self.device_class.metadata.name}"
-        if not _all_match(of_class, candidate, whose):
-            return False
-        if not _all_match(self.details.selectors or (), candidate, f"claim {claim_name(claim)}"):
-            return False
-        if not candidate.slice.spec.per_device_node_selection:
-            return True
-        return node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+        matches, cost = _all_match(of_class, candidate, whose)
+        if matches:
+            whose = f"claim {claim_name(claim)}"
+            matches, more = _all_match(self.details.selectors or (), candidate, whose)
+            cost += more
+        if matches and candidate.slice.spec.per_device_node_selection:
+            device = candidate.device
+            matches = node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+        self._matches[candidate.id] = matches
+        return matches, cost
 
     def tolerates_taints(self, device: Device) -> bool:
         return all(
@@ -105,9 +108,8 @@ def read_request(
     details: DeviceRequestDetails,
     parent: str,
     classes: Mapping[str, DeviceClass],
-    all_of: Callable[[Request], list[Candidate]],
 ) -> Request:
-    """A request with its class. Raises AllocationError. `all_of` lists the devices of mode All."""
+    """A request with its class. Raises AllocationError."""
     where = f"claim {claim_name(claim)}, request {details.name}"
     for index, selector in enumerate(details.selectors or ()):
         if selector.cel is None:
@@ -123,12 +125,9 @@ def read_request(
             f"{where}: could not retrieve device class {name}: "
             f'deviceclass.resource.k8s.io "{name}" not found'
         )
-    request = Request(details, device_class, parent)
-    if details.allocation_mode == "All":
-        request.all_devices = all_of(request)
-    elif details.allocation_mode != "ExactCount":
+    if details.allocation_mode not in ("All", "ExactCount"):
         raise AllocationError(f"{where}: unsupported count mode {details.allocation_mode}")
-    return request
+    return Request(details, device_class, parent)
 
 
 @lru_cache(maxsize=1024)
@@ -139,21 +138,26 @@ def _compiled(expression: str) -> Selector | str:
         return str(error)
 
 
-def _all_match(selectors: tuple[DeviceSelector, ...], candidate: Candidate, whose: str) -> bool:
+def _all_match(
+    selectors: tuple[DeviceSelector, ...], candidate: Candidate, whose: str
+) -> tuple[bool, int]:
+    """Whether all selectors match, and what that cost."""
+    cost = 0
     for index, selector in enumerate(selectors):
         assert selector.cel is not None
         compiled = _compiled(selector.cel.expression)
         if isinstance(compiled, str):
             raise AllocationError(f"{whose}: selector #{index}: CEL compile error: {compiled}")
         try:
-            value = device_value(_view(candidate))
-            if not compiled.matches(value):
-                return False
+            matches, more = compiled.evaluate(device_value(_view(candidate)))
+            cost += _EVALUATION + more
+            if not matches:
+                return False, cost
         except SelectorError as error:
             raise AllocationError(
                 f"{whose}: selector #{index}: CEL runtime error: {error}"
             ) from None
-    return True
+    return True, cost
 
 
 def _view(candidate: Candidate) -> DeviceView:

@@ -20,7 +20,9 @@ import pytest
 
 from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.api.objects import Node
-from stowplan.plugins.dra.allocator import Allocated, Search
+from stowplan.api.quantity import nanos
+from stowplan.plugins.dra.allocated import Allocated
+from stowplan.plugins.dra.allocator import Search
 from stowplan.plugins.dra.pools import Slices
 from stowplan.plugins.dra.requests import AllocationError
 from stowplan.plugins.dra.results import allocation_of
@@ -53,12 +55,13 @@ def test_upstream_case(case: Json) -> None:
 
 def allocate(case: Json) -> tuple[Any, str]:
     classes = {one["metadata"]["name"]: one for one in case.get("classes", ())}
-    held = Allocated(
-        {(driver, pool, device) for driver, pool, device in case.get("allocated", ())},
-        {(driver, pool, device): used for driver, pool, device, used in case.get("capacity", ())},
-    )
-    for driver, pool, device in case.get("shared", ()):
-        held.consumed.setdefault((driver, pool, device), {})
+    held = Allocated()
+    for driver, pool, device in case.get("allocated", ()):
+        held.devices[driver, pool, device] = 1
+    for driver, pool, device, used in case.get("capacity", ()):
+        held.consumed[driver, pool, device] = {name: nanos(each) for name, each in used.items()}
+    for driver, pool, device in [*held.consumed, *case.get("shared", ())]:
+        held.shares[driver, pool, device] = 1
     node = msgspec.convert(case["node"], Node)
     try:
         search = Search(

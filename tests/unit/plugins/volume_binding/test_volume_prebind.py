@@ -59,6 +59,7 @@ class Server(NoApi):
         *,
         namespace: str = "",
         resource_version: str,
+        subresource: str = "",
         lane: Lane = Lane.BIND,
         timeout_s: float = 30.0,
     ) -> T:

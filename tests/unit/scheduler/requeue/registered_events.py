@@ -28,6 +28,7 @@ CSI_NODE, CSI_DRIVER = EventResource.CSI_NODE, EventResource.CSI_DRIVER
 CAPACITY = EventResource.CSI_STORAGE_CAPACITY
 ATTACHMENT = EventResource.VOLUME_ATTACHMENT
 DEVICE_CLASS = EventResource.DEVICE_CLASS
+RESOURCE_CLAIM, RESOURCE_SLICE = EventResource.RESOURCE_CLAIM, EventResource.RESOURCE_SLICE
 
 UPSTREAM: dict[str, dict[str, tuple[ActionType, ...]]] = {
     "SchedulingGates": {POD: (GATES,)},
@@ -65,10 +66,10 @@ UPSTREAM: dict[str, dict[str, tuple[ActionType, ...]]] = {
     "InterPodAffinity": {POD: (ADD, POD_LABEL, DELETE), NODE: (ADD, NODE_LABEL)},
     "DynamicResources": {
         NODE: (ADD, NODE_LABEL, ALLOCATABLE),
-        EventResource.RESOURCE_CLAIM: (ADD, UPDATE),
+        RESOURCE_CLAIM: (ADD, UPDATE),
         POD: (CLAIM_MADE,),
         DEVICE_CLASS: (ADD, UPDATE),
-        EventResource.RESOURCE_SLICE: (ADD, UPDATE),
+        RESOURCE_SLICE: (ADD, UPDATE),
     },
     "NodeDeclaredFeatures": {NODE: (ADD, FEATURE), POD: (UPDATE,)},
     "DefaultPreemption": {POD: (DELETE,)},
@@ -76,9 +77,8 @@ UPSTREAM: dict[str, dict[str, tuple[ActionType, ...]]] = {
 
 #: Registered upstream and not here. An entry whose pair is registered after all fails the test.
 NOT_REGISTERED: dict[tuple[str, str], str] = {
-    ("DynamicResources", resource): "devices are not allocated yet, so no event helps such a pod"
-    for resource in UPSTREAM["DynamicResources"]
-} | {("NodeResourcesFit", DEVICE_CLASS): "devices are not allocated yet: no class offers resources"}
+    ("NodeResourcesFit", DEVICE_CLASS): "no class offers resources yet"
+}
 
 #: Plugins of the default profile that never keep a pod waiting, and need no events.
 NEVER_REJECT = {
@@ -126,6 +126,13 @@ ALWAYS_QUEUES: dict[Pair, str] = {
     Pair("VolumeBinding", NODE, NODE_LABEL): "no hint: a volume may be reached from it",
     Pair("VolumeBinding", CSI_NODE, ADD): "it tells for the first time what has moved to CSI",
     Pair("VolumeBinding", CAPACITY, ADD): "it tells for the first time how much room there is",
+    Pair("DynamicResources", DEVICE_CLASS, ADD): "no hint: a request may name it",
+    Pair("DynamicResources", DEVICE_CLASS, UPDATE): "no hint: it may select a device now",
+    Pair("DynamicResources", RESOURCE_SLICE, ADD): "no hint: it may have a device",
+    Pair("DynamicResources", RESOURCE_SLICE, UPDATE): "no hint: it may have a device now",
+    Pair("DynamicResources", NODE, ADD): "no hint: a device may be reached from it",
+    Pair("DynamicResources", NODE, NODE_LABEL): "no hint: a device may be reached from it now",
+    Pair("DynamicResources", NODE, ALLOCATABLE): "no hint: it may have got extended resources",
     Pair("VolumeZone", NODE, ADD): "no hint: it may be in the volume's zone",
     Pair("VolumeZone", NODE, NODE_LABEL): "no hint: it may be in the volume's zone now",
     Pair("VolumeZone", PV, ADD): "it may be the one that a claim names",

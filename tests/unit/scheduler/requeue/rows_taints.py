@@ -6,11 +6,23 @@ comes or goes brings the pod back; here it is one that keeps nobody away.
 
 from __future__ import annotations
 
-from tests.unit.scheduler.requeue import rows_binding, rows_nodes, rows_pods, rows_volumes
+from tests.unit.scheduler.requeue import (
+    rows_binding,
+    rows_devices,
+    rows_nodes,
+    rows_pods,
+    rows_volumes,
+)
 from tests.unit.scheduler.requeue.matrix import Pair, Row, gets_soft_taint
 from tests.unit.scheduler.requeue.registered_events import ADD, NODE, TAINT, TAINTS_TOO
 
-_ALL = [*rows_nodes.ROWS, *rows_pods.ROWS, *rows_volumes.ROWS, *rows_binding.ROWS]
+_ALL = [
+    *rows_nodes.ROWS,
+    *rows_pods.ROWS,
+    *rows_volumes.ROWS,
+    *rows_binding.ROWS,
+    *rows_devices.ROWS,
+]
 
 
 def _row(pair: Pair) -> Row:

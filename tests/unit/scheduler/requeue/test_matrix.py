@@ -7,6 +7,7 @@ import pytest
 from stowplan.scheduler.outcome import Placement
 from tests.unit.scheduler.requeue import (
     rows_binding,
+    rows_devices,
     rows_nodes,
     rows_pods,
     rows_taints,
@@ -20,6 +21,7 @@ ROWS = [
     *rows_pods.ROWS,
     *rows_volumes.ROWS,
     *rows_binding.ROWS,
+    *rows_devices.ROWS,
     *rows_taints.ROWS,
 ]
 #: Backoff is over after the second, and not after the first.

@@ -8,6 +8,7 @@ import pytest
 from stowplan.api.objects import Condition, Namespace, ObjectMeta
 from stowplan.api.workload_objects import SelectingSpec, Service
 from stowplan.testing import node, pod
+from tests.unit.plugins.dra.device_kit import claim
 from tests.unit.scheduler.requeue.matrix import Change, Changeable, becomes, comes, goes, updates
 from tests.unit.scheduler.requeue.world import World
 
@@ -83,7 +84,7 @@ WAITING = (
     pod("by-taint", node_selector={"kubernetes.io/hostname": "red"}),
     pod("by-label", node_selector={"disk": "ssd"}, tolerations=[{"operator": "Exists"}]),
     pod("by-size", cpu="64", tolerations=[{"operator": "Exists"}]),
-    pod("by-claims", resource_claims=[{"name": "gpu"}]),
+    pod("by-claims", resource_claims=[{"name": "gpu", "resourceClaimName": "missing"}]),
     pod("by-gate", gates=["later"]),
 )
 
@@ -156,18 +157,20 @@ def test_changes_that_help_nobody_bring_nobody_back(change: Change) -> None:
     for waiting in WAITING:
         name = waiting.metadata.name
         if name in world.pods:
-            assert world.where(name) == ("gated" if name == "by-gate" else "unschedulable"), name
+            is_gated = name in ("by-gate", "by-claims")
+            assert world.where(name) == ("gated" if is_gated else "unschedulable"), name
     assert world.attempt_all() == {}
 
 
-def test_claims_of_devices_wait_for_the_sweep_alone() -> None:
+def test_a_pod_without_its_claim_is_gated_until_the_claim_comes() -> None:
     world = World([node("n1"), WAITING[3]])
-    world.attempt_all()
+    assert world.attempt_all() == {}
     assert world.queued("by-claims").rejectors == {"DynamicResources"}
     world.clock.advance(60)
     world.add(node("n2", labels={"x": "y"}))
     world.replace(node("n1", cpu="64", taints=["soft=:PreferNoSchedule"]))
-    assert world.where("by-claims") == "unschedulable"
     world.clock.advance(240)
     world.queue.flush_unschedulable()
+    assert world.where("by-claims") == "gated"
+    world.add(claim("missing"))
     assert world.where("by-claims") == "active"

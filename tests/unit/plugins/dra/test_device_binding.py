@@ -1,0 +1,422 @@
+"""From Reserve to a written claim: what is sent, who wins a conflict, and what is taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from stowplan.api.device_objects import ResourceClaim
+from stowplan.config.durations import Duration
+from stowplan.config.plugin_args import DynamicResourcesArgs
+from stowplan.errors import ApiUnavailable, Forbidden, ServerError
+from stowplan.framework.status import SKIP, Status, error
+from stowplan.plugins.dra import claim_writes
+from stowplan.testing import node
+from tests.unit.plugins.dra.device_kit import (
+    DRIVER,
+    Scene,
+    Server,
+    allocation,
+    claim,
+    device_class,
+    gpus,
+    request,
+    using,
+)
+
+NODES = [node("a"), node("b")]
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+def scene(*things: Any, server: Server | None = None, **more: Any) -> Scene:
+    return Scene(NODES, device_class(), gpus("a", "gpu-0", "gpu-1"), *things, server=server, **more)
+
+
+async def bound(at: Scene, name: str = "p", claim_name: str = "gpu") -> Status | None:
+    pod = using(claim_name, name=name)
+    cycle = at.reserve(pod, "a")
+    return await at.plugin.pre_bind(cycle, pod, "a")
+
+
+def held(server: Server) -> Counter[str]:
+    """How many claims say that they have a device."""
+    found = Counter[str]()
+    for name in server.claims:
+        status = server.claim(name).status
+        if status.allocation is not None:
+            found.update(each.device for each in status.allocation.devices.results or ())
+    return found
+
+
+async def test_the_finalizer_comes_first_then_allocation_and_reservation() -> None:
+    at = scene(claim())
+    assert await bound(at) is None
+    assert at.server.requests == [("object", "gpu"), ("status", "gpu")]
+    written = at.server.claim()
+    assert written.metadata.finalizers == (FINALIZER,)
+    assert written.status.allocation is not None
+    (device,) = written.status.allocation.devices.results or ()
+    assert (device.driver, device.pool, device.device) == (DRIVER, "a", "gpu-0")
+    assert written.status.allocation.allocation_timestamp == "2023-11-14T22:13:20Z"
+    (consumer,) = written.status.reserved_for or ()
+    assert (consumer.resource, consumer.name, consumer.uid) == ("pods", "p", "uid-p")
+    assert not at.facts.in_flight
+    assert at.facts.allocated.devices == {(DRIVER, "a", "gpu-0"): 1}
+
+
+async def test_a_claim_that_is_allocated_is_only_reserved() -> None:
+    allocated = allocation("a", "gpu-0", allocationTimestamp="2023-01-01T00:00:00Z")
+    at = scene(claim(allocation=allocated, reserved_for=[using(name="q")]))
+    assert await bound(at) is None
+    assert at.server.requests == [("status", "gpu")]
+    status = at.server.claim().status
+    assert [each.name for each in status.reserved_for or ()] == ["q", "p"]
+    assert status.allocation is not None
+    assert status.allocation.allocation_timestamp == "2023-01-01T00:00:00Z"
+    assert await bound(at) is None
+    assert len(at.server.requests) == 1, "it is reserved for the pod already"
+
+
+async def test_a_pod_without_claims_is_not_held_up() -> None:
+    at = scene()
+    pod = using()
+    cycle = at.cycle(pod)
+    assert at.plugin.pre_filter(cycle) is SKIP
+    assert at.plugin.reserve(cycle, pod, "a") is None
+    assert at.plugin.pre_bind_pre_flight(cycle, pod, "a") is SKIP
+    assert await at.plugin.pre_bind(cycle, pod, "a") is None
+    at.plugin.unreserve(cycle, pod, "a")
+    assert at.server.requests == []
+
+
+async def test_a_conflict_with_a_harmless_change_is_overcome() -> None:
+    at = scene(claim())
+    at.server.change("gpu", labels={"some": "label"})
+    assert await bound(at) is None
+    assert at.server.requests == [
+        ("object", "gpu"),
+        ("list", "gpu"),
+        *[("object", "gpu")],
+        ("status", "gpu"),
+    ]
+
+
+async def test_two_schedulers_never_allocate_a_device_twice_for_one_claim() -> None:
+    server = Server(claim())
+    mine, theirs = scene(claim(), server=server), scene(claim(), server=server)
+    server.shows = False  # both decide on the same, old state
+    pods = [using("gpu", name=name) for name in ("p", "q")]
+    cycles = [at.reserve(pod, "a") for at, pod in zip((mine, theirs), pods, strict=True)]
+    answers = await asyncio.gather(
+        mine.plugin.pre_bind(cycles[0], pods[0], "a"),
+        theirs.plugin.pre_bind(cycles[1], pods[1], "a"),
+    )
+    assert answers.count(None) == 1
+    (lost,) = (each for each in answers if each is not None)
+    assert lost == error("claim default/gpu got allocated elsewhere in the meantime")
+    assert max(held(server).values()) == 1
+    for at in (mine, theirs):
+        assert not at.facts.in_flight
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "claim default/gpu got deleted in the meantime",
+        ),
+        ({"uid": "another"}, "claim default/gpu got deleted in the meantime"),
+    ],
+)
+async def test_a_claim_that_is_not_the_same_any_more(change: dict[str, Any], problem: str) -> None:
+    at = scene(claim())
+    pod = using("gpu")
+    cycle = at.reserve(pod, "a")
+    at.server.change("gpu", **change)
+    assert await at.plugin.pre_bind(cycle, pod, "a") == error(problem)
+    at.plugin.unreserve(cycle, pod, "a")
+    assert not at.facts.allocated.devices
+    assert held(at.server) == {}
+
+
+async def test_a_claim_that_is_gone() -> None:
+    at = scene(claim())
+    pod = using("gpu")
+    cycle = at.reserve(pod, "a")
+    del at.server.claims["gpu"]
+    assert await at.plugin.pre_bind(cycle, pod, "a") == error(
+        'add finalizer to claim default/gpu: resourceclaims.resource.k8s.io "gpu" not found'
+    )
+    assert not at.facts.allocated.devices
+
+
+async def test_a_claim_that_was_deallocated_meanwhile() -> None:
+    at = scene(claim(allocation=allocation("a", "gpu-0")))
+    pod = using("gpu")
+    cycle = at.reserve(pod, "a")
+    at.server.store(claim(version="7"))
+    assert await at.plugin.pre_bind(cycle, pod, "a") == error(
+        "claim default/gpu got deallocated elsewhere in the meantime"
+    )
+
+
+async def test_endless_conflicts_end() -> None:
+    at = scene(claim())
+    at.server.before = lambda what: at.server.change("gpu") if what == "object" else None
+    status = await bound(at)
+    assert status is not None
+    assert status.message.startswith("add allocation and reservation to claim default/gpu: ")
+    assert at.server.requests.count(("object", "gpu")) == 5
+    assert not at.facts.in_flight
+
+
+async def test_a_refused_write_frees_the_devices() -> None:
+    at = scene(claim())
+
+    def refuse(what: str) -> None:
+        if what == "status":
+            raise Forbidden("no")
+
+    at.server.before = refuse
+    assert await bound(at) == error("add allocation and reservation to claim default/gpu: no")
+    assert not at.facts.allocated.devices
+
+
+@pytest.mark.parametrize("problem", [ServerError("oops"), ApiUnavailable("cut", maybe_done=True)])
+@pytest.mark.parametrize("place", ["before", "after"])
+async def test_a_lost_answer_is_asked_for_again(
+    problem: Exception, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_writes, "_AGAIN_S", (0.0,))
+    monkeypatch.setattr(claim_writes, "_PAUSE_S", 0.0)
+    at = scene(claim())
+    left = [problem]
+
+    def lose(what: str) -> None:
+        if what == "status" and left:
+            raise left.pop()
+
+    setattr(at.server, place, lose)
+    assert await bound(at) is None
+    assert held(at.server) == {"gpu-0": 1}
+    assert [each.name for each in at.server.claim().status.reserved_for or ()] == ["p"]
+    assert not at.facts.in_flight
+
+
+async def test_a_pod_turned_back_in_the_middle_of_a_write() -> None:
+    """Its devices stay taken until it is known whether the claim got them."""
+    at = scene(claim())
+    pod = using("gpu")
+    cycle = at.reserve(pod, "a")
+    task = asyncio.create_task(at.plugin.pre_bind(cycle, pod, "a"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    at.plugin.unreserve(cycle, pod, "a")
+    assert at.facts.allocated.devices == {(DRIVER, "a", "gpu-0"): 1}
+    await at.settle()
+    assert not at.facts.in_flight
+    assert held(at.server) == {"gpu-0": 1}
+    assert not at.server.claim().status.reserved_for
+    assert at.facts.allocated.devices == {(DRIVER, "a", "gpu-0"): 1}
+
+
+async def test_unreserve_takes_the_pod_out_of_its_claims() -> None:
+    at = scene(claim())
+    pod = using("gpu")
+    cycle = at.reserve(pod, "a")
+    assert await at.plugin.pre_bind(cycle, pod, "a") is None
+    at.plugin.unreserve(cycle, pod, "a")
+    await at.settle()
+    status = at.server.claim().status
+    assert not status.reserved_for
+    assert status.allocation is not None, "the next attempt uses it, or gives it back"
+    at.plugin.unreserve(cycle, pod, "a")
+
+
+async def test_an_idle_claim_is_deallocated() -> None:
+    server = Server()
+    at = Scene([node("b")], device_class(), gpus("a", "gpu-0"), server=server)
+    at.put(claim(allocation=allocation("a", "gpu-0"), reserved_for=[using("gpu")]))
+    cycle, _ = at.filtered(using("gpu"))
+    result = at.post_filter(cycle)
+    assert not isinstance(result, Status)
+    assert result.effect is not None
+    assert server.requests == [], "deciding writes nothing"
+    await result.effect()
+    assert server.claim().status == type(server.claim().status)()
+    assert not at.facts.allocated.devices
+
+
+# Binding conditions
+
+CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+
+
+def attached(*types: str) -> list[dict[str, Any]]:
+    conditions = [
+        {"type": each, "status": "True", "reason": "R", "message": "it's"} for each in types
+    ]
+    return [{"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": conditions}]
+
+
+class Waiting:
+    """A pod whose device must be prepared."""
+
+    def __init__(self) -> None:
+        device = {"name": "gpu-0", **CONDITIONS}
+        args = DynamicResourcesArgs(binding_timeout=Duration(60))
+        self.scene = Scene(NODES, device_class(), gpus("a", devices=[device]), claim(), args=args)
+        self.pod = using("gpu")
+        self.cycle = self.scene.reserve(self.pod, "a")
+        self.task = asyncio.create_task(self.scene.plugin.pre_bind(self.cycle, self.pod, "a"))
+
+    async def go_on(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def report(self, *types: str) -> None:
+        await self.go_on()
+        assert not self.task.done()
+        wire = self.scene.server.claims["gpu"]
+        wire["status"]["devices"] = attached(*types)
+        self.scene.server.change("gpu")
+        self.scene.put(self.scene.server.claim())
+        await self.go_on()
+
+    def outcomes(self) -> set[tuple[str, str]]:
+        return {(name, labels[2]) for name, labels, _ in self.scene.observed}
+
+
+def both(outcome: str) -> set[tuple[str, str]]:
+    return {
+        ("scheduler_dra_bindingconditions_wait_duration_seconds", outcome),
+        ("scheduler_dra_bindingconditions_allocations_total", outcome),
+    }
+
+
+async def test_a_pod_waits_until_its_device_is_prepared() -> None:
+    waiting = Waiting()
+    await waiting.report()
+    assert not waiting.task.done()
+    await waiting.report("ready")
+    assert waiting.task.result() is None
+    assert waiting.scene.recorded == [
+        "BindingConditionsPending: waiting for binding conditions for device on node a"
+    ]
+    assert waiting.outcomes() == both("success")
+
+
+async def test_a_device_that_failed_ends_the_wait_and_is_given_back_later() -> None:
+    waiting = Waiting()
+    await waiting.report("broken")
+    assert waiting.task.result() == error(
+        'device binding failed: claim=gpu, reason=R, message="it\'s"'
+    )
+    assert waiting.outcomes() == both("failure")
+    scene = waiting.scene
+    refusal = "resourceclaim not available on the node"
+    assert scene.filter(using("gpu")) == {"a": refusal, "b": refusal}
+    cycle, _ = scene.filtered(using("gpu"))
+    result = scene.post_filter(cycle)
+    assert not isinstance(result, Status)
+    assert result.status.message == "deallocation of ResourceClaim completed"
+
+
+async def test_a_device_that_is_not_prepared_in_time() -> None:
+    waiting = Waiting()
+    await waiting.report()
+    waiting.scene.clock.advance(61)
+    await waiting.report()
+    assert waiting.task.result() == error("device binding timeout: claim=gpu")
+    assert waiting.outcomes() == both("timeout")
+    assert waiting.scene.filter(using("gpu"))["a"] == "resourceclaim not available on the node"
+
+
+async def test_a_claim_that_goes_while_its_pod_waits() -> None:
+    waiting = Waiting()
+    await waiting.go_on()
+    waiting.scene.remove("gpu")
+    await waiting.go_on()
+    assert waiting.task.result() == error('could not find ResourceClaim "default/gpu"')
+    assert waiting.outcomes() == both("error")
+
+
+# What is believed
+
+
+def version(number: int, **more: Any) -> ResourceClaim:
+    return claim(version=str(number), **more)
+
+
+def test_a_written_claim_counts_until_the_watch_shows_a_newer_one() -> None:
+    at = scene(version(1))
+    facts = at.facts
+    assert facts.assume(version(5, allocation=allocation("a", "gpu-0")))
+    at.put(version(3))
+    assert facts.allocated.devices == {(DRIVER, "a", "gpu-0"): 1}
+    at.put(version(6))
+    assert not facts.allocated.devices
+    assert not facts.assume(version(5, allocation=allocation("a", "gpu-0"))), "it is older"
+    at.remove("gpu")
+    assert not facts.assume(version(9)), "there is no such claim"
+
+
+def test_a_namesake_ends_an_assumption() -> None:
+    at = scene(version(1))
+    assert at.facts.assume(version(5, allocation=allocation("a", "gpu-0")))
+    at.put(version(4, uid="another"))
+    assert not at.facts.allocated.devices
+    assert not at.facts.assume(version(9, allocation=allocation("a", "gpu-0")))
+
+
+def test_a_device_of_two_claims_is_free_when_both_are_gone() -> None:
+    both = [claim(name, allocation=allocation("a", "gpu-0")) for name in ("one", "two")]
+    at = scene(*both)
+    at.remove("one")
+    assert at.facts.allocated.devices == {(DRIVER, "a", "gpu-0"): 1}
+    at.remove("two")
+    assert not at.facts.allocated.devices
+
+
+def test_shares_of_a_device_are_added_up_and_taken_back() -> None:
+    def share(name: str) -> ResourceClaim:
+        part = {"shareID": f"s-{name}", "consumedCapacity": {"memory": "10Gi"}}
+        return claim(name, allocation=allocation("a", "gpu-0", **part))
+
+    big = [
+        {
+            "name": "gpu-0",
+            "allowMultipleAllocations": True,
+            "capacity": {"memory": {"value": "25Gi"}},
+        }
+    ]
+    wanted = claim("gpu", request(capacity={"requests": {"memory": "10Gi"}}))
+    at = Scene([node("a")], device_class(), gpus("a", devices=big), wanted, share("one"))
+    assert at.filter(using("gpu")) == {"a": ""}
+    at.put(share("two"))
+    assert at.filter(using("gpu")) == {"a": "cannot allocate all claims"}
+    at.remove("one")
+    at.remove("two")
+    assert at.filter(using("gpu")) == {"a": ""}
+    assert not at.facts.allocated.consumed
+    assert not at.facts.allocated.shares
+
+
+def test_everything_can_be_derived_again() -> None:
+    at = scene(version(1), claim("held", allocation=allocation("a", "gpu-1")))
+    at.reserve(using("gpu"), "a")
+    facts = at.facts
+    before = dict(facts.allocated.devices)
+    facts.reset(facts)
+    assert (
+        facts.allocated.devices == before == {(DRIVER, "a", each): 1 for each in ("gpu-0", "gpu-1")}
+    )
+    twin = at.cache.catalog.copy().shared(type(facts))
+    assert twin.allocated.devices == before
+    assert twin.in_flight == facts.in_flight

@@ -1,0 +1,123 @@
+"""What claims cost: a crafted claim must not stall other pods, and a search stops when it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stowplan.api.objects import Pod
+from stowplan.cluster.pod_info import compile_pod
+from stowplan.cluster.views import NodeView
+from stowplan.cluster.work import DECISION_WORK, DecisionDeferred
+from stowplan.config.durations import Duration
+from stowplan.config.plugin_args import DynamicResourcesArgs
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.status import Status
+from stowplan.scheduler.cycle import decide
+from stowplan.scheduler.decision import Decision
+from stowplan.testing import node
+from tests.unit.plugins.dra.device_kit import Scene, claim, device_class, gpus, request, using
+from tests.unit.plugins.plugin_kit import made
+from tests.unit.scheduler.scheduler_kit import profile_of
+
+NOTHING = "false"
+
+
+def hostile(*, devices: int, nodes: int = 1, **more: Any) -> Scene:
+    """A claim for which every half of the devices is tried, in vain."""
+    names = [f"n{number}" for number in range(nodes)]
+    slices = [gpus(name, *(f"gpu-{each:02}" for each in range(devices))) for name in names]
+    wanted = claim("gpu", request("many", count=devices // 2), request("none", NOTHING))
+    return Scene(map(node, names), device_class(), *slices, wanted, **more)
+
+
+def decided(scene: Scene, *, work: int = DECISION_WORK) -> tuple[Decision, int]:
+    """The decision and how many turns it took, each of about so much work."""
+    profile = profile_of(scene.plugin, made("DefaultBinder"))
+    budget = scene.cache.table.work
+    turns = 0
+    while True:
+        turns += 1
+        before = budget.spent
+        budget.limit(work)
+        try:
+            decision = decide(scene.cache.table, compile_pod(using("gpu")), profile)
+        except DecisionDeferred:
+            assert budget.spent - before < 2 * work + 1_000_000, "one turn took too long"
+            continue
+        finally:
+            budget.unlimit()
+        return decision, turns
+
+
+def test_a_hostile_claim_is_searched_in_turns() -> None:
+    at_once = hostile(devices=12)
+    decision, turns = decided(at_once, work=10**12)
+    total = at_once.cache.table.work.spent
+    assert (decision.node, turns) == (None, 1)
+    in_turns = hostile(devices=12)
+    again, turns = decided(in_turns, work=total // 20)
+    assert again.message == decision.message
+    assert 10 < turns < 40
+    assert in_turns.cache.table.work.spent < 1.5 * total, "each turn goes on where the last stopped"
+    assert not in_turns.plugin._paused
+
+
+def test_the_answers_of_earlier_nodes_are_kept() -> None:
+    scene = hostile(devices=8, nodes=10)
+    _, turns = decided(scene, work=10**12)
+    total = scene.cache.table.work.spent
+    again = hostile(devices=8, nodes=10)
+    _, turns = decided(again, work=total // 5)
+    assert turns > 4
+    assert again.cache.table.work.spent < 1.5 * total
+
+
+def test_a_change_of_the_facts_starts_over() -> None:
+    scene = hostile(devices=12)
+    budget = scene.cache.table.work
+    budget.limit(1_000_000)
+    with pytest.raises(DecisionDeferred):
+        scene.filter(using("gpu"))
+    budget.unlimit()
+    assert scene.plugin._paused
+    scene.put(gpus("n0", "gpu-0", name="n0-gpus"))
+    assert scene.filter(using("gpu")) == {"n0": "cannot allocate all claims"}
+
+
+def test_a_search_that_takes_too_long_ends_with_an_error() -> None:
+    scene = hostile(devices=12, args=DynamicResourcesArgs(filter_timeout=Duration(10)))
+    clock = scene.clock
+    tick = clock.monotonic
+
+    def slow() -> float:
+        clock.advance(0.5)
+        return tick()
+
+    clock.monotonic = slow  # type: ignore[method-assign]
+    profile = profile_of(scene.plugin, made("DefaultBinder"))
+    decision = decide(scene.cache.table, compile_pod(using("gpu")), profile)
+    assert decision.status.message == (
+        'running "DynamicResources" filter plugin: node n0: timed out trying to allocate devices'
+    )
+
+
+def test_no_more_nodes_are_searched_than_needed() -> None:
+    names = [f"n{number:03}" for number in range(400)]
+    slices = [gpus(name, "gpu-0") for name in names]
+    scene = Scene(map(node, names), device_class(), *slices, claim())
+    asked: list[str] = []
+    plain = scene.plugin.filter
+
+    def counting(pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
+        asked.append(node.name)
+        return plain(pod, node, cycle)
+
+    scene.plugin.filter = counting  # type: ignore[method-assign]
+    profile = profile_of(scene.plugin, made("DefaultBinder"))
+    profile.percentage_of_nodes_to_score = 25
+    decision = decide(scene.cache.table, compile_pod(using("gpu")), profile)
+    assert decision.node is not None
+    assert (decision.feasible_nodes, decision.evaluated_nodes) == (100, 100)
+    assert len(asked) == 101
