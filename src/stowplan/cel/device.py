@@ -18,7 +18,7 @@ from stowplan.cel.program import Program, compile_program
 from stowplan.cel.quantities import CelQuantity, quantity_of
 from stowplan.cel.regex import reset_patterns
 from stowplan.cel.stack import deep_stack
-from stowplan.cel.types import ANY, BOOL, STRING, Type, map_of
+from stowplan.cel.types import ANY, BOOL, STRING, Type, declared_name, map_of
 from stowplan.cel.values import DefaultMap, Map, Value, type_name
 from stowplan.cel.versions import VersionError, parse_semver
 
@@ -102,7 +102,7 @@ def _compile(expression: str) -> Selector:
     except (CompileError, Cancelled) as error:
         raise CompileError(f"compilation failed: {error}") from None
     if found not in (BOOL, ANY):
-        raise CompileError(f"must evaluate to bool or the unknown type, not {found}")
+        raise CompileError(f"must evaluate to bool or the unknown type, not {declared_name(found)}")
     try:
         program = compile_program(tree, "device")
     except CompileError as error:

@@ -33,6 +33,10 @@ _RESERVED = frozenset(
 _RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
 _LEVELS = (_RELATIONS, frozenset({"+", "-"}), frozenset({"*", "/", "%"}))
 _FUNCTIONS = {"in": "@in"}
+#: What an expression can begin with, as ANTLR lists it; after `(` of a call it may end at once.
+_LITERALS = "NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER"
+_BEGINNING = f"{{'[', '{{', '(', '.', '-', '!', 'true', 'false', 'null', {_LITERALS}}}"
+_FIRST_ARGUMENT = f"{{'[', '{{', '(', ')', '.', '-', '!', 'true', 'false', 'null', {_LITERALS}}}"
 
 
 def parse(source: str) -> ast.Node:
@@ -76,7 +80,8 @@ class _Parser:
     def read(self) -> ast.Node:
         tree = self._expression()
         if self._peek.kind != "end":
-            raise self._unexpected()
+            is_last = self._tokens[self._next + 1].kind == "end"
+            raise self._unexpected("<EOF>", "extraneous" if is_last else "mismatched")
         return tree
 
     # Tokens
@@ -98,13 +103,18 @@ class _Parser:
         return self._take() if self._is(text) else None
 
     def _expect(self, text: str) -> Token:
-        if not self._is(text):
-            raise self._unexpected(f"'{text}'")
-        return self._take()
-
-    def _unexpected(self, wanted: str = "an expression") -> _SyntaxProblem:
+        if self._is(text):
+            return self._take()
         token = self._peek
-        message = f"Syntax error: mismatched input '{token.text}' expecting {wanted}"
+        if token.kind == "end" and text in ")]}":
+            problem = Problem(token.position, f"Syntax error: missing '{text}' at '<EOF>'")
+            raise _SyntaxProblem(problem)
+        raise self._unexpected(f"'{text}'")
+
+    def _unexpected(self, wanted: str = _BEGINNING, how: str = "mismatched") -> _SyntaxProblem:
+        """The problem at the next token, as ANTLR words the usual mistakes."""
+        token = self._peek
+        message = f"Syntax error: {how} input '{token.text}' expecting {wanted}"
         return _SyntaxProblem(Problem(token.position, message))
 
     def _complain(self, position: int, message: str) -> ast.Node:
@@ -200,6 +210,8 @@ class _Parser:
 
     def _call(self, position: int, function: str, target: ast.Node | None) -> ast.Node:
         args: list[ast.Node] = []
+        if self._peek.kind == "end":
+            raise self._unexpected(_FIRST_ARGUMENT)
         if self._accept(")") is None:
             args.append(self._expression())
             while self._accept(",") is not None:
@@ -240,7 +252,7 @@ class _Parser:
 
     def _name(self, token: Token, dot: str) -> ast.Node:
         if token.text in _RESERVED:
-            return self._complain(token.position, f"reserved identifier: {token.text}")
+            self._complain(token.position, f"reserved identifier: {token.text}")
         opening = self._accept("(")
         if opening is not None:
             return self._call(opening.position, dot + token.text, None)
@@ -282,7 +294,11 @@ class _Parser:
                 elements.append(self._expression())
             if self._accept(",") is None:
                 break
-        self._expect("]")
+            if self._peek.kind == "end":
+                self._expect("]")
+        if not self._is("]"):
+            raise self._unexpected("{']', ','}")
+        self._take()
         made = ast.ListExpr(opening.position, elements, frozenset(optional))
         return _above(made, *elements, levels=0)
 
@@ -296,7 +312,11 @@ class _Parser:
                 entries.append(ast.Entry(colon.position, key, self._expression(), optional))
             if self._accept(",") is None:
                 break
-        self._expect("}")
+            if self._peek.kind == "end":
+                self._expect("}")
+        if not self._is("}"):
+            raise self._unexpected("{'}', ','}")
+        self._take()
         parts = [part for entry in entries for part in (entry.key, entry.value)]
         return _above(ast.MapExpr(opening.position, entries), *parts, levels=0)
 

@@ -50,10 +50,11 @@ def tokenize(source: str, problems: list[Problem]) -> list[Token]:
     while position < len(source):
         match = _TOKEN.match(source, position)
         if match is None:
+            wrong = _no_token(source, position)
             problems.append(
-                Problem(position, f"Syntax error: token recognition error at: '{source[position]}'")
+                Problem(position, f"Syntax error: token recognition error at: '{wrong}'")
             )
-            position += 1
+            position += len(wrong)
             continue
         kind = str(match.lastgroup)
         if kind == "name" and match[0] in _KEYWORDS:
@@ -63,6 +64,14 @@ def tokenize(source: str, problems: list[Problem]) -> list[Token]:
         position = match.end()
     tokens.append(Token("end", "<EOF>", len(source)))
     return tokens
+
+
+def _no_token(source: str, position: int) -> str:
+    """What ANTLR skips: up to where it can be seen to be no token."""
+    first = source[position]
+    if first in "'\"":
+        return re.match(r"[^\n\r]*", source[position:])[0]  # type: ignore[index]
+    return source[position : position + (2 if first in "=&|" else 1)]
 
 
 def unquote(text: str) -> str:

@@ -36,6 +36,13 @@ class Type:
         return f"{name}({', '.join(str(param) for param in self.params)})"
 
 
+def declared_name(of: Type) -> str:
+    """The type as cel-go prints it outside of the checker's errors: by its full name."""
+    if of.is_param or not of.params:
+        return of.name.removeprefix("'")
+    return f"{of.name}({', '.join(map(declared_name, of.params))})"
+
+
 _SHOWN = {
     "google.protobuf.Any": "any",
     "google.protobuf.Timestamp": "timestamp",

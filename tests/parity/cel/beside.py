@@ -31,7 +31,7 @@ from tests.parity.cel.expressions import Expressions, random_devices
 from tests.parity.oracle import Json, Oracle
 
 #: cel-go iterates over maps in random order: its answer and its cost can vary.
-_TRIES = 30
+TRIES = 30
 _BATCH = 100
 
 
@@ -50,7 +50,7 @@ def compare(oracle: Oracle, expression: str, devices: list[Json]) -> str | None:
     """What differs for one expression, or None."""
     ours = answer(expression, devices)
     theirs: Json = {}
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         theirs = oracle.answer({"expression": expression, "devices": devices})
         if _is_same(theirs, ours):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity.cel.beside import compare, differences
+from tests.parity.cel.beside import answer, compare, differences
 from tests.parity.oracle import Oracle
 
 pytestmark = pytest.mark.e2e
@@ -58,3 +58,27 @@ def test_random_selectors_are_answered_as_cel_go_answers_them(cel_oracle: Oracle
 )
 def test_a_selector_is_answered_as_cel_go_answers_it(cel_oracle: Oracle, expression: str) -> None:
     assert compare(cel_oracle, expression, [DEVICE]) is None
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "device.driver ==",
+        "device.driver = 'x'",
+        "device.driver == 'a' and true",
+        "device.driver == 'a' & true",
+        "device.driver == 'unterminated",
+        "device.driver.startsWith('a'",
+        "device.driver.startsWith('a'))",
+        'device.attributes["x"',
+        "device.attributes",
+        "timestamp(0)",
+        "device.driver in ['a', 'b'",
+        "not true",
+        "has(",
+        "namespace(1)",
+    ],
+)
+def test_a_usual_mistake_is_worded_as_cel_go_words_it(cel_oracle: Oracle, expression: str) -> None:
+    theirs = cel_oracle.answer({"expression": expression, "devices": []})
+    assert answer(expression, [])["refused"] == theirs["refused"]

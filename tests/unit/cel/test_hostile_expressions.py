@@ -110,7 +110,7 @@ def test_a_pattern_that_needs_much_memory_is_refused() -> None:
     assert "invalid matches argument" in outcome(r"'a'.matches('\\pL{400}')")
 
 
-@pytest.mark.parametrize("junk", ["\0" * 10_000, "'" + "\\x" * 4000 + "'", "@" * 10_000])
+@pytest.mark.parametrize("junk", ["\0" * 10_000, "#" * 10_000, "@" * 10_000])
 def test_many_errors_are_not_all_reported(junk: str) -> None:
     text = outcome(junk)
     assert text.count("ERROR: ") == 100
