@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.processes import ControlPlaneError, ServerProcess
+from stowplan.lab.faults import ALWAYS, Fault
 from tools.chaos import objects
 from tools.chaos.api import MERGE, Api, Away
 from tools.chaos.load import Load
 from tools.chaos.observer import Observer
 from tools.chaos.plan import Kind, Step
 from tools.chaos.replicas import LEASE_S, Replica, Replicas
-from tools.chaos.storms import make_storm
+from tools.chaos.storms import BINDING, make_storm
 
 _TURN_S = 0.05
 _NAMESAKES = 8
@@ -140,7 +141,10 @@ class Game:
         for replica in self._replicas.all:
             replica.proxy.clear()
             replica.proxy.come_back()
-        self._wait_for("repairs", lambda: not self._later and not self._under_repair, _LAST_PODS_S)
+        # What would be put right later is put right now.
+        in_order = enumerate(sorted(self._later, key=lambda each: each[:2]))
+        self._later = [(0.0, number, work) for number, (_, _, work) in in_order]
+        self._wait_for("repairs", self._is_repaired, _LAST_PODS_S)
         if self._replicas.leader() is None and not self._replicas.has_led:
             self.outcome.problems.append("no scheduler's log says that it leads")
         self._load.end_arrivals()
@@ -179,15 +183,7 @@ class Game:
                 self._replicas.kill(replica)
                 self._struck(f"{step.kind} ({label})")
             case Kind.FREEZE:
-                self._load.make_room(self._room)
-                time.sleep(_ABOUT_TO_BIND_S * step.size)
-                replica, label = self._victim(step)
-                self._replicas.freeze(replica)
-                self._struck(f"{step.kind} ({label})")
-                # The successor fills the room that the frozen leader believes in.
-                self._load.take_room(self._room)
-                process = replica.process
-                self._after(LEASE_S + 1 + 3 * step.size, lambda: self._wake(replica, process))
+                self._freeze(step)
             case Kind.APISERVER:
                 self._repair(step, self._kill_apiserver)
             case Kind.ETCD:
@@ -223,6 +219,21 @@ class Game:
         leader = self._replicas.leader()
         victim = self._replicas.choose(step.number)
         return victim, "leader" if victim is leader or leader is None else "standby"
+
+    def _freeze(self, step: Step) -> None:
+        replica, label = self._victim(step)
+        # Every second time its bindings are refused first: on waking it would send them again.
+        refused = Fault("create", resource=BINDING, times=ALWAYS * (step.number % 2), status=503)
+        replica.proxy.inject(refused)
+        self._load.make_room(self._room)
+        time.sleep(_ABOUT_TO_BIND_S * step.size)
+        self._replicas.freeze(replica)
+        refused.times = 0
+        self._struck(f"{step.kind} ({label})")
+        # The successor fills the room that the frozen leader believes in.
+        self._load.take_room(self._room)
+        process = replica.process
+        self._after(LEASE_S + 1 + 3 * step.size, lambda: self._wake(replica, process))
 
     def _wake(self, replica: Replica, process: object) -> None:
         if replica.process is process:
