@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -111,6 +112,20 @@ def test_the_command_counts_its_runs() -> None:
     done = _command("--seed", "1", "--runs", "2")
     assert done.returncode == 0, done.stderr
     assert "2 runs from seed 1, 0 failed" in done.stdout
+
+
+def test_ctrl_c_ends_the_command_with_its_summary() -> None:
+    command = [sys.executable, "-m", "stowplan.sim.faults", "--runs", "1000000"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline().endswith("0 failed\n")
+        running.send_signal(signal.SIGINT)
+        out, problems = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert "runs from seed 1, 0 failed" in out
+    assert "Traceback" not in problems
 
 
 def test_a_wrong_script_ends_with_one_line(tmp_path: Path) -> None:

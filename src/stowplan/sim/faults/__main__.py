@@ -101,15 +101,19 @@ def _run_many(options: argparse.Namespace) -> int:
     seeds = range(options.seed, options.seed + options.runs)
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S)
     began, computing, done, failed, virtual_s = time.monotonic(), time.process_time(), 0, 0, 0.0
-    for seed in seeds:
-        result = run_script(generate(seed, options.form))
-        done, virtual_s = done + 1, virtual_s + result.virtual_s
-        if result.findings:
-            failed += 1
-            line.say(f"seed {seed}: {len(result.findings)} findings")
-            for finding in result.findings[:_SHOWN]:
-                line.say(f"  {finding}")
-        line.update(f"{done}/{len(seeds)} runs, {failed} failed")
+    is_cut = False
+    try:
+        for seed in seeds:
+            result = run_script(generate(seed, options.form))
+            done, virtual_s = done + 1, virtual_s + result.virtual_s
+            if result.findings:
+                failed += 1
+                line.say(f"seed {seed}: {len(result.findings)} findings")
+                for finding in result.findings[:_SHOWN]:
+                    line.say(f"  {finding}")
+            line.update(f"{done}/{len(seeds)} runs, {failed} failed")
+    except KeyboardInterrupt:
+        is_cut = True  # what was run until then counts
     line.erase()
     took, cpu_s = time.monotonic() - began, time.process_time() - computing
     print(
@@ -119,7 +123,7 @@ def _run_many(options: argparse.Namespace) -> int:
     if failed:
         form = " --long" if options.form is LONG else ""
         print(f"Fix: --seed N{form} --shrink prints a small script of a failing seed")
-    return 1 if failed else 0
+    return 130 if is_cut else int(failed > 0)
 
 
 if __name__ == "__main__":
