@@ -27,6 +27,7 @@ SOURCES = {
     "batch": "api@{version}/batch/v1/types.go",
     "events": "api@{version}/events/v1/types.go",
     "authorization": "api@{version}/authorization/v1/types.go",
+    "resource": "api@{version}/resource/v1/types.go",
 }
 ROOTS = {
     "core": "Binding ConfigMap Event Namespace Node PersistentVolume PersistentVolumeClaim Pod"
@@ -39,6 +40,7 @@ ROOTS = {
     "batch": "Job",
     "events": "Event",
     "authorization": "SelfSubjectAccessReview",
+    "resource": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
     "meta": "DeleteOptions",
 }
 ALIASES = {"corev1": "core", "apiv1": "core", "v1": "core", "metav1": "meta"}

@@ -16,12 +16,15 @@ import pytest
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.lab.controlplane import ControlPlane
-from tests.e2e import parity_junk, parity_objects, parity_pods
+from tests.e2e import parity_devices, parity_junk, parity_objects, parity_pods
 from tests.e2e.parity import Step, compare, new_namespace
 
 pytestmark = pytest.mark.e2e
 
-SCENARIOS = parity_pods.SCENARIOS | parity_objects.SCENARIOS | parity_junk.SCENARIOS
+PARTS = (parity_pods, parity_objects, parity_junk, parity_devices)
+SCENARIOS: dict[str, list[Step]] = {
+    name: steps for part in PARTS for name, steps in part.SCENARIOS.items()
+}
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ async def real(control_plane: ControlPlane) -> AsyncIterator[aiohttp.ClientSessi
 async def test_answers_are_those_of_kube_apiserver(
     name: str, embedded: aiohttp.ClientSession, real: aiohttp.ClientSession
 ) -> None:
-    steps: list[Step] = SCENARIOS[name]
+    steps = SCENARIOS[name]
     namespace = f"parity-{uuid.uuid4().hex[:10]}"
     async with new_namespace(embedded, namespace) as ours, new_namespace(real, namespace) as theirs:
         found = await compare(ours, theirs, steps)
@@ -57,5 +60,4 @@ async def test_answers_are_those_of_kube_apiserver(
 
 
 def test_scenario_names_are_unique() -> None:
-    parts = (parity_pods.SCENARIOS, parity_objects.SCENARIOS, parity_junk.SCENARIOS)
-    assert len(SCENARIOS) == sum(len(part) for part in parts)
+    assert len(SCENARIOS) == sum(len(part.SCENARIOS) for part in PARTS)

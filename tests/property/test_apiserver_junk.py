@@ -85,6 +85,26 @@ WORKLOAD: Json = {
     "template": {"metadata": {"labels": {"a": "b", "k": "v"}}, "spec": POD_SPEC},
 }
 JOB_TEMPLATE = {"spec": {**POD_SPEC, "restartPolicy": "Never"}}
+CLAIM_SPEC: Json = {
+    "devices": {
+        "requests": [
+            {
+                "name": "r",
+                "exactly": {
+                    "deviceClassName": "gpu",
+                    "allocationMode": "ExactCount",
+                    "count": 2,
+                    "selectors": [{"cel": {"expression": "device.driver == 'x'"}}],
+                    "tolerations": [{"key": "k", "operator": "Equal", "value": "v"}],
+                    "capacity": {"requests": {"memory": "1Gi"}},
+                },
+            },
+            {"name": "s", "firstAvailable": [{"name": "t", "deviceClassName": "gpu"}]},
+        ],
+        "constraints": [{"requests": ["r", "s/t"], "matchAttribute": "x/model"}],
+        "config": [{"requests": ["r"], "opaque": {"driver": "x", "parameters": {"a": 1}}}],
+    }
+}
 BODIES: dict[str, Json] = {
     "pods": {"spec": POD_SPEC, "status": {"conditions": [{"type": "x", "status": "True"}]}},
     "nodes": {
@@ -108,6 +128,106 @@ BODIES: dict[str, Json] = {
         }
     },
     "storageclasses": {"provisioner": "x", "allowedTopologies": [{"matchLabelExpressions": []}]},
+    "resourceclaims": {"spec": CLAIM_SPEC},
+    "resourceclaimtemplates": {"spec": {"metadata": {"labels": {"a": "b"}}, "spec": CLAIM_SPEC}},
+    "deviceclasses": {
+        "spec": {
+            "selectors": [{"cel": {"expression": "device.driver == 'x'"}}],
+            "config": [{"opaque": {"driver": "x", "parameters": {"a": 1}}}],
+            "extendedResourceName": "x.y/z",
+        }
+    },
+    "resourceslices": {
+        "spec": {
+            "driver": "x",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "nodeName": "n",
+            "devices": [
+                {
+                    "name": "d",
+                    "attributes": {"model": {"string": "A"}, "x/v": {"version": "1.2.3"}},
+                    "capacity": {
+                        "memory": {
+                            "value": "10Gi",
+                            "requestPolicy": {
+                                "default": "1Gi",
+                                "validRange": {"min": "1Gi", "max": "9Gi", "step": "1Gi"},
+                            },
+                        }
+                    },
+                    "allowMultipleAllocations": True,
+                    "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+                    "consumesCounters": [
+                        {"counterSet": "s", "counters": {"memory": {"value": "1Gi"}}}
+                    ],
+                    "bindingConditions": ["a"],
+                    "bindingFailureConditions": ["b"],
+                },
+                {
+                    "name": "e",
+                    "allowMultipleAllocations": True,
+                    "capacity": {
+                        "cores": {
+                            "value": "9",
+                            "requestPolicy": {"default": "1", "validValues": ["1", "2"]},
+                        }
+                    },
+                },
+            ],
+        }
+    },
+}
+#: What may be written to `/status` of the claim above.
+CLAIM_STATUS: Json = {
+    "allocation": {
+        "devices": {
+            "results": [
+                {
+                    "request": "r",
+                    "driver": "x",
+                    "pool": "p",
+                    "device": "d",
+                    "shareID": "11111111-2222-3333-4444-555555555555",
+                    "consumedCapacity": {"memory": "1Gi"},
+                    "tolerations": [{"key": "k", "operator": "Exists"}],
+                    "bindingConditions": ["a"],
+                    "bindingFailureConditions": ["b"],
+                }
+            ],
+            "config": [
+                {
+                    "source": "FromClaim",
+                    "requests": ["r"],
+                    "opaque": {"driver": "x", "parameters": {"a": 1}},
+                }
+            ],
+        },
+        "nodeSelector": {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+            ]
+        },
+    },
+    "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+    "devices": [
+        {
+            "driver": "x",
+            "pool": "p",
+            "device": "d",
+            "shareID": "11111111-2222-3333-4444-555555555555",
+            "conditions": [
+                {
+                    "type": "a",
+                    "status": "True",
+                    "reason": "R",
+                    "message": "",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z",
+                }
+            ],
+            "networkData": {"ips": ["1.2.3.4/24"], "interfaceName": "eth0"},
+            "data": {"a": 1},
+        }
+    ],
 }
 METADATA = {"name": "a", "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["x.y/z"]}
 JUNK = st.one_of(
@@ -177,6 +297,17 @@ def test_one_wrong_value_anywhere(plural: str, data: st.DataObject) -> None:
     if server.store.get(kind, namespace, "a") is None:
         writer.create(collection, copy.deepcopy(body), WriteOptions())
     check(lambda: writer.update(single, changed, WriteOptions())[0])
+
+
+@given(path=st.sampled_from(paths(CLAIM_STATUS)), junk=JUNK)
+def test_the_status_of_a_claim(path: tuple[str | int, ...], junk: Any) -> None:
+    server = ApiServer(kubelet=KubeletOptions(enabled=False))
+    claim: Json = {"metadata": {"name": "a"}, **BODIES["resourceclaims"]}
+    kind = kind_of("resourceclaims")
+    server.create(kind.group, kind.version, kind.plural, claim, namespace="default")
+    body = {**claim, "status": with_junk(CLAIM_STATUS, path, junk)}
+    target = ResourcePath(kind, "default", "a", "status")
+    check(lambda: server.rest.writer.update(target, body, WriteOptions())[0])
 
 
 @given(junk=JUNK, where=st.sampled_from(["metadata", "target", "deleteOptions"]))

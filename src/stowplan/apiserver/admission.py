@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stowplan.apiserver.field_errors import not_allowed
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
+from stowplan.apiserver.kinds import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    Kind,
+)
 from stowplan.apiserver.statuses import Cause, forbidden, not_found
 from stowplan.apiserver.store import Store
 
@@ -22,6 +31,7 @@ SYSTEM_PRIORITIES = {
         "Used for system critical pods that must not be moved from their current node.",
     ),
 }
+_ADMIN = "resource.kubernetes.io/admin-access"
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
@@ -123,6 +133,44 @@ def _default_class(store: Store) -> Json | None:
         ):
             found = candidate
     return found
+
+
+def admin_access_causes(
+    kind: Kind, obj: Json, store: Store, old: Json | None = None
+) -> list[Cause]:
+    """Admin access to devices needs a label on the namespace, in a request and in a result.
+
+    `old` is given for updates of the status: what was granted stays granted.
+    """
+    if kind is RESOURCE_CLAIMS and old is not None:
+        granted = _asks_for_admin(old)
+        path = "" if granted else _asks_for_admin(obj)
+    elif kind is RESOURCE_CLAIMS or kind is RESOURCE_CLAIM_TEMPLATES:
+        spec = obj["spec"] if kind is RESOURCE_CLAIMS else obj["spec"]["spec"]
+        path = _asks_for_admin({"spec": spec})
+    else:
+        return []
+    namespace = store.get(NAMESPACES, "", obj["metadata"]["namespace"]) if path else None
+    if namespace is None or namespace.object["metadata"].get("labels", {}).get(_ADMIN) == "true":
+        return []
+    detail = (
+        f"admin access to devices requires the `{_ADMIN}: true` label on the containing namespace"
+    )
+    return [not_allowed(path, detail)]
+
+
+def _asks_for_admin(claim: Json) -> str:
+    """The path of the first request or result with admin access, "" if there is none."""
+    if "status" in claim:
+        devices = (claim["status"].get("allocation") or {}).get("devices") or {}
+        found, path = devices.get("results") or (), "status.allocation.devices.results"
+    else:
+        requests = claim["spec"]["devices"].get("requests") or ()
+        found, path = [each.get("exactly") or {} for each in requests], "spec.devices.requests"
+    for index, each in enumerate(found):
+        if each.get("adminAccess"):
+            return f"{path}[{index}].adminAccess"
+    return ""
 
 
 def _taint_new_node(node: Json) -> None:

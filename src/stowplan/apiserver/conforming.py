@@ -83,7 +83,12 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
             problem.path = problem.path or place
             raise
         # Go's omitempty: never for a struct, else for zero values and for what has no members.
-        if made or field.pointer or not (field.container or not field.is_struct):
+        if (
+            made
+            or field.pointer
+            or (field.always and field.type == "any")
+            or not (field.container or not field.is_struct)
+        ):
             result[name] = made
         elif field.always:
             result[name] = _zero(field)

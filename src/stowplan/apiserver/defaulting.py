@@ -7,8 +7,9 @@ import random
 import uuid
 from collections.abc import Callable
 
+from stowplan.apiserver.device_strategies import default_claim_spec, default_taint_times
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import PODS, Kind
+from stowplan.apiserver.kinds import PODS, RESOURCE_SLICES, Kind
 from stowplan.apiserver.pod_defaults import (
     begin_status,
     default_pod,
@@ -19,7 +20,7 @@ from stowplan.clock import rfc3339
 
 
 def on_create(kind: Kind, obj: Json, now: float) -> None:
-    on_update(kind, obj)
+    on_update(kind, obj, now)
     match kind.plural:
         case "pods":
             begin_status(obj, rfc3339(now))
@@ -34,9 +35,12 @@ def on_create(kind: Kind, obj: Json, now: float) -> None:
             _assign_address(obj["spec"])
 
 
-def on_update(kind: Kind, obj: Json) -> None:
+def on_update(kind: Kind, obj: Json, now: float) -> None:
     if kind is PODS:
         default_pod(obj)
+        return
+    if kind is RESOURCE_SLICES:
+        default_taint_times(obj, rfc3339(now))
         return
     default = _DEFAULTS.get(kind.plural)
     if default is not None:
@@ -208,6 +212,14 @@ def _select_own_pods(job: Json) -> None:
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
+def _resource_claim(claim: Json) -> None:
+    default_claim_spec(claim["spec"])
+
+
+def _resource_claim_template(template: Json) -> None:
+    default_claim_spec(template["spec"]["spec"])
+
+
 _DEFAULTS: dict[str, Callable[[Json], None]] = {
     "nodes": _node,
     "namespaces": _namespace,
@@ -224,4 +236,6 @@ _DEFAULTS: dict[str, Callable[[Json], None]] = {
     "statefulsets": _stateful_set,
     "daemonsets": _daemon_set,
     "jobs": _job,
+    "resourceclaims": _resource_claim,
+    "resourceclaimtemplates": _resource_claim_template,
 }

@@ -27,6 +27,7 @@ _GROUP_ORDER = (
     "storage.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
+    "resource.k8s.io",
 )
 
 # (kind in group/version form, verbs) of subresources that are not views of the object itself.

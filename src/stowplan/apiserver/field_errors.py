@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -13,6 +13,8 @@ from stowplan.api.labels import label_key_errors, label_value_errors
 from stowplan.apiserver.statuses import Cause
 
 NameCheck: TypeAlias = Callable[[str], list[str]]
+#: Of a value, and the path to it.
+Check: TypeAlias = Callable[[Any, str], list[Cause]]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -43,6 +45,19 @@ def not_allowed(field: str, detail: str) -> Cause:
     return Cause(field, f"Forbidden: {detail}", "FieldValueForbidden")
 
 
+def missing(field: str, value: Any, detail: str = "") -> Cause:
+    return Cause(field, _with(f"Not found: {quoted(value)}", detail), "FieldValueNotFound")
+
+
+def too_long(field: str, most: int) -> Cause:
+    return Cause(field, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
+
+
+def too_many(field: str, count: int, most: int) -> Cause:
+    text = f"Too many: {count}: must have at most {most} item{'s' if most != 1 else ''}"
+    return Cause(field, text, "FieldValueTooMany")
+
+
 def quoted(value: Any) -> str:
     return "null" if value is None else msgspec.json.encode(value).decode()
 
@@ -62,7 +77,9 @@ def label_name(text: str) -> list[str]:
     problems = []
     if len(text) > _MAX_LABEL:
         problems.append(f"must be no more than {_MAX_LABEL} characters")
-    if not _LABEL_RE.fullmatch(text):
+    if not _LABEL_RE.fullmatch(text) and _SUBDOMAIN_RE.fullmatch(text):
+        problems.append("must not contain dots")
+    elif not _LABEL_RE.fullmatch(text):
         problems.append(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or"
             " '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or"
@@ -113,8 +130,7 @@ def annotations_causes(field: str, annotations: Mapping[str, str]) -> list[Cause
         causes += [wrong(field, key, problem) for problem in key_problems(key.lower())]
     size = sum(len(key.encode()) + len(text.encode()) for key, text in annotations.items())
     if size > _ANNOTATIONS_LIMIT:
-        text = f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes"
-        causes.append(Cause(field, text, "FieldValueTooLong"))
+        causes.append(too_long(field, _ANNOTATIONS_LIMIT))
     return causes
 
 
@@ -130,3 +146,27 @@ def not_negative(field: str, value: int) -> list[Cause]:
 
 def positive(field: str, value: int) -> list[Cause]:
     return [wrong(field, value, "must be greater than zero")] if value <= 0 else []
+
+
+def each(items: Sequence[Any] | None, most: int, path: str, check: Check) -> list[Cause]:
+    """Check every item, unless there are too many; a negative `most` is no limit."""
+    items = items or ()
+    if 0 <= most < len(items):
+        return [too_many(path, len(items), most)]
+    return [cause for index, item in enumerate(items) for cause in check(item, f"{path}[{index}]")]
+
+
+def each_unique(
+    items: Sequence[Any] | None, most: int, path: str, check: Check, key: Callable[[Any], Any]
+) -> list[Cause]:
+    """The same, of items of which no two may have the same key."""
+    items = items or ()
+    causes = each(items, most, path, check)
+    if 0 <= most < len(items):
+        return causes
+    seen = set()
+    for index, item in enumerate(items):
+        if key(item) in seen:
+            causes.append(duplicate(f"{path}[{index}]", key(item)))
+        seen.add(key(item))
+    return causes

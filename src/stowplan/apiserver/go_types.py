@@ -25,7 +25,11 @@ _CONTAINERS: dict[str, Container] = {
     "map[][]": "map of lists",
 }
 _FIELD = re.compile(r"(\w+)([!?]?):((?:map\[\])?(?:\[\])?)([^\s=]+)=([\d.]+)")
-_AMBIGUOUS = {("", "Event"): "core.Event", ("events.k8s.io", "Event"): "events.Event"}
+_AMBIGUOUS = {
+    ("", "Event"): "core.Event",
+    ("events.k8s.io", "Event"): "events.Event",
+    ("resource.k8s.io", "ResourceClaim"): "resource.ResourceClaim",
+}
 
 
 @dataclass(frozen=True, slots=True)

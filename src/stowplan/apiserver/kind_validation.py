@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stowplan.apiserver.device_validation import (
+    device_class_causes,
+    resource_claim_causes,
+    resource_claim_template_causes,
+    resource_claim_template_update_causes,
+    resource_claim_update_causes,
+)
 from stowplan.apiserver.field_errors import (
     not_allowed,
     not_negative,
@@ -16,6 +23,10 @@ from stowplan.apiserver.placement_validation import label_selector_causes, taint
 from stowplan.apiserver.pod_validation import pod_spec_causes
 from stowplan.apiserver.resource_validation import amount_causes
 from stowplan.apiserver.selection import labels_match
+from stowplan.apiserver.slice_validation import (
+    resource_slice_causes,
+    resource_slice_update_causes,
+)
 from stowplan.apiserver.statuses import Cause
 from stowplan.apiserver.storage_validation import STORAGE_CAUSES
 from stowplan.apiserver.workload_validation import (
@@ -249,6 +260,10 @@ CREATE_CAUSES: dict[str, Callable[[Json], list[Cause]]] = {
     "daemonsets": _workload,
     "jobs": _job,
     "services": _service,
+    "resourceclaims": resource_claim_causes,
+    "resourceclaimtemplates": resource_claim_template_causes,
+    "deviceclasses": device_class_causes,
+    "resourceslices": resource_slice_causes,
 }
 UPDATE_CAUSES: dict[str, Callable[[Json, Json], list[Cause]]] = {
     "nodes": _node_update,
@@ -257,4 +272,9 @@ UPDATE_CAUSES: dict[str, Callable[[Json, Json], list[Cause]]] = {
     "deployments": _workload_update,
     "replicasets": _workload_update,
     "daemonsets": _workload_update,
+    "resourceclaims": resource_claim_update_causes,
+    "resourceclaimtemplates": resource_claim_template_update_causes,
+    "resourceslices": resource_slice_update_causes,
 }
+#: An update of these is not validated as a creation as well.
+CHECKED_AGAINST_OLD = frozenset({"resourceclaims", "resourceslices"})

@@ -142,6 +142,14 @@ STATEFUL_SETS = _kind(
     "apps/v1", "statefulsets", "StatefulSet", "sts", subresources=_SCALED, categories=_ALL
 )
 JOBS = _kind("batch/v1", "jobs", "Job", subresources=_STATUS, categories=_ALL)
+RESOURCE_CLAIMS = _kind(
+    "resource.k8s.io/v1", "resourceclaims", "ResourceClaim", subresources=_STATUS
+)
+RESOURCE_CLAIM_TEMPLATES = _kind(
+    "resource.k8s.io/v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
+DEVICE_CLASSES = _kind("resource.k8s.io/v1", "deviceclasses", "DeviceClass", namespaced=False)
+RESOURCE_SLICES = _kind("resource.k8s.io/v1", "resourceslices", "ResourceSlice", namespaced=False)
 SELF_SUBJECT_ACCESS_REVIEWS = _kind(
     "authorization.k8s.io/v1",
     "selfsubjectaccessreviews",
@@ -190,6 +198,10 @@ KINDS: tuple[Kind, ...] = (
     REPLICA_SETS,
     STATEFUL_SETS,
     JOBS,
+    RESOURCE_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
     SELF_SUBJECT_ACCESS_REVIEWS,
 )
 

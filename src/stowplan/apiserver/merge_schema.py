@@ -116,6 +116,13 @@ _TYPES: dict[str, Schema] = {
     "CSINodeSpec": {"drivers": _by("", "name")},
     "CSIDriverSpec": {"volumeLifecycleModes": Field(is_set=True)},
     "ConditionsStatus": _CONDITIONS,
+    "ResourceClaimStatus": {
+        "allocation": Field("NodeSelected"),
+        "devices": Field("ConditionsStatus", keys=("driver", "device", "pool", "shareID")),
+        "reservedFor": _by("", "uid"),
+    },
+    "NodeSelected": {"nodeSelector": _ATOMIC},
+    "ResourceClaimTemplateSpec": {"metadata": Field("ObjectMeta")},
 }
 
 _SPECS = {
@@ -133,8 +140,10 @@ _SPECS = {
     "PersistentVolumeClaim": "PersistentVolumeClaimSpec",
     "CSINode": "CSINodeSpec",
     "CSIDriver": "CSIDriverSpec",
+    "ResourceClaimTemplate": "ResourceClaimTemplateSpec",
+    "ResourceSlice": "NodeSelected",
 }
-_STATUSES = {"Pod": "PodStatus", "Node": "NodeStatus"}
+_STATUSES = {"Pod": "PodStatus", "Node": "NodeStatus", "ResourceClaim": "ResourceClaimStatus"}
 
 _TOP_LEVEL: dict[str, Schema] = {
     "Event": {"involvedObject": _ATOMIC, "regarding": _ATOMIC, "related": _ATOMIC},

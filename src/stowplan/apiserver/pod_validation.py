@@ -21,6 +21,11 @@ from stowplan.apiserver.field_errors import (
 )
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.placement_validation import placement_causes, toleration_causes
+from stowplan.apiserver.pod_claims_validation import (
+    claim_statuses_causes,
+    container_claims_causes,
+    pod_claims_causes,
+)
 from stowplan.apiserver.pod_defaults import sum_of_containers
 from stowplan.apiserver.resource_validation import resources_causes
 from stowplan.apiserver.statuses import Cause
@@ -47,6 +52,7 @@ def pod_causes(pod: Json) -> list[Cause]:
 
 def pod_spec_causes(spec: Json, path: str) -> list[Cause]:
     causes = volumes_causes(spec.get("volumes") or (), f"{path}.volumes")
+    causes += pod_claims_causes(spec, f"{path}.resourceClaims")
     causes += _containers(spec, path)
     if spec.get("resources"):
         causes += resources_causes(spec["resources"], f"{path}.resources", pod_level=True)
@@ -100,6 +106,7 @@ def _containers(spec: Json, path: str) -> list[Cause]:
         for index, container in enumerate(spec.get(list_name) or ()):
             at = f"{path}.{list_name}[{index}]"
             causes += _container(container, at)
+            causes += container_claims_causes(container, spec, f"{at}.resources.claims")
             name = container["name"]
             if name in seen:
                 causes.append(duplicate(f"{at}.name", name))
@@ -247,4 +254,4 @@ def pod_status_causes(new: Json, old: Json) -> list[Cause]:
             causes.append(not_allowed("status.nominatedNodeName", detail))
     if status.get("qosClass") != old_status.get("qosClass"):
         causes.append(wrong("status.qosClass", status.get("qosClass"), "field is immutable"))
-    return causes
+    return causes + claim_statuses_causes(new)

@@ -18,7 +18,7 @@ from stowplan.api.selectors import (
     parse_label_selector,
 )
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import Kind
+from stowplan.apiserver.kinds import RESOURCE_SLICES, Kind
 from stowplan.apiserver.statuses import bad_request
 
 Predicate: TypeAlias = Callable[[Json], bool]
@@ -69,6 +69,7 @@ _FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
         "type",
         *_META_FIELDS,
     ),
+    ("resource.k8s.io", "ResourceSlice"): ("metadata.name", "spec.nodeName", "spec.driver"),
 }
 _FALSE_WHEN_ABSENT = ("spec.hostNetwork", "spec.unschedulable")
 
@@ -111,7 +112,8 @@ def _require_supported(kind: Kind, field: str) -> None:
                 ' "metadata.namespace"'
             )
     elif field not in supported:
-        raise bad_request(f"field label not supported: {field}")
+        of = f" for {kind.api_version}, Kind={kind.kind}" if kind is RESOURCE_SLICES else ""
+        raise bad_request(f"field label not supported{of}: {field}")
 
 
 def _field_test(field: str, operator: str, value: str) -> Predicate:

@@ -18,6 +18,7 @@ from stowplan.apiserver.field_errors import (
     not_negative,
     required,
     subdomain_name,
+    too_long,
     unsupported,
     wrong,
 )
@@ -198,8 +199,7 @@ def driver_name_causes(name: str, at: str) -> list[Cause]:
         return [required(at)]
     causes: list[Cause] = []
     if len(name) > _LONGEST_DRIVER_NAME:
-        text = f"Too long: may not be more than {_LONGEST_DRIVER_NAME} bytes"
-        causes.append(Cause(at, text, "FieldValueTooLong"))
+        causes.append(too_long(at, _LONGEST_DRIVER_NAME))
     return causes + [wrong(at, name, problem) for problem in subdomain_name(name.lower())]
 
 

@@ -7,8 +7,9 @@ fields that belong to the server are taken from the server, status only moves th
 from __future__ import annotations
 
 from stowplan.apiserver.conforming import Mismatch, conform, zero_status
+from stowplan.apiserver.device_strategies import drop_gated_fields, prepare_claim_status
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import KINDS, Kind
+from stowplan.apiserver.kinds import KINDS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.resizing import resized_spec
 from stowplan.apiserver.statuses import bad_request
@@ -36,6 +37,10 @@ DELETED_OBJECT_RETURNED = frozenset(
         "namespaces",
         "pods",
         "services",
+        "resourceclaims",
+        "resourceclaimtemplates",
+        "deviceclasses",
+        "resourceslices",
     }
 )
 _HAS_GENERATION = frozenset(
@@ -49,6 +54,8 @@ _HAS_GENERATION = frozenset(
         "deployments",
         "daemonsets",
         "jobs",
+        "deviceclasses",
+        "resourceslices",
     }
 )
 _FIRST_PHASE = {
@@ -131,6 +138,8 @@ def prepare_create(kind: Kind, obj: Json) -> Json:
         obj["status"] = zero_status(kind)
         if kind.plural in _FIRST_PHASE:
             obj["status"]["phase"] = _FIRST_PHASE[kind.plural]
+    if kind is RESOURCE_SLICES:
+        drop_gated_fields(obj)
     return obj
 
 
@@ -147,6 +156,8 @@ def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
         kept = {"ownerReferences", "finalizers"}
         if kind.plural in ("deployments", "daemonsets"):
             kept.add("labels")
+        elif kind is RESOURCE_CLAIMS:
+            kept |= {"labels", "annotations"}
         for name in kept:
             metadata.pop(name, None)
             if name in old_metadata:
@@ -154,6 +165,8 @@ def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
         new["metadata"], new["status"] = metadata, status
         if kind.plural == "pods":
             _keep_pod_status(status, old["status"])
+        elif kind is RESOURCE_CLAIMS:
+            prepare_claim_status(status, old["status"])
     elif subresource == "resize":
         spec = resized_spec(new["spec"], old["spec"])
         for name in ("labels", "annotations", "ownerReferences", "finalizers"):
@@ -166,6 +179,8 @@ def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
         new = {**old, "spec": {"finalizers": finalizers} if finalizers else {}}
     elif kind.has_status:
         new["status"] = old["status"]
+    elif kind is RESOURCE_SLICES:
+        drop_gated_fields(new)
     return new
 
 

@@ -388,3 +388,25 @@ def data_row(obj: Json, now: float) -> list[Any]:
 
 def secret_row(secret: Json, now: float) -> list[Any]:
     return [_name(secret), text(secret, "type"), len(secret.get("data") or {}), age(secret, now)]
+
+
+def resource_claim_row(claim: Json, now: float) -> list[Any]:
+    deleted = dig(claim, "metadata", "deletionTimestamp") is not None
+    states = ["deleted"] if deleted else []
+    if dig(claim, "status", "allocation") is not None:
+        states.append("allocated")
+        if items(claim, "status", "reservedFor"):
+            states.append("reserved")
+    elif not deleted:
+        states.append("pending")
+    return [_name(claim), ",".join(states), age(claim, now)]
+
+
+def resource_slice_row(resource_slice: Json, now: float) -> list[Any]:
+    return [
+        _name(resource_slice),
+        text(resource_slice, "spec", "nodeName"),
+        text(resource_slice, "spec", "driver"),
+        text(resource_slice, "spec", "pool", "name"),
+        age(resource_slice, now),
+    ]

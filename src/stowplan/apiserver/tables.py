@@ -118,6 +118,10 @@ _LAYOUTS: dict[str, _Layout] = {
     "CSIStorageCapacity": _layout(
         "Name | StorageClassName | Capacity", rows.csi_storage_capacity_row
     ),
+    "ResourceClaim": _layout("Name | State | Age", rows.resource_claim_row),
+    "ResourceClaimTemplate": _layout("Name | Age", rows.name_age_row),
+    "DeviceClass": _layout("Name | Age", rows.name_age_row),
+    "ResourceSlice": _layout("Name | Node | Driver | Pool | Age", rows.resource_slice_row),
     "ConfigMap": _layout("Name | Data | Age", rows.data_row),
     "Secret": _layout("Name | Type | Data | Age", rows.secret_row),
     "ServiceAccount": _layout("Name | Age", rows.name_age_row),

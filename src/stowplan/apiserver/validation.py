@@ -6,6 +6,9 @@ What is common to all objects is here; `pod_validation`, `placement_validation` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from stowplan.apiserver.claim_status_validation import resource_claim_status_causes
 from stowplan.apiserver.field_errors import (
     annotations_causes,
     label_key_causes,
@@ -18,12 +21,13 @@ from stowplan.apiserver.field_errors import (
 )
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kind_validation import (
+    CHECKED_AGAINST_OLD,
     CREATE_CAUSES,
     UPDATE_CAUSES,
     event_causes,
     strict_event_causes,
 )
-from stowplan.apiserver.kinds import EVENTS, PODS, Kind
+from stowplan.apiserver.kinds import EVENTS, PODS, RESOURCE_CLAIMS, Kind
 from stowplan.apiserver.pod_validation import pod_causes, pod_status_causes, pod_update_causes
 from stowplan.apiserver.resizing import resize_causes
 from stowplan.apiserver.statuses import Cause, invalid
@@ -32,9 +36,12 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _LABEL_NAMED = frozenset({"namespaces", "services"})
 
 
-def check_create(kind: Kind, obj: Json, *, asked_as: Kind) -> None:
-    """`asked_as` is the kind of the request: an event of the newer group is checked strictly."""
-    causes = _metadata_causes(kind, obj["metadata"])
+def check_create(kind: Kind, obj: Json, *, asked_as: Kind, first: Sequence[Cause] = ()) -> None:
+    """`asked_as` is the kind of the request: an event of the newer group is checked strictly.
+
+    `first` are causes that need other objects to be found.
+    """
+    causes = [*first, *_metadata_causes(kind, obj["metadata"])]
     if kind is PODS:
         causes += pod_causes(obj)
     elif kind is EVENTS:
@@ -47,8 +54,10 @@ def check_create(kind: Kind, obj: Json, *, asked_as: Kind) -> None:
         raise invalid(kind, obj["metadata"].get("name", ""), causes)
 
 
-def check_update(kind: Kind, obj: Json, old: Json, subresource: str) -> None:
-    causes = _metadata_causes(kind, obj["metadata"])
+def check_update(
+    kind: Kind, obj: Json, old: Json, subresource: str, *, first: Sequence[Cause] = ()
+) -> None:
+    causes = [*first, *_metadata_causes(kind, obj["metadata"])]
     if kind is EVENTS:
         causes += event_causes(obj)
     elif kind is PODS:
@@ -58,9 +67,12 @@ def check_update(kind: Kind, obj: Json, old: Json, subresource: str) -> None:
             causes += resize_causes(obj, old)
         else:
             causes += pod_update_causes(obj, old)
+    elif kind is RESOURCE_CLAIMS and subresource == "status":
+        causes += resource_claim_status_causes(obj, old)
     elif subresource != "status":
         create, update = CREATE_CAUSES.get(kind.plural), UPDATE_CAUSES.get(kind.plural)
-        causes += create(obj) if create is not None else []
+        if create is not None and kind.plural not in CHECKED_AGAINST_OLD:
+            causes += create(obj)
         causes += update(obj, old) if update is not None else []
     if causes:
         raise invalid(kind, obj["metadata"]["name"], causes)

@@ -80,7 +80,8 @@ class Writer:
             obj, kind = events.to_core(obj), EVENTS
         defaulting.on_create(kind, obj, self._store.clock.time())
         admission.admit_create(kind, obj, self._store, self._admission, shown)
-        validation.check_create(kind, obj, asked_as=target.kind)
+        first = admission.admin_access_causes(kind, obj, self._store)
+        validation.check_create(kind, obj, asked_as=target.kind, first=first)
         return self._store.create(kind, obj, dry_run=options.dry_run)
 
     def update(
@@ -171,7 +172,7 @@ class Writer:
             obj, old, kind = events.to_core(obj), current.object, EVENTS
         if target.subresource != "status" or kind is NODES:
             # A status write shares its spec with the stored object, and leaves it alone.
-            defaulting.on_update(kind, obj)
+            defaulting.on_update(kind, obj, self._store.clock.time())
             admission.admit_update(kind, obj, old)
         if tracked:
             now = rfc3339(self._store.clock.time())
@@ -184,7 +185,10 @@ class Writer:
                 now=now,
             )
         count_generation(kind, obj, old)
-        validation.check_update(kind, obj, old, target.subresource)
+        first: list[Cause] = []
+        if target.subresource == "status":
+            first = admission.admin_access_causes(kind, obj, self._store, old)
+        validation.check_update(kind, obj, old, target.subresource, first=first)
         if not options.dry_run and self._deleter.is_done(kind, obj):
             return self._deleter.finish(kind, obj, current)
         return self._store.update(kind, obj, current, dry_run=options.dry_run)
