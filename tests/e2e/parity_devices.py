@@ -603,7 +603,24 @@ SCENARIOS: dict[str, list[Step]] = {
 
 
 #: In place of any value of an object.
-_JUNK = (None, True, -1, 0, 3, 2**40, "", "-1", "x", "X_", "1Gi", "0.5", [], {}, [{}], ["a", "a"])
+_JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    3,
+    2**40,
+    "",
+    "-1",
+    "x",
+    "X_",
+    "1Gi",
+    "0.5",
+    [],
+    {},
+    [{}],
+    ["a", "a"],
+)
 _PLURALS = ("resourceclaims", "resourceclaimtemplates", "deviceclasses", "resourceslices")
 
 

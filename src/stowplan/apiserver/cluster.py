@@ -11,6 +11,7 @@ from contextlib import suppress
 from random import Random
 
 from stowplan.apiserver import admission
+from stowplan.apiserver.claim_controller import ClaimController
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
@@ -42,12 +43,14 @@ class EmbeddedCluster:
         compute_priority: bool = True,
         volumes: VolumeControllerOptions | None = None,
         workloads: WorkloadControllerOptions | None = None,
+        device_claims: bool = False,
     ) -> None:
         """Create a cluster.
 
         Without `compute_priority` a pod's priority is its `spec.priority`, as in scheduler_perf.
         Without `volumes` claims are never bound. Without `workloads` a Deployment gets no pods, and
-        dependents outlive their owners.
+        dependents outlive their owners. Without `device_claims` pods get no resource claims from
+        templates, and claims stay reserved for pods that are gone.
         """
         self.store = Store(history_size=history_size, clock=clock, rng=rng)
         self._kubelet_options = kubelet or KubeletOptions()
@@ -69,6 +72,9 @@ class EmbeddedCluster:
                 self.store, self.rest.writer, self.rest.deleter, workloads
             )
             self.rest.deleter.has_collector = True
+        self.claim_controller: ClaimController | None = None
+        if device_claims:
+            self.claim_controller = ClaimController(self.store, self.rest.writer, self.rest.deleter)
         #: What goes wrong on purpose.
         self.faults: list[Fault] = []
         self._controllers: list[asyncio.Task[None]] = []
@@ -87,7 +93,12 @@ class EmbeddedCluster:
     @property
     def has_work(self) -> bool:
         """Some stand-in will do something soon, without being asked again."""
-        controllers = (self.kubelet, self.volume_controller, self.workload_controller)
+        controllers = (
+            self.kubelet,
+            self.volume_controller,
+            self.workload_controller,
+            self.claim_controller,
+        )
         return any(each is not None and each.has_work for each in controllers)
 
     def start_controllers(self) -> None:
@@ -99,6 +110,9 @@ class EmbeddedCluster:
             self._controllers.append(running)
         if self.workload_controller is not None:
             running = asyncio.create_task(self.workload_controller.run(), name="workloads")
+            self._controllers.append(running)
+        if self.claim_controller is not None:
+            running = asyncio.create_task(self.claim_controller.run(), name="resource-claims")
             self._controllers.append(running)
 
     async def stop_controllers(self) -> None:

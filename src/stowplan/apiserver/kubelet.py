@@ -1,9 +1,10 @@
 """Pretend kubelets, and the little of the node controller that scheduling depends on.
 
-One task watches pods and nodes in the store and moves them along: a bound pod becomes Running,
-a finished one Succeeded or Failed, a deleted one goes away; a new node becomes Ready and its
-taints follow its conditions. Nothing here talks HTTP. Steps that come too late (the object has
-changed or is gone) do nothing, because that change caused its own event.
+One task watches pods, nodes and claims in the store and moves them along: a bound pod becomes
+Running once its resource claims are allocated and reserved for it, a finished one Succeeded or
+Failed, a deleted one goes away; a new node becomes Ready and its taints follow its conditions.
+Nothing here talks HTTP. Steps that come too late (the object has changed or is gone) do nothing,
+because that change caused its own event.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Change, Json, Record, Subscription
-from stowplan.apiserver.kinds import NODES, PODS
+from stowplan.apiserver.kinds import NODES, PODS, RESOURCE_CLAIMS
 from stowplan.apiserver.node_lifecycle import registered, tainted
+from stowplan.apiserver.pod_claims import claim_names, consumer_of
 from stowplan.apiserver.pod_status import ended_status, running_status
 from stowplan.apiserver.store import Store
 from stowplan.clock import rfc3339
@@ -59,10 +61,12 @@ class Kubelet:
         self._order = itertools.count()
         self._ips = itertools.count(2)
         self._homeless: dict[str, list[tuple[tuple[str, str], str]]] = {}
+        #: Bound pods whose claims are not allocated and reserved for them yet, with their UIDs.
+        self._without_devices: dict[tuple[str, str], str] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
-        subscription = self._inbox = self._store.subscribe(NODES, PODS)
+        subscription = self._inbox = self._store.subscribe(NODES, PODS, RESOURCE_CLAIMS)
         try:
             for kind in (NODES, PODS):
                 for record in self._store.records(kind):
@@ -103,10 +107,13 @@ class Kubelet:
     def _see(self, change: Change) -> None:
         if change.type == "DELETED":
             return
-        if change.record.object["kind"] == NODES.kind:
+        kind = change.record.object["kind"]
+        if kind == NODES.kind:
             self._see_node(change)
-        else:
+        elif kind == PODS.kind:
             self._see_pod(change)
+        else:
+            self._see_claim(change.record)
 
     def _now(self) -> str:
         return rfc3339(self._store.clock.time())
@@ -123,6 +130,32 @@ class Kubelet:
                 self._later(self._options.stop_delay_s, lambda: self._remove(key, uid))
         elif old is None or not old["spec"].get("nodeName"):
             self._later(self._options.start_delay_s, lambda: self._start(key, uid))
+        elif self._without_devices.get(key) == uid:
+            self._start(key, uid)
+
+    def _see_claim(self, record: Record) -> None:
+        for consumer in record.object["status"].get("reservedFor") or ():
+            key = record.key[0], consumer["name"]
+            uid = self._without_devices.get(key)
+            if uid is not None:
+                self._start(key, uid)
+
+    def _has_devices(self, pod: Json) -> bool:
+        """Every claim of the pod is allocated and reserved for it."""
+        claims = pod["spec"].get("resourceClaims") or ()
+        names = claim_names(pod)
+        if not claims and not names:
+            return True
+        if any(claim["name"] not in names for claim in claims):
+            return False
+        namespace, consumer = pod["metadata"]["namespace"], consumer_of(pod)
+        for name in names.values():
+            record = self._store.get(RESOURCE_CLAIMS, namespace, name)
+            if record is None or "allocation" not in record.object["status"]:
+                return False
+            if consumer not in (record.object["status"].get("reservedFor") or ()):
+                return False
+        return True
 
     def _current(self, key: tuple[str, str], uid: str) -> Record | None:
         """The pod, if it is still that one and not on its way out."""
@@ -135,6 +168,7 @@ class Kubelet:
         return record
 
     def _start(self, key: tuple[str, str], uid: str) -> None:
+        self._without_devices.pop(key, None)
         record = self._current(key, uid)
         if record is None or record.object["status"].get("phase") != "Pending":
             return
@@ -142,6 +176,9 @@ class Kubelet:
         node = pod["spec"]["nodeName"]
         if self._store.get(NODES, "", node) is None:
             self._homeless.setdefault(node, []).append((key, uid))
+            return
+        if not self._has_devices(pod):
+            self._without_devices[key] = uid
             return
         status = running_status(pod, self._now(), _address(next(self._ips)))
         self._store.update(PODS, {**pod, "status": status}, record)

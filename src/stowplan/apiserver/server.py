@@ -70,6 +70,7 @@ class ApiServer(EmbeddedCluster):
         compute_priority: bool = True,
         volumes: VolumeControllerOptions | None = None,
         workloads: WorkloadControllerOptions | None = None,
+        device_claims: bool = False,
     ) -> None:
         super().__init__(
             history_size=history_size,
@@ -79,6 +80,7 @@ class ApiServer(EmbeddedCluster):
             compute_priority=compute_priority,
             volumes=volumes,
             workloads=workloads,
+            device_claims=device_claims,
         )
         self._token = token
         self._runner: web.ServerRunner | None = None

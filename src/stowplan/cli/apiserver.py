@@ -94,7 +94,8 @@ def _zones(text: str) -> tuple[str, ...]:
     default=True,
     show_default=True,
     help="Simulate workload controllers: create and replace the pods of Deployments, ReplicaSets, "
-    "StatefulSets and Jobs, and delete the dependents of deleted objects. DaemonSets get no pods.",
+    "StatefulSets and Jobs, create and free resource claims of pods, and delete the dependents of "
+    "deleted objects. DaemonSets get no pods.",
 )
 @click.option(
     "--job-seconds",
@@ -181,6 +182,7 @@ def apiserver(
         kubelet=options,
         volumes=VolumeControllerOptions(enabled=volumes),
         workloads=WorkloadControllerOptions(enabled=controllers),
+        device_claims=controllers,
     )
     for node in new_nodes(nodes, prefix=node_name, size=node_size, zones=zones):
         try:

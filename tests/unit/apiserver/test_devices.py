@@ -48,7 +48,7 @@ async def test_requests_have_defaults_and_the_spec_is_immutable(api: Api) -> Non
     exactly = made.body["spec"]["devices"]["requests"][0]["exactly"]
     assert exactly == {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     assert made.body["status"] == {}
-    change = {"spec": {"devices": {"requests": []}}}
+    change: dict[str, Any] = {"spec": {"devices": {"requests": []}}}
     refused = await api.request("PATCH", f"{CLAIMS}/a", change, content_type=MERGE)
     assert refused.status == 422
     assert "field is immutable" in refused.message

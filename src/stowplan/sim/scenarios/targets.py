@@ -96,6 +96,7 @@ async def virtual_target(
         rng=Random(seed),
         compute_priority=compute_priority,
         volumes=VolumeControllerOptions(),
+        device_claims=True,
     )
     config = ClusterConfig(server=SERVER)
     cluster.start_controllers()
@@ -123,7 +124,10 @@ async def embedded_target(
     from stowplan.apiserver.server import ApiServer  # HTTP takes long to load
 
     server = ApiServer(
-        kubelet=kubelet, compute_priority=compute_priority, volumes=VolumeControllerOptions()
+        kubelet=kubelet,
+        compute_priority=compute_priority,
+        volumes=VolumeControllerOptions(),
+        device_claims=True,
     )
     await server.start()
     try:
