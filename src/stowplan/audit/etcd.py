@@ -35,6 +35,8 @@ _FOLDERS: Final = {
     "persistentvolumes": "PersistentVolume",
     "storageclasses": "StorageClass",
     "csinodes": "CSINode",
+    "resourceclaims": "ResourceClaim",
+    "resourceslices": "ResourceSlice",
     "events": "Event",
 }
 _EVERYTHING: Final = b64encode(b"\0").decode()

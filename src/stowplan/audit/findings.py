@@ -26,6 +26,10 @@ KINDS: Final = {
     "volume-zone": "a node is not in the zone or region of its pod's volume",
     "volume-unbound": "a pod was bound while a claim of it was missing or unbound",
     "rwop": "two pods use one ReadWriteOncePod claim",
+    "device": "a device is allocated to two claims, or twice to one",
+    "device-capacity": "claims hold more of a device or of a pool's counters than there is",
+    "device-claim": "a pod was bound while a resource claim of it was not allocated or reserved",
+    "reservation": "a resource claim stays reserved for a pod that is gone or has ended",
     "pending": "a pod is pending although a node has a place for it",
     "no-event": "a pod was bound, and no Scheduled event says so",
 }

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from stowplan.audit.audit_log import Request
+from stowplan.audit.claim_findings import claim_finding, stale_reservations
 from stowplan.audit.etcd import Revision
 from stowplan.audit.facts import NodeFacts, PodFacts, node_facts, pod_facts
 from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread, shown_time
@@ -144,6 +145,7 @@ class _Replay:
                 notes.append("Scheduled events not checked: the history holds no events")
         if self._is_partial:
             notes.append("the history was compacted: what happened before is unknown")
+        self._found += [(world.now, each) for each in stale_reservations(world, options)]
         if options.wants("pending"):
             pending = PendingPods(world, options, progress)
             self._found += [(world.now, each) for each in pending.findings()]
@@ -170,6 +172,18 @@ class _Replay:
             self._world.set_node(item.name, ahead.node)
         else:
             self._world.set_other(item)
+        if item.kind == "ResourceClaim":
+            self._judge_claim((item.namespace, item.name), ahead)
+
+    def _judge_claim(self, key: tuple[str, str], ahead: _Ahead) -> None:
+        """Judge an allocation, as of the revision that wrote it."""
+        devices = self._world.devices
+        if ahead.is_initial or not devices.is_new(key):
+            return
+        since = ahead.time - self._options.in_flight_s
+        for fault in devices.faults_of_claim(key, since):
+            finding = claim_finding(self._world, key, fault, revision=ahead.number, at=ahead.time)
+            self._found.append((ahead.time, finding))
 
     def _apply_pod(self, ahead: _Ahead) -> None:
         pod = ahead.pod

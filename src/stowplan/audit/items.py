@@ -21,6 +21,8 @@ from stowplan.api.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
     Resource,
 )
@@ -53,6 +55,8 @@ AUDITED: Final[Mapping[str, Resource[Any]]] = {
         PERSISTENT_VOLUMES,
         STORAGE_CLASSES,
         CSI_NODES,
+        RESOURCE_CLAIMS,
+        RESOURCE_SLICES,
         EVENTS,
     )
 }
@@ -104,12 +108,13 @@ def make_item(kind: str, decoded: Any, raw: bytes | msgspec.Raw) -> Item:
     times = [seconds(meta.creation_timestamp)]
     is_direct = False
     field_times: dict[str, float] = {}
-    if kind in ("Pod", "Node"):
+    if kind in ("Pod", "Node", "ResourceClaim"):
         for each in _managed_fields(raw):
             times.append(seconds(each.time))
             fields = bytes(each.fields_v1)
             if kind == "Pod":
                 is_direct = is_direct or b'"f:nodeName"' in fields
+            if kind != "Node":
                 continue
             for name in _NODE_FIELDS:
                 if f'"{name}"'.encode() in fields:

@@ -6,12 +6,22 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from stowplan.audit.amounts import PODS, shown, summed
+from stowplan.audit.claim_findings import allocation_findings, stale_reservations
+from stowplan.audit.devices import RESOURCE_CLAIM, claim_names
 from stowplan.audit.facts import NodeFacts, PodFacts, Spread, node_facts, pod_facts
 from stowplan.audit.findings import DEFAULTS, Finding, Options, Report, Unread, shown_time
 from stowplan.audit.items import Event, Item
 from stowplan.audit.neighbours import of_affinity, of_anti_affinity, of_spread
 from stowplan.audit.pending import PendingPods
-from stowplan.audit.rules import CLAIM, VOLUME, Problem, of_node_alone, of_ports, of_single_use
+from stowplan.audit.rules import (
+    CLAIM,
+    VOLUME,
+    Problem,
+    of_devices,
+    of_node_alone,
+    of_ports,
+    of_single_use,
+)
 from stowplan.audit.world import World
 
 #: Kinds of findings that need claims, and those of them that need volumes, too.
@@ -99,10 +109,13 @@ class _Audit:
                 found += self._of_pod(pod)
         judged = [pod for pod in bound if self._is_judged(pod)]
         notes += [*self._unread_volumes(judged), *self._unread_namespaces(judged)]
+        notes += self._unread_resource_claims(judged)
         if options.wants("no-event"):
             if self._announced is None:
                 notes.append(_NO_EVENTS)
             found += self._unannounced(bound)
+        found += allocation_findings(world)
+        found += stale_reservations(world, options)
         if options.wants("pending"):
             pending = PendingPods(world, options, self._progress)
             found += pending.findings()
@@ -145,6 +158,7 @@ class _Audit:
         found = [
             *of_node_alone(self._world, pod, node),
             *of_affinity(self._world, pod, node, None),
+            *of_devices(self._world, pod, None),
         ]
         for spread in pod.spread:
             domain = (spread, node.labels.get(spread.term.topology_key))
@@ -198,6 +212,12 @@ class _Audit:
         count = sum(not world.knows_namespaces(*pod.affinity, *pod.anti) for pod in judged)
         which = "with a namespaceSelector"
         return self._skipped(("anti-affinity", "affinity"), count, which, "namespaces")
+
+    def _unread_resource_claims(self, judged: Iterable[PodFacts]) -> list[str]:
+        if RESOURCE_CLAIM not in self._world.unread:
+            return []
+        count = sum(bool(claim_names(pod.pod)) for pod in judged)
+        return self._skipped(("device-claim",), count, "with resource claims", "resourceclaims")
 
     def _skipped(self, needy: Iterable[str], count: int, which: str, lacking: str) -> list[str]:
         skipped = [kind for kind in needy if self._options.wants(kind)]

@@ -15,6 +15,7 @@ from stowplan.api.objects import Taint
 from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.storage_objects import PersistentVolume
 from stowplan.audit.amounts import PODS, Amounts, added, shown
+from stowplan.audit.devices import RESOURCE_CLAIM
 from stowplan.audit.facts import NodeFacts, PodFacts
 from stowplan.audit.matching import node_matches, untolerated, wants_node
 from stowplan.audit.world import World
@@ -66,6 +67,7 @@ def problems(world: World, pod: PodFacts, node: NodeFacts, moment: Moment | None
     found += of_room(world, pod, node, versions, moment)
     found += of_ports(world, pod, node, moment)
     found += of_single_use(world, pod, moment)
+    found += of_devices(world, pod, moment)
     return found
 
 
@@ -162,6 +164,13 @@ def of_single_use(world: World, pod: PodFacts, moment: Moment | None) -> Iterato
                 text = f"claim {name} is ReadWriteOncePod and used by {other.key}"
                 yield Problem("rwop", f"{text} on {other.node}")
                 break
+
+
+def of_devices(world: World, pod: PodFacts, moment: Moment | None) -> Iterator[Problem]:
+    """Resource claims that are not allocated, or not reserved for the pod."""
+    if RESOURCE_CLAIM not in world.unread:
+        for fault in world.devices.faults_of_pod(pod.pod, moment.since if moment else None):
+            yield Problem(fault.kind, fault.message)
 
 
 def of_volumes(world: World, pod: PodFacts, node: NodeFacts) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from stowplan.api.storage_objects import (
     StorageClass,
 )
 from stowplan.audit.amounts import added
+from stowplan.audit.devices import Devices, claim_names
 from stowplan.audit.facts import NodeFacts, PodFacts, Term
 from stowplan.audit.items import Item
 from stowplan.audit.matching import HostPort, Labels
@@ -66,6 +67,7 @@ class World:
         self.csi_nodes: dict[str, CSINode] = {}
         #: Pods on nodes that use a claim.
         self.using: defaultdict[tuple[str, str], dict[str, PodFacts]] = defaultdict(dict)
+        self.devices = Devices()
         self.tallies = Tallies(self.nodes.get, self.namespace_labels)
         #: When a node last got room, or changed.
         self.eased_at: dict[str, float] = {}
@@ -139,6 +141,8 @@ class World:
         if old is not None:
             self._take_off(old, pod)
         self.pods[pod.key] = pod
+        if old is not None and pod.pod.is_finished and claim_names(pod.pod):
+            self.devices.gone_at.setdefault(pod.uid, self.now)
         if not pod.occupies:
             return
         self.on_node[pod.node][pod.key] = pod
@@ -153,6 +157,8 @@ class World:
         old = self.pods.pop(key, None)
         if old is not None:
             self._take_off(old, None)
+            if claim_names(old.pod):
+                self.devices.gone_at.setdefault(old.uid, self.now)
 
     def _take_off(self, old: PodFacts, new: PodFacts | None) -> None:
         if old.occupies:
@@ -183,7 +189,7 @@ class World:
     # Everything else
 
     def set_other(self, item: Item) -> None:
-        """A namespace, claim, volume, storage class or CSINode."""
+        """A namespace, claim, volume, storage class, CSINode or slice of devices."""
         found = item.object
         match item.kind:
             case "Namespace":
@@ -199,6 +205,14 @@ class World:
                 _set(self.classes, item.name, found)
             case "CSINode":
                 _set(self.csi_nodes, item.name, found)
+            case "ResourceClaim":
+                self.devices.set_claim((item.namespace, item.name), found, self._time_of(item))
+            case "ResourceSlice":
+                self.devices.set_slice(item.name, found, self._time_of(item))
+
+    def _time_of(self, item: Item) -> float:
+        """The clock of a history; without one, when the object was written."""
+        return self.now or item.written_at
 
     def limited_drivers(self) -> set[str]:
         """CSI drivers of which some node takes only a number of volumes."""

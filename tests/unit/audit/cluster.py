@@ -124,6 +124,35 @@ def uses(*claims: str) -> list[Json]:
     ]
 
 
+def devices(*names: str, **more: Any) -> Json:
+    """A slice of devices of one pool; `counters` are shared, `device` is added to each."""
+    spec: Json = {"driver": "gpu", "pool": {"name": "p", "generation": 1}, "nodeName": "n1"}
+    if "counters" in more:
+        spec["sharedCounters"] = [{"name": "s", "counters": more["counters"]}]
+    spec["devices"] = [{"name": name, **more.get("device", {})} for name in names]
+    name = more.get("name", "slice")
+    return {"kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+
+
+def device_claim(name: str, *devices: str, pods: Iterable[str] = (), **result: Any) -> Json:
+    """A resource claim with its devices, reserved for pods."""
+    status: Json = {}
+    if devices:
+        results = [
+            {"request": "r", "driver": "gpu", "pool": "p", "device": device, **result}
+            for device in devices
+        ]
+        status["allocation"] = {"devices": {"results": results}}
+    status["reservedFor"] = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
+    metadata = {"name": name, "namespace": "default", "creationTimestamp": at(-1000)}
+    return {"kind": "ResourceClaim", "metadata": metadata, "status": status}
+
+
+def wants(*claims: str) -> list[Json]:
+    """A pod's `resourceClaims`."""
+    return [{"name": name, "resourceClaimName": name} for name in claims]
+
+
 def event(name: str, reason: str = "Scheduled") -> Json:
     return {
         "kind": "Event",

@@ -15,6 +15,8 @@ from tests.unit.audit.cluster import (
     at,
     bind_object,
     claim,
+    device_claim,
+    devices,
     event,
     kinds,
     node,
@@ -23,10 +25,12 @@ from tests.unit.audit.cluster import (
     together,
     uses,
     volume,
+    wants,
 )
 
 A = {"app": "a"}
 TAINT = {"key": "gpu", "effect": "NoSchedule"}
+SHARED = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "10Gi"}}}
 Plant = Callable[[History], History]
 
 
@@ -204,6 +208,46 @@ FAULTY: dict[str, tuple[str, Plant]] = {
             .ask("b", "n1", 1, uid="")
         ),
     ),
+    "a device that two claims held for a while": (
+        "device",
+        lambda history: (
+            history.put(node("n1"), devices("d"), device_claim("x"), device_claim("y"))
+            .put(device_claim("x", "d"), pod("b", resourceClaims=wants("y")))
+            .put(device_claim("y", "d", pods=["b"]))
+            .bind(pod("b", resourceClaims=wants("y")), "n1", 0)
+            .gone("ResourceClaim", "x", "default")
+        ),
+    ),
+    "more of a shared device than it had": (
+        "device-capacity",
+        lambda history: (
+            history.put(node("n1"), devices("d", device=SHARED))
+            .tick(20)
+            .put(device_claim("x", "d", shareID="1", consumedCapacity={"memory": "6Gi"}))
+            .put(pod("b", resourceClaims=wants("y")))
+            .put(
+                device_claim("y", "d", pods=["b"], shareID="2", consumedCapacity={"memory": "6Gi"})
+            )
+            .bind(pod("b", resourceClaims=wants("y")), "n1", 20)
+        ),
+    ),
+    "a claim that was reserved too late": (
+        "device-claim",
+        lambda history: (
+            history.put(node("n1"), device_claim("y"))
+            .bind(pod("b", resourceClaims=wants("y")), "n1", 0)
+            .put(device_claim("y", "d", pods=["b"]))
+        ),
+    ),
+    "a reservation that stays": (
+        "reservation",
+        lambda history: (
+            history.put(node("n1"), device_claim("y", "d", pods=["b"]))
+            .bind(pod("b", resourceClaims=wants("y")), "n1", 0)
+            .gone("Pod", "b", "default")
+            .tick(300)
+        ),
+    ),
     "a pod left behind": (
         "pending",
         lambda history: history.put(node("n1"), pod("b")).tick(300),
@@ -220,6 +264,29 @@ def test_planted_fault(name: str) -> None:
 
 
 CLEAN: dict[str, Plant] = {
+    "a device that went from claim to claim": lambda history: (
+        history.put(node("n1"), devices("d"), device_claim("x", "d"))
+        .put(device_claim("x"))
+        .put(device_claim("y", "d", pods=["b"]))
+        .bind(pod("b", resourceClaims=wants("y")), "n1", 0)
+    ),
+    "a device that became smaller meanwhile": lambda history: (
+        history.put(node("n1"), devices("d", device=SHARED))
+        .put(devices("d", device={"allowMultipleAllocations": True}))
+        .put(device_claim("y", "d", shareID="1", consumedCapacity={"memory": "6Gi"}))
+    ),
+    "a claim that was freed while the binding was on its way": lambda history: (
+        history.put(node("n1"), device_claim("y", "d", pods=["b"]))
+        .tick(0)
+        .put(device_claim("y"))
+        .bind(pod("b", resourceClaims=wants("y")), "n1", 0)
+    ),
+    "a reservation that goes soon after its pod": lambda history: (
+        history.put(node("n1"), device_claim("y", "d", pods=["b"]))
+        .bind(pod("b", resourceClaims=wants("y")), "n1", 0)
+        .gone("Pod", "b", "default")
+        .tick(30)
+    ),
     "room that became free": lambda history: (
         history.put(node("n1", cpu="1"))
         .bind(pod("a", cpu="600m"), "n1", 0)

@@ -17,6 +17,8 @@ from tests.unit.audit.cluster import (
     at,
     audit_now,
     claim,
+    device_claim,
+    devices,
     event,
     item,
     kinds,
@@ -27,6 +29,7 @@ from tests.unit.audit.cluster import (
     together,
     uses,
     volume,
+    wants,
 )
 
 A = {"app": "a"}
@@ -38,6 +41,9 @@ def zone(name: str) -> Json:
 
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+SHARED = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "10Gi"}}}
+PARTS = {"consumesCounters": [{"counterSet": "s", "counters": {"memory": {"value": "6Gi"}}}]}
+COUNTERS = {"memory": {"value": "10Gi"}}
 
 FAULTY: dict[str, tuple[str, list[Json]]] = {
     "cpu": (
@@ -186,6 +192,75 @@ FAULTY: dict[str, tuple[str, list[Json]]] = {
             pod("b", "n2", volumes=uses("c")),
         ],
     ),
+    "a device in two claims": (
+        "device",
+        [
+            node("n1"),
+            devices("d", "e"),
+            device_claim("x", "d", pods=["a"]),
+            device_claim("y", "e", "d", pods=["b"]),
+            pod("a", "n1", resourceClaims=wants("x")),
+            pod("b", "n1", resourceClaims=wants("y")),
+        ],
+    ),
+    "a device twice in one claim": (
+        "device",
+        [
+            node("n1"),
+            device_claim("y", "d", "d", pods=["b"]),
+            pod("b", "n1", resourceClaims=wants("y")),
+        ],
+    ),
+    "more of a shared device than it has": (
+        "device-capacity",
+        [
+            node("n1"),
+            devices("d", device=SHARED),
+            device_claim("x", "d", shareID="1", consumedCapacity={"memory": "6Gi"}),
+            device_claim("y", "d", pods=["b"], shareID="2", consumedCapacity={"memory": "6Gi"}),
+            pod("b", "n1", resourceClaims=wants("y")),
+        ],
+    ),
+    "more of a pool's counters than there is": (
+        "device-capacity",
+        [
+            node("n1"),
+            devices(name="counters", counters=COUNTERS),
+            devices("d", "e", device=PARTS),
+            device_claim("x", "d"),
+            device_claim("y", "e", pods=["b"]),
+            pod("b", "n1", resourceClaims=wants("y")),
+        ],
+    ),
+    "a claim that is not there": (
+        "device-claim",
+        [node("n1"), pod("b", "n1", resourceClaims=wants("y"))],
+    ),
+    "a claim that is not allocated": (
+        "device-claim",
+        [node("n1"), device_claim("y"), pod("b", "n1", resourceClaims=wants("y"))],
+    ),
+    "a claim that is reserved for another": (
+        "device-claim",
+        [
+            node("n1"),
+            device_claim("y", "d", pods=["a"]),
+            pod("a", "n1", resourceClaims=wants("y")),
+            pod("b", "n1", resourceClaims=wants("y")),
+        ],
+    ),
+    "a reservation for a pod that is gone": (
+        "reservation",
+        [node("n1"), device_claim("y", "d", pods=["b"])],
+    ),
+    "a reservation for a pod that ended": (
+        "reservation",
+        [
+            node("n1"),
+            device_claim("y", "d", pods=["b"]),
+            pod("b", "n1", resourceClaims=wants("y"), status={"phase": "Succeeded"}),
+        ],
+    ),
     "pending although it fits": ("pending", [node("n1"), pod("b")]),
     "no event": ("no-event", [node("n1"), event("x"), pod("b", "n1")]),
 }
@@ -200,6 +275,21 @@ def test_planted_fault(name: str) -> None:
 
 
 CLEAN: dict[str, list[Json]] = {
+    "devices, shares of one, admin access and counters": [
+        node("n1"),
+        devices(name="counters", counters=COUNTERS),
+        devices("c", "d", "e", device={**SHARED, **PARTS}),
+        device_claim("u", "c", pods=["a"]),
+        device_claim("v", "c", adminAccess=True),
+        device_claim("w", "c", adminAccess=True),
+        pod("a", "n1", resourceClaims=wants("u")),
+    ],
+    "shares of a device": [
+        node("n1"),
+        devices("d", device=SHARED),
+        device_claim("x", "d", shareID="1", consumedCapacity={"memory": "5Gi"}),
+        device_claim("y", "d", shareID="2", consumedCapacity={"memory": "5Gi"}),
+    ],
     "just full": [
         node("n1", cpu="1", pods="2"),
         pod("a", "n1", cpu="500m"),
