@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stowplan.testing.builders import as_manifest, node, pod
     from stowplan.testing.cluster import MemoryCluster
+    from stowplan.testing.device_builders import (
+        claim_template,
+        device,
+        device_class,
+        device_request,
+        resource_claim,
+        resource_slice,
+    )
     from stowplan.testing.faults import Faults
     from stowplan.testing.plugin_checks import check_plugin
     from stowplan.testing.verdict import NodeVerdict, Verdict, Waiting
@@ -27,13 +35,27 @@ __all__ = [
     "Waiting",
     "as_manifest",
     "check_plugin",
+    "claim_template",
+    "device",
+    "device_class",
+    "device_request",
     "node",
     "pod",
+    "resource_claim",
+    "resource_slice",
 ]
 
 _HOMES = {
     "stowplan.testing.builders": ("as_manifest", "node", "pod"),
     "stowplan.testing.cluster": ("MemoryCluster",),
+    "stowplan.testing.device_builders": (
+        "claim_template",
+        "device",
+        "device_class",
+        "device_request",
+        "resource_claim",
+        "resource_slice",
+    ),
     "stowplan.testing.faults": ("Faults",),
     "stowplan.testing.plugin_checks": ("check_plugin",),
     "stowplan.testing.verdict": ("NodeVerdict", "Verdict", "Waiting"),

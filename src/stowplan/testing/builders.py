@@ -35,6 +35,7 @@ from stowplan.api.objects import (
     Toleration,
 )
 from stowplan.loader.json_text import load_json
+from stowplan.testing.device_builders import pod_claims
 
 Quantity: TypeAlias = str | int | float
 TaintLike: TypeAlias = Taint | Mapping[str, str] | str
@@ -67,6 +68,8 @@ def pod(
     scheduler_name: str = "default-scheduler",
     tolerations: Iterable[TolerationLike] = (),
     gates: Iterable[str] = (),
+    claims: Mapping[str, str] | None = None,
+    claim_templates: Mapping[str, str] | None = None,
     owner: OwnerReference | None = None,
     uid: str = "",
     phase: str = "",
@@ -79,7 +82,8 @@ def pod(
     """A pod with one container that asks for `cpu`, `memory` (None: not at all) and `requests`.
 
     `spec` takes any other field of PodSpec by its Python name: `node_selector=...`, `affinity=...`,
-    `containers=...` (then cpu, memory and requests are not used). Without a name it is numbered.
+    `containers=...` (then cpu, memory and requests are not used). `claims` are resource claims and
+    `claim_templates` templates of them, by the pod's own names. Without a name it is numbered.
     """
     serial = next(_serial)
     unknown = spec.keys() - _SPEC_FIELDS.keys()
@@ -93,6 +97,8 @@ def pod(
         wire["tolerations"] = chosen
     if named := [{"name": gate} for gate in gates]:
         wire["schedulingGates"] = named
+    if wanted := pod_claims(claims, claim_templates):
+        wire["resourceClaims"] = wanted
     return Pod(
         metadata=ObjectMeta(
             name=name or f"pod-{serial}",

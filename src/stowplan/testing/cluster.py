@@ -109,6 +109,7 @@ class MemoryCluster:
             clock=self._loop.clock,
             rng=Random(seed),
             compute_priority=False,
+            device_claims=True,
         )
         self._api.faults = self.faults.requests
         self.clock = ClusterClock(self._loop.clock, self)
@@ -149,6 +150,7 @@ class MemoryCluster:
             self._running.cancel()
             self._run(_ended(self._running))
             self._running = None
+            self._run(self._api.stop_controllers())
         self._loop.close()
 
     # The cluster
@@ -325,7 +327,11 @@ class MemoryCluster:
 
     def _start(self) -> None:
         if self._running is None:
+            self._run(self._start_controllers())
             self._running = self._loop.create_task(self._process.run(asyncio.Event()))
+
+    async def _start_controllers(self) -> None:
+        self._api.start_controllers()
 
     def _check(self) -> None:
         if self._running is not None and self._running.done():

@@ -23,6 +23,7 @@ _OTHERS: tuple[tuple[str, str, str, str, bool], ...] = (
     ("apps", "v1", "deployments", "Deployment", True),
     ("batch", "v1", "cronjobs", "CronJob", True),
     ("batch", "v1", "jobs", "Job", True),
+    ("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True),
     ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
 )
 _RESOURCES: list[Resource[Any]] = [NODES, PODS, *CATALOGED]
