@@ -16,6 +16,7 @@ from stowplan.api.status_errors import error_from_response
 from stowplan.api.transport import Lane, Params
 from stowplan.apiserver import faults
 from stowplan.apiserver.cluster import EmbeddedCluster
+from stowplan.apiserver.discovery import discovery_document
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import no_such_path, status_of
@@ -58,6 +59,9 @@ class InProcess:
                 await _before(fault, timeout_s)
             if guard is not None:
                 guard()
+            document = discovery_document(path, accept) if method == "GET" else None
+            if document is not None:
+                return msgspec.json.encode(document.body)
             request = self._request(method, path, params, body, content_type, accept)
             if fault is not None and fault.action == "arrive-late":
                 self._cluster.answer_later(request, fault.delay_s)

@@ -31,7 +31,8 @@ _RESOURCES += [Resource(*other, dict) for other in _OTHERS]
 _KINDS: dict[tuple[str, str], Resource[Any]] = {
     (resource.api_version, resource.kind): resource for resource in _RESOURCES
 }
-_DYNAMIC_RESOURCES = "resource.k8s.io/"
+#: Older versions with the same fields, which some of upstream's templates have.
+_OLDER_VERSIONS = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1"}
 
 
 def known_kinds() -> list[str]:
@@ -54,13 +55,10 @@ def resource_named(word: str) -> Resource[Any] | None:
 
 def resource_of(template: Template) -> Resource[Any]:
     """What the template's objects are to the API server."""
-    found = _KINDS.get((template.api_version, template.kind))
+    version = _OLDER_VERSIONS.get(template.api_version, template.api_version)
+    found = _KINDS.get((version, template.kind))
     if found is None:
         known = ", ".join(known_kinds())
         unknown = f"kind {template.kind} of {template.api_version} is not known; known: {known}"
         raise ConfigError(unknown, where=str(template.path))
     return found
-
-
-def needs_dynamic_resources(template: Template) -> bool:
-    return template.api_version.startswith(_DYNAMIC_RESOURCES)

@@ -168,6 +168,27 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateResourceDriver:
+    """A slice of devices for every node so far whose name matches."""
+
+    opcode: ClassVar[str] = "createResourceDriver"
+
+    driver: str
+    #: A shell pattern.
+    nodes: str
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocResourceClaims:
+    """Allocates the claims of a namespace, or all of them, without pods, on random nodes."""
+
+    opcode: ClassVar[str] = "allocResourceClaims"
+
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Sleep:
     opcode: ClassVar[str] = "sleep"
 
@@ -197,6 +218,8 @@ Operation: TypeAlias = (
     | DeletePods
     | Churn
     | Barrier
+    | CreateResourceDriver
+    | AllocResourceClaims
     | Sleep
     | StartCollectingMetrics
     | StopCollectingMetrics

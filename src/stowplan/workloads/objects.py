@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from stowplan.api.resources import (
@@ -20,6 +21,7 @@ from stowplan.api.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    RESOURCE_SLICES,
     Resource,
 )
 from stowplan.workloads.kinds import resource_of
@@ -28,6 +30,7 @@ from stowplan.workloads.model import (
     CreateNamespaces,
     CreateNodes,
     CreatePods,
+    CreateResourceDriver,
     NodeAllocatable,
     NodeLabels,
     UniqueNodeLabel,
@@ -121,8 +124,13 @@ def _namespace(described: JsonObject, name: str) -> Write:
     return Write("create", NAMESPACES, {**described, "metadata": metadata}, may_exist=True)
 
 
-def node_writes(operation: CreateNodes, names: Names) -> Iterator[Chain]:
-    """Nodes as they are once upstream has patched its labels and its amounts onto them."""
+def node_writes(
+    operation: CreateNodes, names: Names, made: Callable[[str], None] = lambda name: None
+) -> Iterator[Chain]:
+    """Nodes as they are once upstream has patched its labels and its amounts onto them.
+
+    `made` is called with the name of each.
+    """
     strategy = operation.strategy
     for index in range(operation.count):
         described = DEFAULT_NODE
@@ -130,6 +138,7 @@ def node_writes(operation: CreateNodes, names: Names) -> Iterator[Chain]:
             described = operation.template.build(index, operation.count)
         node = named(described, names, prefix=operation.name_prefix)
         name = node["metadata"]["name"]
+        made(name)
         labels = dict(node["metadata"].get("labels") or {})
         labels[_HOSTNAME] = name
         node["metadata"]["labels"] = labels
@@ -233,10 +242,43 @@ def _volume_writes(volumes: Volumes, namespace: str, index: int, count: int) -> 
     ]
 
 
+def driver_writes(operation: CreateResourceDriver, nodes: Iterable[str]) -> Iterator[Chain]:
+    """The slices that upstream's driver publishes for the nodes that match."""
+    for node in nodes:
+        if not fnmatchcase(node, operation.nodes):
+            continue
+        devices = [
+            {
+                "name": f"instance-{index}",
+                "attributes": {
+                    "model": {"string": "A100"},
+                    "family": {"string": "GPU"},
+                    "driverVersion": {"version": "1.2.3"},
+                    "dra.example.com/numa": {"int": index},
+                },
+                "capacity": {"memory": {"value": "1Gi"}},
+            }
+            for index in range(operation.devices)
+        ]
+        resource_slice = {
+            "apiVersion": RESOURCE_SLICES.api_version,
+            "kind": RESOURCE_SLICES.kind,
+            "metadata": {"name": node},
+            "spec": {
+                "driver": operation.driver,
+                "nodeName": node,
+                "pool": {"name": node, "generation": 0, "resourceSliceCount": 1},
+                "devices": devices,
+            },
+        }
+        yield [Write("create", RESOURCE_SLICES, resource_slice)]
+
+
 def any_writes(operation: CreateAny, names: Names) -> Iterator[Chain]:
     resource = resource_of(operation.template)
     for index in range(operation.count):
         described = operation.template.build(index, operation.count)
+        described = {**described, "apiVersion": resource.api_version}
         yield [Write("create", resource, named(described, names, operation.namespace))]
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from stowplan.errors import ConfigError
 from stowplan.workloads.fields import Fields, Parameters
-from stowplan.workloads.kinds import needs_dynamic_resources, resource_of
+from stowplan.workloads.kinds import resource_of
 from stowplan.workloads.model import (
+    AllocResourceClaims,
     Barrier,
     Churn,
     ChurnMode,
@@ -22,6 +23,7 @@ from stowplan.workloads.model import (
     CreateNamespaces,
     CreateNodes,
     CreatePods,
+    CreateResourceDriver,
     DeletePods,
     NodeAllocatable,
     NodeLabels,
@@ -37,8 +39,8 @@ from stowplan.workloads.model import (
 )
 from stowplan.workloads.templates import Template
 
-_DRA_OPCODES = ("allocResourceClaims", "createResourceClaims", "createResourceDriver")
-_NEEDS_DRA = "needs dynamic resource allocation"
+#: Kinds that are behind a feature gate which Stowplan does not have.
+_GATED_KINDS = {"DeviceTaintRule": "DRADeviceTaintRules"}
 #: Parameters that no operation asks for, but Go code beside upstream's files.
 _FOR_GO_CODE = {
     "numNodeDeclaredFeatures": "needs features that upstream's test plants inside kube-scheduler"
@@ -63,8 +65,10 @@ class Templates:
         if key not in self._read:
             self._read[key] = Template(self._directory / path, expected=expected)
         template = self._read[key]
-        if needs_dynamic_resources(template):
-            raise CannotPlay(f"{_NEEDS_DRA}: {template.path.name} is a {template.kind}")
+        gate = _GATED_KINDS.get(template.kind)
+        if gate is not None:
+            why = f"{template.path.name} is a {template.kind}"
+            raise CannotPlay(f"needs the feature gate {gate}, which is off by default: {why}")
         return template
 
 
@@ -84,8 +88,6 @@ class Reader:
     def add(self, number: int, written: object) -> None:
         """Read one operation of the template; pod sets are several operations."""
         opcode = _opcode(written)
-        if opcode in _DRA_OPCODES:
-            raise CannotPlay(f"{_NEEDS_DRA}: operation {number} is {opcode}")
         what = f"{self.what}, operation {number}" + (f" ({opcode})" if opcode else "")
         if opcode not in OPCODES:
             close = get_close_matches(opcode, OPCODES, 1)
@@ -262,6 +264,20 @@ def _any_template(reader: Reader, fields: Fields) -> Template:
     return template
 
 
+def _create_driver(reader: Reader, fields: Fields) -> Iterator[Operation]:
+    if "maxClaimsPerNodeParam" in fields:
+        devices = reader.params.number(fields.text("maxClaimsPerNodeParam"), fields)
+    else:
+        devices = fields.whole("maxClaimsPerNode")
+    yield CreateResourceDriver(
+        fields.required_text("driverName"), fields.required_text("nodes"), devices
+    )
+
+
+def _alloc_claims(reader: Reader, fields: Fields) -> Iterator[Operation]:
+    yield AllocResourceClaims(fields.text("namespace"))
+
+
 def _update_any(reader: Reader, fields: Fields) -> Iterator[Operation]:
     template = _any_template(reader, fields)
     subresources = fields.texts("subresources")
@@ -364,6 +380,12 @@ OPCODES: dict[str, tuple[tuple[str, ...], Callable[[Reader, Fields], Iterator[Op
     "createPods": (_POD_FIELDS, _create_pods),
     "createPodSets": ((*_COUNT, "namespacePrefix", "createPodsOp"), _create_pod_sets),
     "createAny": (_ANY_FIELDS, _create_any),
+    "createResourceClaims": (_ANY_FIELDS, _create_any),
+    "createResourceDriver": (
+        ("driverName", "nodes", "maxClaimsPerNode", "maxClaimsPerNodeParam"),
+        _create_driver,
+    ),
+    "allocResourceClaims": (("namespace",), _alloc_claims),
     "updateAny": ((*_ANY_FIELDS, "updatePerSecond", "subresources"), _update_any),
     "deletePods": (
         ("namespace", "labelSelector", "skipWaitToCompletion", "deletePodsPerSecond"),

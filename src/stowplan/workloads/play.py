@@ -19,6 +19,7 @@ from stowplan.api.resources import PODS
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.logs import get_logger, kv
 from stowplan.workloads.model import (
+    AllocResourceClaims,
     Barrier,
     Churn,
     ChurnMode,
@@ -26,6 +27,7 @@ from stowplan.workloads.model import (
     CreateNamespaces,
     CreateNodes,
     CreatePods,
+    CreateResourceDriver,
     DeletePods,
     Operation,
     Sleep,
@@ -40,6 +42,7 @@ from stowplan.workloads.objects import (
     Names,
     any_writes,
     churn_write,
+    driver_writes,
     namespace_write,
     namespace_writes,
     node_writes,
@@ -82,6 +85,9 @@ class Cluster(Protocol):
 
     async def pod_names(self, namespace: str, labels: Mapping[str, str]) -> list[str]:
         """The pods of the namespace that carry these labels, now."""
+
+    async def allocate_claims(self, namespace: str) -> None:
+        """Allocate each resource claim that is not, of a namespace or of all, on a random node."""
 
     async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
         """Until each of these pods has reached the stage, at some time.
@@ -150,6 +156,7 @@ class _Player:
         self._tasks: list[asyncio.Task[None]] = []
         self._names = Names()
         self._namespaces: set[str] = set()
+        self._nodes: list[str] = []
         #: Pods by namespace that no operation has waited for yet.
         self._pending: dict[str, list[Made]] = {}
         self._measurement: Measurement | None = None
@@ -181,7 +188,7 @@ class _Player:
         cluster = self._cluster
         match operation:
             case CreateNodes():
-                await cluster.write(node_writes(operation, self._names))
+                await cluster.write(node_writes(operation, self._names, self._nodes.append))
             case CreateNamespaces():
                 await cluster.write(namespace_writes(operation))
                 self._namespaces.update(
@@ -192,6 +199,10 @@ class _Player:
             case CreateAny():
                 await self._have_namespace(operation.namespace)
                 await cluster.write(any_writes(operation, self._names))
+            case CreateResourceDriver():
+                await cluster.write(driver_writes(operation, self._nodes))
+            case AllocResourceClaims():
+                await cluster.allocate_claims(operation.namespace)
             case UpdateAny():
                 await self._have_namespace(operation.namespace)
                 await self._paced(update_writes(operation, self._names), operation.per_second)

@@ -27,6 +27,8 @@ class MemoryCluster:
         #: Every request, in order, with the time it came at.
         self.requests: list[tuple[float, Write]] = []
         self.deleted_collections: list[tuple[str, dict[str, str], int | None]] = []
+        #: Namespaces whose claims were to be allocated.
+        self.allocated: list[str] = []
         self.waits: list[tuple[str, tuple[str, ...], Stage]] = []
         self.fails: Callable[[Write], ApiError | None] = lambda write: None
         self._scheduled: set[tuple[str, str]] = set()
@@ -64,6 +66,9 @@ class MemoryCluster:
         sleeper = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), sleeper))
         await sleeper
+
+    async def allocate_claims(self, namespace: str) -> None:
+        self.allocated.append(namespace)
 
     async def write(self, chains: Iterable[Chain]) -> None:
         for chain in chains:

@@ -12,6 +12,7 @@ from stowplan.errors import ConfigError
 from stowplan.workloads.fields import seconds
 from stowplan.workloads.load import find_performance_config, read_workloads, select
 from stowplan.workloads.model import (
+    AllocResourceClaims,
     Barrier,
     Churn,
     ChurnMode,
@@ -19,6 +20,7 @@ from stowplan.workloads.model import (
     CreateNamespaces,
     CreateNodes,
     CreatePods,
+    CreateResourceDriver,
     DeletePods,
     NodeAllocatable,
     NodeLabels,
@@ -372,19 +374,33 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, message: str)
     assert str(file) in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        "{opcode: createResourceDriver, driverName: d, nodes: x, maxClaimsPerNodeParam: $n}",
-        "{opcode: createAny, templatePath: claim-resource.yaml, namespace: a}",
-    ],
-)
-def test_dynamic_resource_allocation_is_listed_as_not_playable(
-    read: Callable[..., Workload], operation: str
+def test_a_kind_behind_a_gate_is_listed_as_not_playable(
+    read: Callable[..., Workload], folder: Path
 ) -> None:
-    workload = read(f"- {{opcode: createNodes, count: 1}}\n- {operation}", params="{n: 1}")
-    assert workload.cannot_play.startswith("needs dynamic resource allocation: ")
+    (folder / "rule.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1alpha3\nkind: DeviceTaintRule\nmetadata: {name: a}\n"
+    )
+    workload = read("- {opcode: createAny, templatePath: rule.yaml}")
+    assert workload.cannot_play == (
+        "needs the feature gate DRADeviceTaintRules, which is off by default: rule.yaml is a"
+        " DeviceTaintRule"
+    )
     assert workload.operations == ()
+
+
+def test_opcodes_of_dynamic_resource_allocation(read: Callable[..., Workload]) -> None:
+    workload = read(
+        """
+        - {opcode: createResourceDriver, driverName: d, nodes: x-*, maxClaimsPerNodeParam: $n}
+        - {opcode: createAny, templatePath: claim-resource.yaml, namespace: a}
+        - {opcode: allocResourceClaims, namespace: a}
+        """,
+        params="{n: 3}",
+    )
+    driver, claims, allocation = workload.operations
+    assert driver == CreateResourceDriver("d", "x-*", 3)
+    assert isinstance(claims, CreateAny)
+    assert allocation == AllocResourceClaims("a")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

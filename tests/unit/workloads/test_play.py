@@ -354,9 +354,27 @@ async def test_a_template_that_fails_halfway_names_itself(read: Read, folder: An
 
 
 async def test_what_cannot_be_played_says_why(read: Read) -> None:
-    workload = read("- {opcode: createResourceDriver}")
-    with pytest.raises(ConfigError, match="Test/one: needs dynamic resource allocation"):
+    workload = read("- {opcode: createNodes, count: 1}", params="{numNodeDeclaredFeatures: 1}")
+    with pytest.raises(ConfigError, match="Test/one: needs features that upstream's test plants"):
         await played(workload, MemoryCluster())
+
+
+async def test_a_driver_publishes_slices_for_nodes_that_match(read: Read) -> None:
+    workload = read(
+        """
+        - {opcode: createNodes, count: 2}
+        - {opcode: createResourceDriver, driverName: d, nodes: "node-0-*1", maxClaimsPerNode: 2}
+        - {opcode: allocResourceClaims}
+        """
+    )
+    cluster = MemoryCluster()
+    await played(workload, cluster)
+    slices = {key[2]: made for key, made in cluster.objects.items() if key[0] == "resourceslices"}
+    assert list(slices) == ["node-0-00001"]
+    spec = slices["node-0-00001"]["spec"]
+    assert spec["nodeName"] == spec["pool"]["name"] == "node-0-00001"
+    assert [device["name"] for device in spec["devices"]] == ["instance-0", "instance-1"]
+    assert cluster.allocated == [""]
 
 
 async def test_cancelling_leaves_nothing_running(read: Read) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from random import Random
 
 import aiohttp
 import msgspec
@@ -18,6 +19,7 @@ from stowplan.errors import StowplanError
 from stowplan.lab.bench.observe import BindObserver
 from stowplan.lab.bench.sender import Sender, SendError
 from stowplan.loader.json_text import load_json
+from stowplan.sim.scenarios.device_allocation import allocate_claims
 from stowplan.workloads.model import Stage
 from stowplan.workloads.play import Chain, Write
 
@@ -126,6 +128,13 @@ class LiveCluster:
         params = {"labelSelector": _selector(labels), "resourceVersion": "0"}
         async with self._session.get(PODS.path(namespace=namespace), params=params) as answer:
             return load_json(await answer.read(), _Pods).items
+
+    async def allocate_claims(self, namespace: str) -> None:
+        async def read(path: str) -> bytes:
+            async with self._session.get(path) as answer:
+                return await answer.read()
+
+        await allocate_claims(namespace, read, self.write, Random(0))
 
     async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
         missing = {f"{namespace}/{name}" for name in names}

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
+from random import Random
 
 import msgspec
 
@@ -20,6 +21,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.config.load import load_config
 from stowplan.errors import ConfigError, Conflict, NotFound, StowplanError
 from stowplan.sim.scenarios.cluster import Cluster
+from stowplan.sim.scenarios.device_allocation import allocate_claims
 from stowplan.sim.scenarios.run import Options
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.workloads.model import Operation, Stage, Workload
@@ -88,6 +90,12 @@ class WorkloadCluster:
     async def pod_names(self, namespace: str, labels: Mapping[str, str]) -> list[str]:
         pods = await self._cluster.list("Pod", namespace=namespace, labels=labels)
         return [pod["metadata"]["name"] for pod in pods]
+
+    async def allocate_claims(self, namespace: str) -> None:
+        async def read(path: str) -> bytes:
+            return await self._client.request("GET", path)
+
+        await allocate_claims(namespace, read, self.write, Random(0))
 
     async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
         recording, target = self._cluster.recording, self._cluster.target
