@@ -1,7 +1,7 @@
 """Kubernetes' own small scheduler_perf workloads, on the virtual and the embedded cluster.
 
-All that upstream's CI runs as integration tests (label `integration-test`) and that need no
-dynamic resource allocation, in the variant with queueing hints. `make perf-integration` plays them
+All that upstream's CI runs as integration tests (label `integration-test`) and that need no feature
+gate which is off by default, in the variant with queueing hints. `make perf-integration` plays them
 on the real control plane.
 """
 
@@ -18,7 +18,17 @@ from stowplan.sim.scenarios.workload_cluster import workload_options, workload_s
 from stowplan.workloads.load import find_performance_config, read_workloads
 from stowplan.workloads.model import Workload
 
-_FOLDERS = ("affinity", "event_handling", "misc", "topology_spreading", "volumes")
+_FOLDERS = (
+    "affinity",
+    "dra",
+    "dra/consumablecapacity",
+    "dra/partitionabledevices",
+    "dra/prioritizedlist",
+    "event_handling",
+    "misc",
+    "topology_spreading",
+    "volumes",
+)
 #: Upstream's folder `nodedeclaredfeatures` plants made-up features inside kube-scheduler.
 
 

@@ -50,7 +50,7 @@ def complete(kind: Kind, obj: Json) -> None:
     if kind.namespaced:
         obj["metadata"].setdefault("namespace", "default")
     if obj["metadata"].get("uid"):
-        defaulting.on_update(kind, obj)
+        defaulting.on_update(kind, obj, 0.0)
     elif kind.kind != EVENTS.kind:
         defaulting.on_create(kind, obj, 0.0)
 
