@@ -23,6 +23,7 @@ from stowplan.api.backoff import Backoff
 from stowplan.api.client import WATCH_INACTIVITY_S, ApiClient
 from stowplan.api.objects import ObjectMeta
 from stowplan.api.paging import ListResult, is_older
+from stowplan.api.quantity import InvalidQuantity
 from stowplan.api.resources import Resource
 from stowplan.api.watch import EventType, PartialObject, RawEvent, decode_partial
 from stowplan.clock import Clock, SystemClock
@@ -36,6 +37,7 @@ from stowplan.errors import (
     Unauthorized,
 )
 from stowplan.loader.json_text import UNREADABLE
+from stowplan.loader.numbers import whole_number
 from stowplan.logs import V2, V3, get_logger, kv
 
 log = get_logger(__name__)
@@ -460,6 +462,8 @@ class Informer(Generic[T]):
     def _call(self, key: str, handler: Callable[..., None], *objects: object) -> None:
         try:
             handler(*objects)
+        except InvalidQuantity as error:  # upstream does not even decode such an object
+            self._skip(key, error)
         except Exception as error:
             log.error(
                 "A handler failed; continuing",
@@ -471,8 +475,9 @@ class Informer(Generic[T]):
         if not version:
             return
         self._version = version
-        if version.isdecimal():
-            self.resource_version = int(version)
+        number = whole_number(version)
+        if number is not None:
+            self.resource_version = number
 
     def _identify(self, raw: bytes | msgspec.Raw, error: Exception) -> PartialObject | None:
         """Name an object that could not be decoded, and say once that it could not."""

@@ -38,6 +38,7 @@ from stowplan.errors import (
     Unauthorized,
 )
 from stowplan.loader.json_text import load_json
+from stowplan.loader.numbers import whole_number
 from stowplan.logs import V2, V4, V5, get_logger, kv
 
 log = get_logger(__name__)
@@ -246,8 +247,7 @@ class LeaderElector:
             log.info("Attempting to acquire leader lease...", extra=kv(lock=self._lock))
         has_won = await self._acquire_or_tell()
         if has_won:
-            version = self.reference.resource_version
-            self.won_version = int(version) if version.isdecimal() else 0
+            self.won_version = whole_number(self.reference.resource_version) or 0
             log.info("Successfully acquired lease", extra=kv(lock=self._lock))
         else:
             log.log(V4, "Failed to acquire lease", extra=kv(lock=self._lock))

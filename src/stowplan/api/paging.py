@@ -17,6 +17,7 @@ from stowplan.api.resources import Resource
 from stowplan.api.transport import Requests
 from stowplan.errors import ApiUnavailable, Gone
 from stowplan.loader.json_text import UNREADABLE, json_decoder
+from stowplan.loader.numbers import whole_number
 
 T = TypeVar("T")
 
@@ -32,7 +33,8 @@ class ListResult(Generic[T]):
 
 def is_older(version: str, other: str) -> bool:
     """Whether a resourceVersion is older than another; False if they cannot be compared."""
-    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
+    number, limit = whole_number(version), whole_number(other)
+    return number is not None and limit is not None and number < limit
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):

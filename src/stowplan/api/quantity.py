@@ -26,6 +26,10 @@ INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
 
+class InvalidQuantity(ValueError):
+    """A text that is no quantity."""
+
+
 class Family(enum.Enum):
     """The kind of suffix that a quantity was written with, and will be written with again."""
 
@@ -253,5 +257,5 @@ def _wrap(number: int, bits: int) -> int:
     return (number + half) % (2 * half) - half
 
 
-def _invalid(raw: RawQuantity, reason: str) -> ValueError:
-    return ValueError(f"invalid quantity {raw!r}: {reason}")
+def _invalid(raw: RawQuantity, reason: str) -> InvalidQuantity:
+    return InvalidQuantity(f"invalid quantity {raw!r}: {reason}")

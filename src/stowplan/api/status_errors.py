@@ -25,6 +25,8 @@ from stowplan.loader.json_text import UNREADABLE, json_decoder
 
 _SHOWN = 256
 _DEFAULT_RETRY_AFTER_S = 1.0
+#: A day. Callers wait less; a number of any size must not become infinite.
+_MAX_RETRY_AFTER_S = 86_400
 
 
 class _StatusBody(Status, frozen=True):
@@ -55,7 +57,7 @@ def error_from_response(
         return _build(code, message, "", _seconds(retry_after))
     wished = _seconds(retry_after)
     if wished is None and status.details and status.details.retry_after_seconds > 0:
-        wished = float(status.details.retry_after_seconds)
+        wished = float(min(status.details.retry_after_seconds, _MAX_RETRY_AFTER_S))
     message = status.message or f"{request}: {status.reason or f'HTTP {code}'}"
     return _build(code, message, status.reason, wished)
 
@@ -96,4 +98,4 @@ def _seconds(retry_after: str | None) -> float | None:
     if retry_after is None or not retry_after.strip().isascii():
         return None
     text = retry_after.strip()
-    return float(text) if text.isdigit() else None
+    return min(float(text), _MAX_RETRY_AFTER_S) if text.isdigit() else None

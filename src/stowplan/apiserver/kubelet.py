@@ -22,6 +22,7 @@ from stowplan.apiserver.pod_claims import claim_names, consumer_of
 from stowplan.apiserver.pod_status import ended_status, running_status
 from stowplan.apiserver.store import Store
 from stowplan.clock import rfc3339
+from stowplan.loader.numbers import whole_number
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
@@ -190,8 +191,8 @@ class Kubelet:
         record = self._current(key, uid)
         if record is not None and record.object["status"].get("phase") == "Running":
             marks = record.object["metadata"].get("annotations") or {}
-            code = marks.get(EXIT_CODE, "0")
-            status = ended_status(record.object, self._now(), int(code) if code.isdecimal() else 1)
+            code = whole_number(marks.get(EXIT_CODE, "0"))
+            status = ended_status(record.object, self._now(), 1 if code is None else code)
             self._store.update(PODS, {**record.object, "status": status}, record)
 
     def _remove(self, key: tuple[str, str], uid: str) -> None:

@@ -28,6 +28,7 @@ from stowplan.apiserver.reading import (
 from stowplan.apiserver.selection import Predicate
 from stowplan.apiserver.statuses import Failure, status_of, unexplained
 from stowplan.apiserver.store import Store
+from stowplan.loader.numbers import whole_number
 
 MIN_REQUEST_TIMEOUT_S = 1800.0
 BACKLOG_LIMIT = 100_000  # changes that a client may be behind before its watch is ended
@@ -157,12 +158,8 @@ class _Stream:
         self.version = 0
         self.failed = False
         self.bookmarks = query.get("allowWatchBookmarks", "") in ("1", "true")
-        asked = query.get("timeoutSeconds", "")
-        self.timeout_s = (
-            float(asked)
-            if asked.isdecimal() and asked != "0"
-            else MIN_REQUEST_TIMEOUT_S * (1 + random.random())
-        )
+        asked = whole_number(query.get("timeoutSeconds", ""))
+        self.timeout_s = float(asked or MIN_REQUEST_TIMEOUT_S * (1 + random.random()))
 
     def with_initial_events(self, send_initial: str, text: str, version: int) -> bool:
         match = self._query.get("resourceVersionMatch", "")

@@ -7,6 +7,7 @@ from typing import Any
 from stowplan.apiserver.field_errors import not_allowed, not_negative, required, unsupported, wrong
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.statuses import Cause
+from stowplan.loader.numbers import whole_number
 
 _MOST_PARALLEL_INDEXES = 100_000
 _NOT_A_PERCENTAGE = (
@@ -16,7 +17,7 @@ _NOT_A_PERCENTAGE = (
 
 
 def is_percentage(value: Any) -> bool:
-    return isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal()
+    return isinstance(value, str) and value.endswith("%") and whole_number(value[:-1]) is not None
 
 
 def percentage_causes(field: str, value: int | str) -> list[Cause]:

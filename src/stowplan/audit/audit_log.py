@@ -33,6 +33,7 @@ _OTHERS = """\
 
 
 _NEVER_ROTATED_MIB = 100_000
+_BEGUN = "ResponseStarted"
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def read_audit_log(path: Path, since: int = 0) -> Iterator[Request]:
             for number, line in enumerate(read_lines(log, str(path)), start=1):
                 try:
                     event = load_json(line)
-                    identity, is_begin = event["auditID"], event.get("stage") == "ResponseStarted"
+                    identity, is_begin = _text(event["auditID"]), event.get("stage") == _BEGUN
                     request = _read(event)
                 except (ValueError, AttributeError, KeyError, TypeError) as problem:
                     if is_log or not line.endswith(b"\n"):
@@ -125,18 +126,24 @@ def read_audit_log(path: Path, since: int = 0) -> Iterator[Request]:
 
 def _read(event: Any) -> Request:
     about = event.get("objectRef") or {}
-    parts = [about.get("resource", ""), about.get("subresource", "")]
+    parts = [_text(about.get("resource", "")), _text(about.get("subresource", ""))]
     body = event.get("requestObject") or {}
     return Request(
-        user=event["user"].get("username", ""),
-        verb=event["verb"],
-        group=about.get("apiGroup", ""),
+        user=_text(event["user"].get("username", "")),
+        verb=_text(event["verb"]),
+        group=_text(about.get("apiGroup", "")),
         resource="/".join(part for part in parts if part),
-        namespace=about.get("namespace", ""),
-        name=about.get("name", ""),
-        uri=event["requestURI"],
-        code=(event.get("responseStatus") or {}).get("code", 0),
-        uid=(body.get("metadata") or {}).get("uid", ""),
-        node=(body.get("target") or {}).get("name", ""),
+        namespace=_text(about.get("namespace", "")),
+        name=_text(about.get("name", "")),
+        uri=_text(event["requestURI"]),
+        code=int((event.get("responseStatus") or {}).get("code", 0)),
+        uid=_text((body.get("metadata") or {}).get("uid", "")),
+        node=_text((body.get("target") or {}).get("name", "")),
         received_at=seconds(event.get("requestReceivedTimestamp")),
     )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.100} is not a text")
+    return value

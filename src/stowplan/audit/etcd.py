@@ -14,13 +14,15 @@ import urllib.error
 import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from stowplan.errors import ConfigError, StowplanError
-from stowplan.loader.json_text import json_decoder, load_json
+from stowplan.loader.files import read_lines
+from stowplan.loader.json_text import UNREADABLE, json_decoder, load_json
 
 APISERVER_FLAGS: Final = (
     "--etcd-compaction-interval=0",
@@ -59,6 +61,43 @@ class Revision(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is_initial: bool = False
 
 
+class _Stored(msgspec.Struct, frozen=True, gc=False):
+    """A key with its value at a revision; the gateway writes numbers as text."""
+
+    key: str = ""
+    mod_revision: str = "0"
+    value: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    kv: _Stored = _Stored()
+    type: str = ""
+
+
+class _Result(msgspec.Struct, frozen=True, gc=False):
+    events: tuple[_Event, ...] = ()
+    compact_revision: str = "0"
+    canceled: bool = False
+    cancel_reason: str = ""
+
+
+class _Watched(msgspec.Struct, frozen=True, gc=False):
+    result: _Result
+
+
+class _Header(msgspec.Struct, frozen=True, gc=False):
+    revision: str
+
+
+class _Latest(msgspec.Struct, frozen=True, gc=False):
+    header: _Header
+
+
+class _Page(msgspec.Struct, frozen=True, gc=False):
+    kvs: tuple[_Stored, ...] = ()
+    more: bool = False
+
+
 class EtcdError(StowplanError):
     """etcd did not answer, or not with a history that can be read."""
 
@@ -87,8 +126,11 @@ class Etcd:
     def history(self) -> Iterator[Revision]:
         """All revisions so far of everything that an audit reads; EtcdError if there are none."""
         revision = None
-        for revision in self._history():
-            yield revision
+        try:
+            for revision in self._history():
+                yield revision
+        except (HTTPException, OSError, ValueError) as problem:
+            raise self._error(f"not an answer of etcd: {problem}") from None
         if revision is None:
             raise self._error(
                 f"no nodes, pods or other objects under {self._prefix}. "
@@ -99,45 +141,43 @@ class Etcd:
         end = self._latest()
         start = 1
         while start <= end:
+            begun = start
             for answer in self._watch(start):
-                compacted = int(answer.get("compact_revision", 0))
+                compacted = int(answer.compact_revision)
                 if compacted:
                     yield from self._state_at(compacted)
                     start = compacted + 1
                     break
-                for event in answer.get("events", ()):
-                    stored = event["kv"]
-                    number = int(stored["mod_revision"])
+                for event in answer.events:
+                    number = int(event.kv.mod_revision)
                     if number > end:
                         return
-                    is_gone = event.get("type") == "DELETE"
-                    found = self._revision(number, stored, is_gone=is_gone)
+                    found = self._revision(number, event.kv, is_gone=event.type == "DELETE")
                     if found is not None:
                         yield found
                     start = number + 1
                 if start > end:
                     return
+            if start <= begun:
+                raise self._error(f"the watch ended at revision {start} of {end}")
 
     def _latest(self) -> int:
         with self._post("/v3/kv/range", {"key": _EVERYTHING, "count_only": True}) as answer:
-            return int(load_json(answer.read())["header"]["revision"])
+            return int(load_json(answer.read(), _Latest).header.revision)
 
-    def _watch(self, start: int) -> Iterator[dict[str, Any]]:
+    def _watch(self, start: int) -> Iterator[_Result]:
         asked = {
             "key": _EVERYTHING,
             "range_end": _EVERYTHING,
             "start_revision": str(start),
             "fragment": True,
         }
-        try:
-            with self._post("/v3/watch", {"create_request": asked}) as answer:
-                for line in answer:
-                    result = load_json(line)["result"]
-                    if result.get("canceled") and not result.get("compact_revision"):
-                        raise self._error(f"the watch ended: {result.get('cancel_reason')}")
-                    yield result
-        except (OSError, KeyError, ValueError) as problem:
-            raise self._error(str(problem)) from None
+        with self._post("/v3/watch", {"create_request": asked}) as answer:
+            for line in answer:
+                result = load_json(line, _Watched).result
+                if result.canceled and not int(result.compact_revision):
+                    raise self._error(f"the watch ended: {result.cancel_reason}")
+                yield result
 
     def _state_at(self, revision: int) -> Iterator[Revision]:
         for folder in _FOLDERS:
@@ -151,20 +191,22 @@ class Etcd:
                     "limit": str(_PAGE),
                 }
                 with self._post("/v3/kv/range", asked) as answer:
-                    page = load_json(answer.read())
-                stored = page.get("kvs", ())
-                for each in stored:
+                    page = load_json(answer.read(), _Page)
+                for each in page.kvs:
                     found = self._revision(revision, each, is_gone=False, is_initial=True)
                     if found is not None:
                         yield found
-                if not page.get("more"):
+                if not page.more or not page.kvs:
                     break
-                start = b64decode(stored[-1]["key"]) + b"\0"
+                last = b64decode(page.kvs[-1].key)
+                if last < start:
+                    raise self._error(f"the pages of {folder} do not end")
+                start = last + b"\0"
 
     def _revision(
-        self, number: int, stored: dict[str, Any], *, is_gone: bool, is_initial: bool = False
+        self, number: int, stored: _Stored, *, is_gone: bool, is_initial: bool = False
     ) -> Revision | None:
-        key = b64decode(stored["key"]).decode(errors="replace")
+        key = b64decode(stored.key).decode(errors="replace")
         folder, _, rest = key.removeprefix(self._prefix).partition("/")
         kind = _FOLDERS.get(folder)
         if kind is None or not key.startswith(self._prefix):
@@ -172,7 +214,7 @@ class Etcd:
         namespace, _, name = rest.rpartition("/")
         if is_gone:
             return Revision(number, kind, namespace, name, None)
-        value = b64decode(stored.get("value", "")).strip()
+        value = b64decode(stored.value).strip()
         if value.startswith(_PROTOBUF):
             raise self._error(
                 f"{key} is stored as protobuf. Fix: run kube-apiserver with {APISERVER_FLAGS[1]}"
@@ -211,6 +253,8 @@ class _Saved(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is_initial: bool = False
 
     def revision(self) -> Revision:
+        if self.kind not in _FOLDERS.values():
+            raise ValueError(f"an audit reads no {self.kind}")
         is_gone = bytes(self.object) == b"null"
         raw = None if is_gone else self.object
         return Revision(self.number, self.kind, self.namespace, self.name, raw, self.is_initial)
@@ -246,10 +290,10 @@ def read_history(path: Path) -> Iterator[Revision]:
     number = 0
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(read_lines(file, str(path)), start=1):
                 try:
                     yield _decode_line(line).revision()
-                except (ValueError, RecursionError) as problem:
+                except UNREADABLE as problem:
                     where = f"{path}:{number}"
                     raise ConfigError(f"not a revision: {problem}", where=where) from None
     except OSError as problem:

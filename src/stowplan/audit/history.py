@@ -338,4 +338,6 @@ def _item(revision: Revision) -> Item:
     if revision.object is None:
         return Item(revision.kind, revision.namespace, revision.name, None)
     found = decode_item(revision.kind, revision.object)
-    return dataclasses.replace(found, namespace=revision.namespace, name=revision.name)
+    if (found.namespace, found.name) != (revision.namespace, revision.name):
+        raise ValueError(f"it names itself {found.namespace}/{found.name}")
+    return found

@@ -87,9 +87,9 @@ def of_affinity(
             world, pod, node, tally, support, strangers
         ):
             return
-    missing = next((t.topology_key for t in pod.affinity if t.topology_key not in node.labels), "")
+    missing = [t.topology_key for t in pod.affinity if t.topology_key not in node.labels]
     if missing:
-        yield Problem("affinity", f"the node has no label {missing}", "f:labels")
+        yield Problem("affinity", f"the node has no label {missing[0]}", "f:labels")
     else:
         where = ", ".join(
             sorted({_shown((t.topology_key, node.labels[t.topology_key])) for t in pod.affinity})

@@ -22,6 +22,7 @@ from stowplan.apiserver.workload_controllers.controller import WorkloadControlle
 from stowplan.cli.options import PORT, logging_options
 from stowplan.config.fields import did_you_mean
 from stowplan.errors import ApiError, ConfigError
+from stowplan.loader.numbers import whole_number
 from stowplan.output_file import check_output_file
 from stowplan.server.listen import cannot_listen
 
@@ -52,8 +53,9 @@ def _size(text: str) -> dict[str, str]:
 
 def _zones(text: str) -> tuple[str, ...]:
     """Parse a number of zones, or their names."""
-    if text.isdecimal():
-        return tuple(f"zone-{number}" for number in range(1, min(int(text), 1000) + 1))
+    count = whole_number(text)
+    if count is not None:
+        return tuple(f"zone-{number}" for number in range(1, min(count, 1000) + 1))
     return tuple(filter(None, (name.strip() for name in text.split(","))))
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 
 from stowplan.config.durations import Duration, parse_duration
+from stowplan.loader.numbers import whole_number
 from stowplan.logs import LogFormat, configure
 
 P = ParamSpec("P")
@@ -44,9 +45,10 @@ def verbosity_level(value: object) -> int:
     Go programs take `-v=4`, which click reads as the value "=4".
     """
     text = str(value).removeprefix("=")
-    if not text.isdecimal() or int(text) > 10:
+    level = whole_number(text)
+    if level is None or level > 10:
         raise click.BadParameter(f"{text!r} is not a number from 0 to 10")
-    return int(text)
+    return level
 
 
 @dataclass(frozen=True, slots=True)

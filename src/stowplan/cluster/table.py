@@ -219,19 +219,21 @@ class NodeTable:
     def set_node(self, node: Node) -> int:
         """Add a node or replace what is known of it; returns its row."""
         row = self.row_of.get(node.name)
-        if row is None:
-            row = self._new_row(node.name)
-        if not self.valid[row]:
+        # Parsed before anything changes: an invalid quantity must leave no half of a node behind.
+        if row is None or not self.valid[row]:
+            offer = self._offer_of(node)
+            row = self._new_row(node.name) if row is None else row
             self.valid[row] = True
             self._tree.add(node)
             self._nodeset_changed(row)
-            self._write_node(row, node)
+            self._write_node(row, node, offer)
         elif self._facts_differ(row, node):
+            offer = self._offer_of(node)
             old = self.node(row)
             if (old.metadata.labels, old.spec.taints) != (node.metadata.labels, node.spec.taints):
                 self.layout_journal.mark(row)
             self._tree.move(node)
-            self._write_node(row, node)
+            self._write_node(row, node, offer)
         # Even if nothing differs: reporting an image again may settle its size.
         self.images.set(row, node.status.images or ())
         self.nodes[row] = node
@@ -253,10 +255,12 @@ class NodeTable:
         self.images.set(row, ())
         self._drop_if_empty(row)
 
-    def _write_node(self, row: int, node: Node) -> None:
-        offer = self._last_offer
-        if offer.quantities != node.status.allocatable:
-            offer = self._last_offer = _Offer.of(node.status.allocatable)
+    def _offer_of(self, node: Node) -> _Offer:
+        if self._last_offer.quantities != node.status.allocatable:
+            self._last_offer = _Offer.of(node.status.allocatable)
+        return self._last_offer
+
+    def _write_node(self, row: int, node: Node, offer: _Offer) -> None:
         self.resources.set_offers(row, offer.amounts)
         self.allowed_pods[row] = offer.pods
         self.unschedulable[row] = node.spec.unschedulable

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.http.messages import Outlet, Response, Stream, error_response
+from stowplan.loader.numbers import whole_number
 
 MOST_CLIENTS: Final = 16
 KEPT_EVENTS: Final = 120
@@ -73,8 +74,8 @@ class EventHub:
 
     def _missed(self, last_id: str) -> bytes:
         boot, _, number = last_id.rpartition(".")
-        if boot == self._boot and number.isdecimal():
-            known = int(number)
+        known = whole_number(number)
+        if boot == self._boot and known is not None:
             oldest = self._kept[0][0] if self._kept else self._number + 1
             if oldest - 1 <= known <= self._number:
                 return b"".join(frame for at, frame in self._kept if at > known)

@@ -33,6 +33,7 @@ from stowplan.http.messages import Limits
 from stowplan.http.server import HttpServer
 from stowplan.http.server_tls import ServerTls
 from stowplan.http.tls_listener import TlsListener
+from stowplan.loader.numbers import whole_number
 from stowplan.logs import get_logger
 from stowplan.scheduler.engine import Engine
 
@@ -152,9 +153,9 @@ class Console:
 
     def _cluster(self, rest: list[str], query: Query) -> Any:
         if rest == ["past"]:
-            ago = query.get("ago", ["0"])[0]
+            ago = whole_number(query.get("ago", ["0"])[0])
             self._columns.refresh()
-            return self._history.at(self._clock.time() - int(ago)) if ago.isdecimal() else None
+            return None if ago is None else self._history.at(self._clock.time() - ago)
         if rest:
             return None
         shown = self._columns.snapshot(query.get("group", [""])[0])

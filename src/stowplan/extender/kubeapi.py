@@ -24,6 +24,7 @@ from stowplan.extender import background
 from stowplan.extender.background import Troubles, end
 from stowplan.extender.cluster_view import ClusterView
 from stowplan.extender.metrics import Metric
+from stowplan.loader.numbers import whole_number
 
 TOKEN_PATH: Final = f"{SERVICE_ACCOUNT_PATH}/token"
 CA_PATH: Final = f"{SERVICE_ACCOUNT_PATH}/ca.crt"
@@ -183,7 +184,7 @@ def _config(
         raise ConfigError(f"{host!r} is not an http or https address", where="host")
     if port in (None, ""):
         port = 443 if scheme == "https" else 80
-    if not str(port).isascii() or not str(port).isdecimal() or not 0 < int(str(port)) < 65536:
+    if not 0 < (whole_number(str(port)) or 0) < 65536:
         raise ConfigError(f"{port!r} is not a port", where="port")
     if ":" in address and not address.startswith("["):
         address = f"[{address}]"

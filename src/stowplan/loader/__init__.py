@@ -3,6 +3,7 @@
     files        reads a file or a stream, up to a number of bytes
     json_text    JSON to values, or to a struct
     yaml_text    YAML to values, as kubectl reads it
+    numbers      whole numbers in text
     malformed    the limits, and the error that says where and why
 
 Every reader of the project goes through it, and ruff's banned-api rule (pyproject.toml) refuses

@@ -230,7 +230,10 @@ def read_attempts(path: str, pod: str) -> list[Attempt]:
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:
-    fields = dict(zip(Attempt.__struct_fields__, row, strict=True))
-    fields["retried_by"] = tuple(name for name in fields["retried_by"].split(",") if name)
+    fields = dict(zip(Attempt.__struct_encode_fields__, row, strict=True))
+    for name in ("retriedBy", "details"):
+        if not isinstance(fields[name], str):  # SQLite keeps any value in any column
+            raise ValueError(f"{name} is not a text")
+    fields["retriedBy"] = tuple(name for name in fields["retriedBy"].split(",") if name)
     fields["details"] = load_json(fields["details"], Details)
-    return Attempt(**fields)
+    return msgspec.convert(fields, Attempt)

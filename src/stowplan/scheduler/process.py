@@ -30,6 +30,7 @@ from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import Forbidden, LeadershipLost, StowplanError
 from stowplan.loader.json_text import load_json
+from stowplan.loader.numbers import whole_number
 from stowplan.logs import V2, V3, get_logger, kv
 from stowplan.scheduler.access import is_cluster_wide
 from stowplan.scheduler.binding import Binder
@@ -103,7 +104,11 @@ class _ListVersion(msgspec.Struct):
 
 
 def _decode_version(body: bytes) -> int:
-    return int(load_json(body, _ListVersion).metadata.resource_version)
+    version = load_json(body, _ListVersion).metadata.resource_version
+    number = whole_number(version)
+    if number is None:
+        raise ValueError(f"resourceVersion {version[:40]!r} is not a number")
+    return number
 
 
 class SchedulerProcess:

@@ -23,6 +23,7 @@ from stowplan.apiserver.workload_controllers.rollout import (
     next_sizes_of_old,
     replicas_of,
 )
+from stowplan.loader.numbers import whole_number
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -215,7 +216,7 @@ def _is_complete(bounds: Bounds, new: Record, old: list[Record]) -> bool:
 
 def _revision(replica_set: Json) -> int:
     text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "0")
-    return int(text) if text.isdecimal() else 0
+    return whole_number(text) or 0
 
 
 def _history(replica_set: Json, revision: str) -> dict[str, str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stowplan.loader.numbers import whole_number
+
 
 def parse_indexes(text: str, completions: int) -> set[int]:
     """The numbers below `completions` that a text names; what cannot be read is left out."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            found.update(range(int(first), min(int(last or first), completions - 1) + 1))
+        start, _, end = part.partition("-")
+        first, last = whole_number(start), whole_number(end or start)
+        if first is not None and last is not None:
+            found.update(range(first, min(last, completions - 1) + 1))
     return found
 
 

@@ -24,6 +24,7 @@ from stowplan.apiserver.workload_controllers.pod_facts import (
 )
 from stowplan.apiserver.workload_controllers.replica_sets import BURST
 from stowplan.errors import ApiError
+from stowplan.loader.numbers import whole_number
 
 TRACKED = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -285,5 +286,5 @@ def _is_indexed(job: Json) -> bool:
 
 
 def _index_of(pod: Json) -> int:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    return int(text) if text.isdecimal() else -1
+    index = whole_number((pod["metadata"].get("annotations") or {}).get(INDEX, ""))
+    return -1 if index is None else index

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.objects import ObjectReference, Pod
+from stowplan.api.paging import is_older
 from stowplan.api.resources import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim
 from stowplan.framework.handle import Handle
@@ -249,4 +250,4 @@ def _is_older(
     written: PersistentVolume | PersistentVolumeClaim,
 ) -> bool:
     """Whether the watch has not yet shown what we wrote."""
-    return int(shown.metadata.resource_version) < int(written.metadata.resource_version)
+    return is_older(shown.metadata.resource_version, written.metadata.resource_version)
