@@ -77,8 +77,9 @@ parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=1000
 	@$(BIN)/python -m tests.parity.cel $(if $(N),--selectors $(N)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
-fuzz: $(READY) ## Random examples for the property tests, before a release; MINUTES=60 SEED=1
-	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+fuzz: $(READY) ## Random examples for property tests, random bytes for readers; MINUTES=60 SEED=1 FUZZ_INPUTS=100000 READER=yaml
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps --require-hashes -r requirements/fuzz.txt 2>/dev/null || true
+	@$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(FUZZ_INPUTS),--inputs $(FUZZ_INPUTS)) $(if $(READER),--reader $(READER))
 
 .PHONY: fault-simulation
 fault-simulation: $(READY) ## Whole schedulers in virtual time under seeded faults; RUNS=5000 SEED=1 LONG=1
