@@ -16,7 +16,7 @@ from pathlib import Path
 from stowplan.lab.controlplane import BinaryMissing, find_binary
 from tests.parity.branches import Hits, expected, missing, unexpected
 from tests.parity.examine import Examiner, Finding
-from tests.parity.fuzz import WORKERS, Batch, examine, question_of, run
+from tests.parity.fuzz import WORKERS, Batch, examine, missing_of_devices, question_of, run
 from tests.parity.oracle import Oracle
 from tests.parity.progress import Progress
 from tests.parity.regressions import FOLDER, keep
@@ -36,26 +36,34 @@ def main() -> int:
         return _show(oracle, options.show)
     total = Batch()
     started = time.monotonic()
-    with Progress(options.cases + options.sequences, sys.stderr) as progress:
+    asked = (options.cases, options.sequences, options.device_cases, options.device_histories)
+    with Progress(sum(asked), sys.stderr) as progress:
         for batch in run(
             oracle,
             seed=options.seed,
             cases=options.cases,
             sequences=options.sequences,
+            device_cases=options.device_cases,
+            device_histories=options.device_histories,
             workers=options.workers,
         ):
             total.add(batch)
-            progress.advance(batch.cases + batch.sequences, len(total.findings))
+            of_devices = batch.device_cases + batch.device_histories
+            progress.advance(batch.cases + batch.sequences + of_devices, len(total.findings))
     elapsed = time.monotonic() - started
     _print_table(total.hits)
+    for what, count in sorted(total.device_hits.items()):
+        print(f"{'devices':<32}{count:>8}  {what}")
     _report(oracle, total.findings, options.keep)
     absent, unknown = missing(total.hits, total.cases), unexpected(total.hits)
+    absent += [("DynamicResources", what) for what in missing_of_devices(total)]
     for plugin, what in absent:
         print(f"NO HIT: {plugin}: {what}")
     for plugin, what in unknown:
         print(f"NOT ON THE LIST (tests/parity/branches.py): {plugin}: {what}")
     print(
-        f"{total.cases} cases and {total.sequences} sequences ({total.steps} steps) with seed"
+        f"{total.cases} cases and {total.sequences} sequences, {total.device_cases} cases and"
+        f" {total.device_histories} histories of devices ({total.steps} steps) with seed"
         f" {options.seed}, {total.choices} choices among them, in {elapsed:.0f} s:"
         f" {len(total.findings)} differences, {len(absent)} branches without a hit"
     )
@@ -66,6 +74,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.parity", description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--sequences", type=int, default=200)
+    parser.add_argument("--device-cases", type=int, default=10_000)
+    parser.add_argument("--device-histories", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument(

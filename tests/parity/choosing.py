@@ -123,20 +123,20 @@ class Chooser(Stream):
             nominated = cluster.nominees(config.serves)
             return decide(table, asked, profile, cursor=start, nominated=nominated)
 
-        def told(decision: Decision) -> Json:
-            return _told(decision) | _room(decision, cluster)
+        def full(decision: Decision) -> Json:
+            return told(decision) | room(decision, cluster)
 
         first = choose(info)
         self._cursor = first.cursor
-        choices = [told(first), told(choose(info))]
+        choices = [full(first), full(choose(info))]
         twin = None if pod.key in cluster.things else _twin(info.pod)
         if self._is_tried and first.node and cluster.cache.node_of(info.uid) is None:
             cluster.cache.assume(info.pod, first.node, info)
             choose(twin or info)
             cluster.cache.forget(info.uid)
-            choices.append(told(choose(info)))
+            choices.append(full(choose(info)))
         if twin is not None:
-            choices.append(told(choose(twin)))
+            choices.append(full(choose(twin)))
         return {"choices": choices}
 
 
@@ -150,7 +150,7 @@ def _twin(pod: Pod) -> PodInfo | None:
     return compile_pod(msgspec.structs.replace(pod, metadata=metadata))
 
 
-def _room(decision: Decision, cluster: GivenCluster) -> Json:
+def room(decision: Decision, cluster: GivenCluster) -> Json:
     """What it would cost to clear nodes for a pod that fits nowhere, by node."""
     if decision.node is not None or decision.diagnosis is None:
         return {}
@@ -169,7 +169,7 @@ def _room(decision: Decision, cluster: GivenCluster) -> Json:
     return {"room": candidates}
 
 
-def _told(decision: Decision) -> Json:
+def told(decision: Decision) -> Json:
     """A decision in the oracle's words; to be told before the next one."""
     if decision.status.code is Code.ERROR:
         return {"error": decision.message}

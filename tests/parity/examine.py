@@ -18,6 +18,7 @@ from tests.parity.branches import Hits, observe
 from tests.parity.choosing import Chooser, follow_up, wire
 from tests.parity.compare import Difference, difference
 from tests.parity.detours import long_way
+from tests.parity.device_examine import examine_devices, static_lines, walk
 from tests.parity.generate.dice import Json
 from tests.parity.oracle import Oracle
 from tests.parity.smaller import shrink
@@ -108,6 +109,8 @@ class Examiner:
 
     def again(self, question: Json) -> Difference | None:
         """The difference in the answers to a finding's question, if there still is one."""
+        if question.get("devices"):
+            return examine_devices(self.oracle, static_lines(question)).difference
         if "steps" in question:
             found = self.sequence(question, count=False)
             return found.difference if found else None
@@ -127,6 +130,9 @@ class Examiner:
 
     def answers(self, question: Json) -> list[Json]:
         """What the oracle says to a question, or to every step of it that has a pod."""
+        if question.get("devices"):
+            answers = walk(self.oracle, static_lines(question))
+            return [theirs for line, _, theirs in answers if "pod" in line]
         if "steps" not in question:
             return [self._alone(question)]
         return [theirs for step, _, theirs in self._answers(question) if "pod" in step]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from functools import cache
 from pathlib import Path
 
 from tests.parity.branches import Hits
+from tests.parity.device_examine import examine_devices, lines_of
+from tests.parity.device_hits import MUST, MUST_OF_HISTORIES
 from tests.parity.examine import Examiner, Finding
 from tests.parity.generate.case import line, random_case
 from tests.parity.generate.dice import Json
@@ -37,6 +40,10 @@ class Batch:
     #: Times that we chose a node and the oracle had to choose the same.
     choices: int = 0
     hits: Hits = field(default_factory=Hits)
+    #: Questions about devices, histories of them, and what they have shown.
+    device_cases: int = 0
+    device_histories: int = 0
+    device_hits: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, other: Batch) -> None:
@@ -45,11 +52,21 @@ class Batch:
         self.steps += other.steps
         self.choices += other.choices
         self.hits.update(other.hits)
+        self.device_cases += other.device_cases
+        self.device_histories += other.device_histories
+        self.device_hits.update(other.device_hits)
         self.findings += other.findings
 
 
 def run(
-    oracle: Path, *, seed: int, cases: int, sequences: int, workers: int = WORKERS
+    oracle: Path,
+    *,
+    seed: int,
+    cases: int = 0,
+    sequences: int = 0,
+    device_cases: int = 0,
+    device_histories: int = 0,
+    workers: int = WORKERS,
 ) -> Iterator[Batch]:
     """Batches as they are done; the findings in them are not shrunk."""
     # Not forked: the caller may have threads.
@@ -57,6 +74,8 @@ def run(
     origins = [
         *_portions(f"case {seed}", cases, _CASES_AT_ONCE),
         *_portions(f"sequence {seed}", sequences, _SEQUENCES_AT_ONCE),
+        *_portions(f"devices {seed}", device_cases, _CASES_AT_ONCE),
+        *_portions(f"device history {seed}", device_histories, _SEQUENCES_AT_ONCE),
     ]
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         jobs = [pool.submit(_work, oracle, some) for some in origins]
@@ -88,6 +107,9 @@ def examine(examiner: Examiner, origins: list[str]) -> Batch:
     examiner.hits = batch.hits
     examiner.choices = 0
     for origin in origins:
+        if origin.startswith("device"):
+            _examine_devices(examiner, origin, batch)
+            continue
         question = question_of(origin)
         if "steps" in question:
             found = examiner.sequence(question)
@@ -99,12 +121,37 @@ def examine(examiner: Examiner, origins: list[str]) -> Batch:
         if found is not None:
             found.origin = origin
             batch.findings.append(found)
-    batch.choices = examiner.choices
+    batch.choices += examiner.choices
     return batch
 
 
+def _examine_devices(examiner: Examiner, origin: str, batch: Batch) -> None:
+    done = examine_devices(examiner.oracle, lines_of(origin))
+    if "history" in origin:
+        batch.device_histories += 1
+        batch.steps += len(done.asked)
+    else:
+        batch.device_cases += 1
+    batch.choices += done.choices
+    batch.device_hits.update(done.hits)
+    if done.difference is not None:
+        batch.findings.append(Finding(done.question, done.difference, origin))
+
+
+def missing_of_devices(batch: Batch, *, least: int = 3000) -> list[str]:
+    """What a run of so many questions about devices, or more, had to show and did not."""
+    must = MUST if batch.device_cases >= least else []
+    must = [*must, *(MUST_OF_HISTORIES if batch.device_histories >= least // 30 else [])]
+    return [what for what in must if not batch.device_hits[what]]
+
+
 def question_of(origin: str) -> Json:
-    """The line of `case 1/17`, or the sequence of `sequence 1/3`; one in ten is large."""
+    """The line of `case 1/17`, or the sequence of `sequence 1/3`; one in ten is large.
+
+    Of questions about devices the first line: the others depend on the answers.
+    """
+    if origin.startswith("device"):
+        return {"devices": True, "steps": [next(lines_of(origin))]}
     if origin.startswith("sequence "):
         return sequence(origin, large=origin.endswith("9"))
     return line(random_case(origin), origin)

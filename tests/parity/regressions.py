@@ -14,6 +14,8 @@ from pathlib import Path
 
 from stowplan.judge import Judge
 from tests.parity.compare import Difference, difference
+from tests.parity.device_answers import device_difference
+from tests.parity.device_examine import static_lines, walk
 from tests.parity.examine import Examiner, Finding, alone, our_answers
 from tests.parity.generate.dice import Json
 
@@ -43,14 +45,17 @@ def read(path: Path) -> Json:
 
 def replay(kept: Json) -> Difference | None:
     """Where our answers differ from those in the file."""
+    compare = device_difference if kept["question"].get("devices") else difference
     for ours, theirs in zip(_ours(kept["question"]), kept["answers"], strict=True):
-        found = difference(ours, theirs)
+        found = compare(ours, theirs)
         if found is not None:
             return found
     return None
 
 
 def _ours(question: Json) -> list[Json]:
+    if question.get("devices"):
+        return [ours for line, ours, _ in walk(None, static_lines(question)) if "pod" in line]
     if "steps" not in question:
         return [alone(Judge(check=False), question)]
     return [answer for line, answer in our_answers(question) if "pod" in line]

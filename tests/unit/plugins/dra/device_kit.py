@@ -272,11 +272,12 @@ class Scene:
         *things: Any,
         server: Server | None = None,
         args: DynamicResourcesArgs | None = None,
+        clock: VirtualClock | None = None,
     ) -> None:
         self.cache = ClusterCache()
         for node in nodes:
             self.cache.set_node(node)
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
         self.wakeups = Wakeups(lambda: None)
         self.tasks: list[asyncio.Future[None]] = []
         self.observed: list[tuple[str, tuple[str, ...], float]] = []

@@ -2,9 +2,7 @@
 
 tests/data/dra/allocator_cases.jsonl.gz has one case a line: the claims, slices, classes, node and
 devices in use that upstream's table gives to its incubating allocator, and what that returned, with
-all features of 1.36.3's defaults on. To record it again, copy the Go module
-k8s.io/dynamic-resource-allocation, put tests/data/dra/record_test.go into its
-structured/internal/incubating, and run there `DUMP=cases.jsonl go test -run TestRecord .`
+all features of 1.36.3's defaults on. `python -m tools.device_tables` records it again.
 """
 
 from __future__ import annotations

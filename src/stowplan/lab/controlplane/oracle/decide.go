@@ -28,6 +28,12 @@ type line struct {
 	Fresh   bool              `json:"fresh"`
 	// Choose: let the scheduler choose too.
 	Choose bool `json:"choose"`
+	// Devices: say what DynamicResources allocates.
+	Devices bool `json:"devices"`
+	// Hold the devices of the pod on this node, as a pod that is being bound does.
+	Hold string `json:"hold"`
+	// Release the devices of these pods, by UID, before anything else.
+	Release []string `json:"release"`
 }
 
 type reference struct {
@@ -46,7 +52,8 @@ type decision struct {
 	Totals    map[string]int64            `json:"totals,omitempty"`
 	Best      []string                    `json:"best,omitempty"`
 	// Choice is what the scheduler's own search came to, which goes on where the last one ended.
-	Choice *outcome `json:"choice,omitempty"`
+	Choice  *outcome `json:"choice,omitempty"`
+	Devices *devices `json:"devices,omitempty"`
 	// Order in which a scheduler would have looked at the nodes, if it was not this one here.
 	Order []string `json:"order,omitempty"`
 }
@@ -70,6 +77,7 @@ type stream struct {
 	cluster *cluster
 	ctx     context.Context
 	end     context.CancelFunc
+	held    []held
 }
 
 func (s *stream) start(config json.RawMessage) error {
@@ -77,6 +85,7 @@ func (s *stream) start(config json.RawMessage) error {
 		s.end()
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
+	s.held = nil
 	var err error
 	s.cluster, err = newCluster(s.ctx, config)
 	return err
@@ -91,6 +100,7 @@ func (s *stream) step(asked *line) (*decision, error) {
 	} else if asked.Config != nil {
 		return nil, fmt.Errorf("a stream keeps the configuration of its first line")
 	}
+	s.letGo(asked.Release)
 	objects, err := decodeObjects("apply", asked.Apply)
 	if err != nil {
 		return nil, err
@@ -113,6 +123,9 @@ func (s *stream) step(asked *line) (*decision, error) {
 	judged, err := s.cluster.answer(s.ctx, asked)
 	if err == nil && asked.Choose && !slices.Equal(order, namesOf(s.cluster.nodes)) {
 		judged.Order = order
+	}
+	if err == nil && asked.Hold != "" {
+		err = s.hold(asked.Pod, asked.Hold)
 	}
 	return judged, err
 }
@@ -143,10 +156,18 @@ func alone(asked *line) (*decision, error) {
 // answer judges the pod of a line, and chooses if that is asked for.
 func (c *cluster) answer(ctx context.Context, asked *line) (*decision, error) {
 	judged, err := c.judge(ctx, asked.Pod)
-	if err != nil || !asked.Choose {
-		return judged, err
+	if err != nil {
+		return nil, err
 	}
 	profile := c.scheduler.Profiles[asked.Pod.Spec.SchedulerName]
+	if asked.Devices {
+		if judged.Devices, err = c.devicesFor(ctx, profile, asked.Pod); err != nil {
+			return nil, err
+		}
+	}
+	if !asked.Choose {
+		return judged, nil
+	}
 	chosen, state, failure := c.choose(ctx, profile, asked.Pod)
 	var unfit *framework.FitError
 	if errors.As(failure, &unfit) && profile == c.framework {

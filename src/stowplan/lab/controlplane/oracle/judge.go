@@ -34,7 +34,10 @@ func judge(asked *request) (*answer, error) {
 	if judged.Outcome, err = made.decide(ctx, asked.Pod); err != nil {
 		return nil, err
 	}
-	return judged, nil
+	if asked.Devices {
+		judged.Devices, err = made.devicesFor(ctx, made.framework, asked.Pod)
+	}
+	return judged, err
 }
 
 // newDetailedCluster is a cluster with what was asked about, and plugins to ask one by one.

@@ -43,6 +43,8 @@ type request struct {
 	Objects []json.RawMessage `json:"objects"`
 	// ScoreAll scores every node, not only those that passed the filters.
 	ScoreAll bool `json:"scoreAll"`
+	// Devices: say what DynamicResources allocates.
+	Devices bool `json:"devices"`
 }
 
 // verdict is a status: a code such as Unschedulable, and why.
@@ -92,6 +94,7 @@ type answer struct {
 	Feasible []string                `json:"feasible"`
 	Score    map[string]scoreAnswer  `json:"score"`
 	Outcome  outcome                 `json:"outcome"`
+	Devices  *devices                `json:"devices,omitempty"`
 }
 
 // oracle answers lines; all that it remembers is the stream.

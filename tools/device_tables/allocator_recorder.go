@@ -1,4 +1,4 @@
-// Records upstream's own cases of the allocator; see tests/unit/plugins/dra/test_upstream_cases.py.
+// Copied into upstream's package incubating by python -m tools.device_tables, as a test file.
 package incubating
 
 import (
