@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from stowplan.api import informer, recorder
+from stowplan.api.device_objects import ResourceClaim
 from stowplan.api.guarded import WriteGuard
 from stowplan.api.lease import LeaderElector
 from stowplan.api.objects import Node, Pod
@@ -23,6 +24,7 @@ from stowplan.cluster.journal import Journal
 from stowplan.errors import ApiError, Gone
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.dra.facts import DeviceFacts
 from stowplan.scheduler import reporter
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine
@@ -198,6 +200,17 @@ def write_conditions_without_a_version(patch: Patch) -> None:
     patch.setattr(reporter, "versioned_patch", unversioned)
 
 
+def forget_devices_in_flight(patch: Patch) -> None:
+    def reserve(self: DeviceFacts, claim: ResourceClaim) -> None:
+        self.in_flight[claim.metadata.uid] = claim
+
+    def release(self: DeviceFacts, uid: str) -> bool:
+        return self.in_flight.pop(uid, None) is not None
+
+    patch.setattr(DeviceFacts, "reserve", reserve)
+    patch.setattr(DeviceFacts, "release", release)
+
+
 PLANTED: tuple[Callable[[Patch], None], ...] = (
     drop_the_lease_guard,
     skip_the_barrier,
@@ -216,4 +229,5 @@ PLANTED: tuple[Callable[[Patch], None], ...] = (
     ignore_suspended_time,
     ignore_pods_of_other_schedulers,
     write_conditions_without_a_version,
+    forget_devices_in_flight,
 )

@@ -287,7 +287,7 @@ def _pending_that_fit(store: Store, process: SchedulerProcess, pods: list[Json])
     for pod in on[""]:
         if (
             "deletionTimestamp" in pod["metadata"]
-            or pod["metadata"]["labels"]["app"] == "volume"
+            or pod["metadata"]["labels"]["app"] in ("volume", "device")
             or not _is_ours(pod)
         ):
             continue

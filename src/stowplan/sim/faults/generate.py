@@ -64,6 +64,8 @@ class _Generator:
         self._pods: list[dict[str, Any]] = []
         self._nodes: list[str] = []
         self._foreign = 0
+        self._has_devices = self._rng.random() < 0.2
+        self._kinds = _KINDS + ("device",) * (8 * self._has_devices)
 
     def script(self) -> Script:
         rng, form = self._rng, self._form
@@ -95,6 +97,8 @@ class _Generator:
             args["labels"] = {"disk": "ssd"}
         if rng.random() < 0.1:
             args["taint"] = "dedicated"
+        if self._has_devices:
+            args["devices"] = rng.choice((0, 1, 2, 3))
         self._nodes.append(args["name"])
         self._add("add-node", 0.0 if rng.random() < 0.9 else None, **args)
 
@@ -103,7 +107,7 @@ class _Generator:
         pod: dict[str, Any] = {
             "name": f"p{number}",
             "namespace": rng.choice("aab"),
-            "kind": rng.choice(_KINDS),
+            "kind": rng.choice(self._kinds),
             "cpu": rng.choice((50, 100, 300, 500, 900)),
         }
         if rng.random() < 0.25:

@@ -18,6 +18,8 @@ from stowplan.apiserver.kinds import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
 )
 from stowplan.apiserver.kubelet import KubeletOptions
@@ -34,6 +36,7 @@ from stowplan.sim.faults.world import World
 RECORDED = (
     PODS, NODES, EVENTS, NAMESPACES,
     PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES,
+    RESOURCE_CLAIMS, RESOURCE_SLICES,
 )  # fmt: skip
 #: Steps that others than schedulers take.
 STEPS = (
@@ -112,6 +115,7 @@ class _Run:
             clock=loop.clock,
             rng=Random(script.seed),
             volumes=VolumeControllerOptions(),
+            device_claims=True,
         )
         network = Network(cluster, loop.clock, Random(f"{script.seed}/network"))
         result.trace = network.trace

@@ -16,6 +16,7 @@ Json = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
 _MERGE = "application/merge-patch+json"
+_DEVICES = "/apis/resource.k8s.io/v1"
 _STORAGE_CLASS = {
     "metadata": {"name": "local"},
     "provisioner": "csi.simulated",
@@ -58,6 +59,7 @@ class World:
         labels: Json | None = None,
         taint: str = "",
         pods: int = 20,
+        devices: int = 0,
     ) -> None:
         amounts = {"cpu": f"{cpu}m", "memory": "16Gi", "pods": str(pods)}
         node: Json = {
@@ -68,6 +70,19 @@ class World:
         if taint:
             node["spec"]["taints"] = [{"key": taint, "effect": "NoSchedule"}]
         self.act("POST", "/api/v1/nodes", node)
+        if devices:
+            self._add_devices(name, devices)
+
+    def _add_devices(self, node: str, number: int) -> None:
+        """Devices of a driver on a node, and the class of all of them."""
+        self.act("POST", f"{_DEVICES}/deviceclasses", {"metadata": {"name": "device"}, "spec": {}})
+        spec = {
+            "driver": "device.simulated",
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"d{each}"} for each in range(number)],
+        }
+        self.act("POST", f"{_DEVICES}/resourceslices", {"metadata": {"name": node}, "spec": spec})
 
     def remove_node(self, *, name: str) -> None:
         self.act("DELETE", f"/api/v1/nodes/{name}")
@@ -111,6 +126,10 @@ class World:
                 },
             }
             self.act("POST", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
+        if kind == "device":
+            request = {"name": "r", "exactly": {"deviceClassName": "device"}}
+            claim = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+            self.act("POST", f"{_DEVICES}/namespaces/{namespace}/resourceclaims", claim)
         if self.act("POST", f"/api/v1/namespaces/{namespace}/pods", pod) == 201 and node:
             self._note_placed(name, namespace)
 
@@ -188,4 +207,7 @@ def pod_of_kind(name: str, namespace: str, kind: str, cpu: int, priority: str, g
             spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
         case "volume":
             spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+        case "device":
+            spec["resourceClaims"] = [{"name": "d", "resourceClaimName": name}]
+            container["resources"]["claims"] = [{"name": "d"}]
     return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": spec}
