@@ -169,13 +169,13 @@ class Evictor:
 
     def _is_wanted(self, preemptor: Pod) -> bool:
         current = self._current(preemptor)
-        if current is None or current.is_terminating:
-            log.info("Not evicting a victim: its preemptor is gone", extra=kv(pod=preemptor.key))
+        if current is None or current.is_terminating or current.spec.node_name:
+            log.info("Not evicting a victim: its preemptor left", extra=kv(pod=preemptor.key))
             return False
         return True
 
     async def _delete(self, failure: Failure, eviction: Eviction, victim: Pod) -> bool:
-        """Mark and delete the victim as we know it; False if its preemptor is gone."""
+        """Mark and delete the victim as we know it; False if its preemptor waits no more."""
         if not self._is_wanted(failure.pod):
             return False
         known = self._current(victim)

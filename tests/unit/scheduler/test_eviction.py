@@ -106,12 +106,16 @@ async def test_the_condition_of_a_victim_comes_after_those_that_it_has() -> None
         assert [each.type for each in conditions] == ["Ready", "DisruptionTarget"]
 
 
-async def test_nobody_dies_for_a_pod_that_is_gone() -> None:
+@pytest.mark.parametrize("fate", ["deleted", "bound by another"])
+async def test_nobody_dies_for_a_pod_that_waits_no_more(fate: str) -> None:
     async with live(DefaultPreemption(), nodes=[SMALL]) as it:
         scene = Scene(it)
         pods = scene.stand("a", "b", "c", "d")
         failure = scene.preempt(cpu=4)
-        it.delete(failure.pod)
+        if fate == "deleted":
+            it.delete(failure.pod)
+        else:
+            it.update(failure.pod, node_name="n2")
         scene.evictor.start(failure)
         await scene.end()
         assert await scene.left(*pods) == []
