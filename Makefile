@@ -72,8 +72,8 @@ e2e: controlplane ## Only the tests against the real control plane
 	@$(BIN)/python -m pytest -m e2e $(PYTEST_ARGS)
 
 .PHONY: parity
-parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=10000 SEQUENCES=200 SEED=1
-	@$(BIN)/python -m tests.parity $(if $(N),--cases $(N)) $(if $(SEQUENCES),--sequences $(SEQUENCES)) $(if $(SEED),--seed $(SEED))
+parity: controlplane ## Random cases beside kube-scheduler's own plugins; N=10000 SEQUENCES=200 DEVICES=10000 HISTORIES=200 SEED=1
+	@$(BIN)/python -m tests.parity $(if $(N),--cases $(N)) $(if $(SEQUENCES),--sequences $(SEQUENCES)) $(if $(DEVICES),--device-cases $(DEVICES)) $(if $(HISTORIES),--device-histories $(HISTORIES)) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.parity.cel $(if $(N),--selectors $(N)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz

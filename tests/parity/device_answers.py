@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from stowplan.plugins.dra.facts import DeviceFacts
 
 from stowplan.api.device_objects import ResourceClaim
 from stowplan.api.objects import Pod
@@ -24,6 +23,7 @@ from stowplan.judge.configuration import Configuration
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Thing
 from stowplan.judge.verdicts import verdicts
+from stowplan.plugins.dra.facts import DeviceFacts
 from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
 from tests.parity.choosing import room, told
@@ -124,9 +124,7 @@ def _devices(judged: Callable[[], Decision], plugin: Any, facts: DeviceFacts) ->
     said: Json = {"preenqueue": _verdict(plugin.pre_enqueue(pod))}
     if decision.scores is not None:
         names = [table.names[row] for row in decision.scores.rows.tolist()]
-        said["nodes"] = {
-            name: _allocated_on(name, judged().cycle, plugin, facts) for name in names
-        }
+        said["nodes"] = {name: _allocated_on(name, judged().cycle, plugin, facts) for name in names}
     elif len(table):
         answer = plugin.post_filter(decision.cycle, decision.diagnosis)
         said["postfilter"] = _verdict(getattr(answer, "status", answer))

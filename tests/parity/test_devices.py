@@ -15,8 +15,8 @@ from tests.parity.fuzz import Batch, missing_of_devices, run
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 SEED = 1
-CASES = 700
-HISTORIES = 16
+CASES = 400
+HISTORIES = 10
 #: So few questions do not show everything that `make parity` must.
 RARE = {
     "error: unsupported ResourceSlice.NodeSelector",

@@ -16,7 +16,7 @@ NAMESPACE = "default"
 
 def device_line(seed: int | str) -> Json:
     """A question; the same for the same seed."""
-    return DeviceScene(seed).line(seed)
+    return DeviceScene(seed).question(seed)
 
 
 class DeviceScene:
@@ -29,7 +29,7 @@ class DeviceScene:
         self.taken: set[tuple[str, str, str]] = set()
         self.serial = 0
 
-    def line(self, number: int | str) -> Json:
+    def question(self, number: int | str) -> Json:
         self.slices = slices(self.dice, self.names)
         objects = [*map(self.node, self.names), *self.slices, *classes(self.dice)]
         objects += [self.claim_of_others() for _ in range(self.dice.choice([0, 0, 1, 2, 4]))]
