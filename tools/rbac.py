@@ -155,9 +155,10 @@ class Rules(NamedTuple):
 
 def rules_of(grants: Iterable[Grant]) -> Rules:
     grants = set(grants)
-    # Writing allocations into the status of claims takes a second right, which is no request.
+    # Writing allocations into the status of claims takes a second right, which is no request and
+    # is asked for in the whole cluster.
     grants |= {
-        each._replace(resource=_CLAIM_BINDING)
+        each._replace(scope=CLUSTER, resource=_CLAIM_BINDING)
         for each in grants
         if (each.group, each.resource) == (_DEVICES, _CLAIM_STATUS)
     }

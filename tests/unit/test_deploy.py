@@ -112,7 +112,7 @@ def test_the_namespaced_roles_are_the_table_with_little_cluster_wide() -> None:
     roles = granted(ROOT / "namespaced" / "rbac.yaml")
     assert sorted(roles) == sorted(expected)
     cluster_wide = {
-        (right.resource, verb)
+        (f"{right.resource}/{right.subresource}".rstrip("/"), verb)
         for right in default_rights()
         if right.cluster_wide
         for verb in right.verbs

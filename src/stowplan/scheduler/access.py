@@ -46,10 +46,10 @@ RIGHTS = (
 )
 _CLAIMS = RESOURCE_CLAIMS.plural
 #: What writing claims takes besides patching them. The status is guarded twice: its allocation and
-#: its consumers belong to `resourceclaims/binding`.
+#: its consumers belong to `resourceclaims/binding`, in the whole cluster even for one namespace.
 CLAIM_RIGHTS = (
     Right(("patch",), _CLAIMS, RESOURCE_CLAIMS.group, "status"),
-    Right(("patch",), _CLAIMS, RESOURCE_CLAIMS.group, "binding"),
+    Right(("patch",), _CLAIMS, RESOURCE_CLAIMS.group, "binding", cluster_wide=True),
 )
 #: For --annotate.
 ANNOTATE_RIGHTS = (Right(("patch",), "pods", optional=True),)

@@ -196,22 +196,27 @@ async def unreserve(handle: Handle, claim: ResourceClaim, pod: Pod) -> None:
 async def deallocate(handle: Handle, claim: ResourceClaim, pod: Pod) -> None:
     """Give the devices of an idle claim back, for a pod that cannot use them where they are."""
     log.log(V4, "Deallocation of ResourceClaim", extra=kv(resourceclaim=spoken(claim), pod=pod.key))
-    meta = claim.metadata
     try:
-        await handle.client.amend(
-            RESOURCE_CLAIMS,
-            meta.name,
-            {
-                "metadata": {"uid": meta.uid},
-                "status": {"allocation": None, "reservedFor": None, "devices": None},
-            },
-            namespace=meta.namespace,
-            resource_version=meta.resource_version,
-            subresource="status",
-        )
+        await give_back(handle, claim)
     except StowplanError as problem:
         log.error(
             "Could not deallocate a claim",
             extra=kv(resourceclaim=spoken(claim), pod=pod.key, err=str(problem)),
         )
         handle.activate([pod])  # No event will bring it back.
+
+
+async def give_back(handle: Handle, claim: ResourceClaim) -> ResourceClaim:
+    """Remove the allocation and all consumers from this version of a claim."""
+    meta = claim.metadata
+    return await handle.client.amend(
+        RESOURCE_CLAIMS,
+        meta.name,
+        {
+            "metadata": {"uid": meta.uid},
+            "status": {"allocation": None, "reservedFor": None, "devices": None},
+        },
+        namespace=meta.namespace,
+        resource_version=meta.resource_version,
+        subresource="status",
+    )

@@ -13,14 +13,22 @@ from msgspec.structs import replace
 
 from stowplan.api.device_objects import AllocationResult, ResourceClaim
 from stowplan.api.objects import Pod
+from stowplan.errors import StowplanError
 from stowplan.framework.handle import Handle
 from stowplan.framework.status import Status, error
 from stowplan.logs import V4, get_logger, kv
 from stowplan.plugins.dra import binding_conditions as conditions
-from stowplan.plugins.dra.claim_writes import FINALIZER, ClaimWriteFailed, bind_claim, unreserve
+from stowplan.plugins.dra.claim_writes import (
+    FINALIZER,
+    ClaimWriteFailed,
+    bind_claim,
+    give_back,
+    unreserve,
+)
 from stowplan.plugins.dra.facts import DeviceFacts
 from stowplan.plugins.dra.node_search import PodDevices
 from stowplan.plugins.dra.pod_claims import claim_key, is_reserved_for, spoken
+from stowplan.plugins.dra.sole_holder import other_holder
 
 log = get_logger(__name__)
 
@@ -68,6 +76,9 @@ class DeviceBinding:
                     devices.claims[place] = await self._bind(devices, place, pod)
                 except ClaimWriteFailed as problem:
                     return error(str(problem))
+        doubled = await self._double(devices, pod)
+        if doubled:
+            return error(doubled)
         if not conditions.has_conditions(devices.claims):
             return None
         return await self._wait_until_prepared(devices, pod, node)
@@ -103,6 +114,27 @@ class DeviceBinding:
             self._facts.assume(written)
             await unreserve(self._handle, written, pod)
         self._facts.release(claim.metadata.uid)
+
+    async def _double(self, devices: PodDevices, pod: Pod) -> str:
+        """A text if another scheduler gave a device of the pod to another claim, too.
+
+        Then the claim has given its devices back.
+        """
+        for place in devices.chosen:
+            written = devices.claims[place]
+            problem = await other_holder(self._handle, self._facts, written)
+            if problem:
+                try:
+                    devices.claims[place] = given_back = await give_back(self._handle, written)
+                    self._facts.assume(given_back)
+                except StowplanError as trouble:
+                    # The next attempt finds the claim allocated, and looks again.
+                    log.error(
+                        "Could not give a device back",
+                        extra=kv(resourceclaim=spoken(written), pod=pod.key, err=str(trouble)),
+                    )
+                return problem
+        return ""
 
     # Preparing
 

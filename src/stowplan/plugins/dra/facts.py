@@ -66,6 +66,18 @@ class DeviceFacts:
         assumed = self._assumed.get((namespace, name))
         return assumed if assumed is not None else self._claims.get(name, namespace)
 
+    def claims(self) -> Iterator[ResourceClaim]:
+        """All claims, as `claim` has them."""
+        return map(self._latest, self._claims)
+
+    def is_shown(self, written: ResourceClaim) -> bool:
+        """Whether the watch has caught up with a write of ours."""
+        meta = written.metadata
+        stored = self._claims.get(meta.name, meta.namespace)
+        return stored is not None and (
+            stored.metadata.uid != meta.uid or _version(stored) >= _version(written)
+        )
+
     @property
     def classes(self) -> Mapping[str, DeviceClass]:
         return self._classes.within()

@@ -184,7 +184,8 @@ class Server(NoApi):
         self.requests.append(("list", name))
         await asyncio.sleep(0)
         kind: Resource[Any] = resource
-        items = [msgspec.convert(self.claims[name], kind.type)] if name in self.claims else []
+        found = [each for each in self.claims if not name or each == name]
+        items = [msgspec.convert(self.claims[each], kind.type) for each in found]
         return ListResult(items, str(self.version))
 
     async def amend(

@@ -13,7 +13,7 @@ from stowplan.config.durations import Duration
 from stowplan.config.plugin_args import DynamicResourcesArgs
 from stowplan.errors import ApiUnavailable, Forbidden, ServerError
 from stowplan.framework.status import SKIP, Status, error
-from stowplan.plugins.dra import claim_writes
+from stowplan.plugins.dra import claim_writes, sole_holder
 from stowplan.testing import node
 from tests.unit.plugins.dra.device_kit import (
     DRIVER,
@@ -104,7 +104,10 @@ async def test_a_conflict_with_a_harmless_change_is_overcome() -> None:
     ]
 
 
-async def test_two_schedulers_never_allocate_a_device_twice_for_one_claim() -> None:
+async def test_two_schedulers_never_allocate_a_device_twice_for_one_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sole_holder, "_SHOWN_WITHIN_S", 0.0)
     server = Server(claim())
     mine, theirs = scene(claim(), server=server), scene(claim(), server=server)
     server.shows = False  # both decide on the same, old state
@@ -120,6 +123,30 @@ async def test_two_schedulers_never_allocate_a_device_twice_for_one_claim() -> N
     assert max(held(server).values()) == 1
     for at in (mine, theirs):
         assert not at.facts.in_flight
+
+
+@pytest.mark.parametrize("shows", [True, False])
+async def test_two_schedulers_never_give_a_device_to_two_claims(
+    shows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both writes succeed, as they are to different claims; the later writer notices."""
+    monkeypatch.setattr(sole_holder, "_SHOWN_WITHIN_S", 0.0)
+    server = Server(claim("one"), claim("two"))
+    things = (device_class(), gpus("a", "gpu-0"), claim("one"), claim("two"))
+    scenes = [Scene(NODES, *things, server=server) for _ in range(2)]
+    server.shows = shows
+    pods = [using("one", name="p"), using("two", name="q")]
+    cycles = [at.reserve(pod, "a") for at, pod in zip(scenes, pods, strict=True)]
+    answers = await asyncio.gather(
+        *(
+            at.plugin.pre_bind(cycle, pod, "a")
+            for at, cycle, pod in zip(scenes, cycles, pods, strict=True)
+        )
+    )
+    assert answers.count(None) <= 1
+    refused = [each.message for each in answers if each is not None]
+    assert all("was given to claim default/" in each for each in refused)
+    assert held(server)["gpu-0"] == answers.count(None)
 
 
 @pytest.mark.parametrize(
