@@ -40,6 +40,8 @@ Outcome: TypeAlias = Victims | Status
 _COLUMN_WORK = 7 * STEP, 0
 _MORE_COLUMNS_WORK = 7 * STEP, STEP // 2
 _ROW_WORK = 60 * STEP, 5 * STEP // 2
+#: Whether a pod is of lower priority.
+_LOOK_WORK = STEP // 10
 _PIECE_WORK = DECISION_WORK // 4
 
 
@@ -95,9 +97,11 @@ class DryRun:
         piece: list[int] = []
         work = 0
         for row in rows:
-            pods = len(self._table.pods[row])
+            pods, lower = len(self._table.pods[row]), len(self._lower(row))
             piece.append(row)
-            work += (1 + pods) * (each + pods * more)
+            work += STEP + pods * _LOOK_WORK
+            if lower:
+                work += (1 + lower) * (each + pods * more)
             if work >= _PIECE_WORK:
                 yield piece, work
                 piece, work = [], 0
