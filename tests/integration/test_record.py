@@ -167,6 +167,20 @@ def test_replays_are_equal_byte_by_byte(server: EmbeddedServer, tmp_path: Path) 
         logs.append(log.read_bytes())
     assert logs[0] == logs[1]
     assert logs[0].count(b'"kind": "decided"') == 20
+    results = [tmp_path / "a.json.gz", tmp_path / "b.json.gz"]
+    for result in results:
+        assert run("replay", str(path), "--result", str(result)).returncode == 0
+    page = tmp_path / "page.html"
+    compared = run("compare", str(path), *map(str, results), "--html", str(page), "-o", "json")
+    assert compared.returncode == 0, compared.stderr
+    shown, first, second = json.loads(compared.stdout)["runs"]
+    assert first["figures"] == second["figures"]
+    assert shown["figures"]["placed"] == first["figures"]["placed"] == 20
+    assert "CPU requested" in page.read_text()
+    failing = run("compare", str(path), str(results[0]), "--fail-on", "placed>=1x")
+    assert failing.returncode == 1
+    assert "FAIL a.json.gz" not in failing.stdout
+    assert "placed is 20, and placed>=1x fails" in failing.stderr
     followed = run("replay", str(path), "--follow", "-o", "json")
     report = json.loads(followed.stdout)
     assert report["decisions"] == 20

@@ -71,6 +71,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "stowplan.cli.replay:replay",
         "Play a recording again, under another configuration.",
     ),
+    "compare": LazyCommand(
+        "stowplan.cli.compare:compare",
+        "Set runs side by side: what moved, what fits now, what it costs.",
+    ),
     "shadow": LazyCommand(
         "stowplan.cli.shadow:shadow",
         "Compare a configuration with the scheduler that serves a cluster.",

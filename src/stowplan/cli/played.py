@@ -5,16 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Entry, Outcome
     from stowplan.sim.scenarios.report import DecisionLog
+
+
+def result_options(command: F) -> F:
+    """Add `--result` and `--prices`."""
+    command = click.option(
+        "--prices",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="With --result: prices of nodes per hour by instance type, in YAML: `m5.large: 0.1`.",
+    )(command)
+    return click.option(
+        "--result",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write the run for `stowplan compare`: every pod, and the cluster over time. Gzipped "
+        "if the name ends with .gz.",
+    )(command)
+
+
+def prices_of(path: Path | None) -> dict[str, float]:
+    if path is None:
+        return {}
+    from stowplan.sim.results.files import read_prices
+
+    return read_prices(path)
+
+
+def save_result(outcome: Outcome, path: Path | None) -> None:
+    """Write the run of an outcome, if that was asked for."""
+    if path is not None and outcome.run is not None:
+        from stowplan.sim.results.files import save
+
+        save(outcome.run, path)
 
 
 @contextmanager

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.cli.options import plugin_option
-from stowplan.cli.played import both, decision_log, print_data, show, write
+from stowplan.cli.played import (
+    both,
+    decision_log,
+    prices_of,
+    print_data,
+    result_options,
+    save_result,
+    show,
+    write,
+)
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
@@ -68,6 +77,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write a self-contained HTML page with the cluster and its timeline.",
 )
+@result_options
 @output_option()
 def replay(
     file: Path,
@@ -80,6 +90,8 @@ def replay(
     seed: int,
     decisions: Path | None,
     html: Path | None,
+    result: Path | None,
+    prices: Path | None,
     output: OutputFormat | None,
 ) -> int:
     """Play a recording again, under another configuration.
@@ -97,15 +109,27 @@ def replay(
     """
     configure(0, "text")
     logging.getLogger("stowplan").setLevel(logging.WARNING)
-    for path, option in ((decisions, "--decisions"), (html, "--html")):
+    for path, option in ((decisions, "--decisions"), (html, "--html"), (result, "--result")):
         check_output_file(path, option)
     if not follow:
         return _play(
-            file, config_file, plugins, nodes, reschedule, speed, seed, decisions, html, output
+            file,
+            config_file,
+            plugins,
+            nodes,
+            reschedule,
+            speed,
+            seed,
+            decisions,
+            html,
+            result,
+            prices,
+            output,
         )
     for given, option in (
         (nodes, "--nodes"),
         (html, "--html"),
+        (result, "--result"),
         (reschedule, "--reschedule"),
         (speed != "max", "--speed"),
     ):
@@ -124,6 +148,8 @@ def _play(
     seed: int,
     decisions: Path | None,
     html: Path | None,
+    result: Path | None,
+    prices: Path | None,
     output: OutputFormat | None,
 ) -> int:
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
@@ -150,6 +176,8 @@ def _play(
                 draws=html is not None,
                 keeps_entries=html is not None or output is not None,
                 own_priorities=True,
+                observes=result is not None,
+                prices=prices_of(prices),
             ),
             config_file,
             plugins,
@@ -165,6 +193,7 @@ def _play(
         from stowplan.sim.scenarios.page import page
 
         write(html, page(outcome, about=f"Replay of {file.name}"))
+    save_result(outcome, result)
     if output is None:
         show(outcome)
     else:

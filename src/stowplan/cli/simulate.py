@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stowplan.cli.options import PORT, plugin_option, verbosity_level, verify_option
-from stowplan.cli.played import both, decision_log, print_data, show, write
+from stowplan.cli.played import (
+    both,
+    decision_log,
+    prices_of,
+    print_data,
+    result_options,
+    save_result,
+    show,
+    write,
+)
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
@@ -121,6 +130,7 @@ EXIT_NOT_MET: Final = 1
     metavar="LEVEL",
     help="Verbosity of the scheduler's log on standard error, 0 to 10. [default: only warnings]",
 )
+@result_options
 @verify_option(10)
 def simulate(
     file: str,
@@ -139,6 +149,8 @@ def simulate(
     timeline: str,
     output: str,
     verbosity: int | None,
+    result: Path | None,
+    prices: Path | None,
     verify_decisions: int,
 ) -> int:
     """Run a scenario and check its expectations.
@@ -169,6 +181,7 @@ def simulate(
         )
     check_output_file(html, "--html")
     check_output_file(decisions, "--decisions")
+    check_output_file(result, "--result")
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
     from stowplan.sim.scenarios import Options
     from stowplan.sim.scenarios.files import Wishes, read_playables
@@ -207,6 +220,8 @@ def simulate(
                     verify_decisions=verify_decisions,
                     explains=with_scores,
                     draws=html is not None,
+                    observes=result is not None,
+                    prices=prices_of(prices),
                     console=_console(console_port),
                 )
                 if output == "table":
@@ -217,6 +232,8 @@ def simulate(
                 finally:
                     live.end()
                 outcomes.append(outcome)
+                if result is not None:
+                    save_result(outcome, _numbered(result, len(outcomes)))
                 if output == "table":
                     show(outcome)
                 if html is not None:

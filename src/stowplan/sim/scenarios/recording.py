@@ -16,6 +16,7 @@ from stowplan.api.objects import Node, Pod
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.outcome import Failure, Placement
+from stowplan.sim.results.observing import RunObserver
 from stowplan.sim.scenarios.drawing import Drawing
 from stowplan.sim.scenarios.explanation import Explainer, scores_in_words
 from stowplan.sim.scenarios.figures import Measurement
@@ -37,12 +38,14 @@ class Recording:
         keeps_entries: bool = True,
         prefix: str = "",
         draws: bool = False,
+        observer: RunObserver | None = None,
     ) -> None:
         """With a `prefix`, record only the scenario's own objects (see `own_names`)."""
         self.entries: list[Entry] = []
         self.expectations: list[Expectation] = []
         self.counts: Counter[str] = Counter()
         self.drawing = Drawing() if draws else None
+        self._observer = observer
         #: Explains the latest decision, where that was asked for.
         self.explainer: Explainer | None = None
         self.measurement = Measurement(now, keeps_course=keeps_entries)
@@ -111,6 +114,8 @@ class Recording:
             return
         for victim in outcome.eviction.victims:
             self.counts["preemptions"] += 1
+            if self._observer is not None:
+                self._observer.pod_preempted(victim.key)
             self.add(
                 EntryKind.PREEMPTED,
                 f"pod {victim.key}",
@@ -128,6 +133,8 @@ class Recording:
         self.seen_pods[pod.key] = self._labels.setdefault(tuple(labels.items()), labels)
         self.counts["created"] += 1
         self.measurement.pod_created(pod)
+        if self._observer is not None:
+            self._observer.pod_created(pod)
         if self.drawing is not None:
             self.drawing.pod_created(pod)
         self.add(EntryKind.CREATED, f"pod {pod.key}", "created")
@@ -155,6 +162,8 @@ class Recording:
         kind = EntryKind.FINISHED if is_done else EntryKind.DELETED
         self.counts[kind.value] += 1
         self.measurement.pod_gone(pod.key)
+        if self._observer is not None:
+            self._observer.pod_gone(pod.key)
         self.add(kind, f"pod {pod.key}", kind.value, node=pod.spec.node_name)
 
     def _bound(self, pod: Pod, *, by_scheduler: bool) -> None:
@@ -164,13 +173,15 @@ class Recording:
         self.measurement.pod_bound(
             pod, by_scheduler=by_scheduler, is_node_counted=node not in self._foreign_nodes
         )
+        if self._observer is not None and by_scheduler:
+            self._observer.pod_bound(pod)
         self.attempted.add(pod.key)
         self.add(EntryKind.BOUND, f"pod {pod.key}", f"bound to {node}", node=node)
 
     def node_added(self, node: Node) -> None:
         self.seen_nodes.add(node.name)
         if self._is_ours(node):
-            self.measurement.node_seen(node)
+            self._seen(node)
         else:
             self._foreign_nodes.add(node.name)
         if self.drawing is not None:
@@ -181,9 +192,14 @@ class Recording:
     def _is_ours(self, node: Node) -> bool:
         return not self._prefix or (node.metadata.labels or {}).get(MARK) == self._prefix
 
+    def _seen(self, node: Node) -> None:
+        self.measurement.node_seen(node)
+        if self._observer is not None:
+            self._observer.node_seen(node)
+
     def node_updated(self, old: Node, new: Node) -> None:
         if self._is_ours(new):
-            self.measurement.node_seen(new)
+            self._seen(new)
         if old.spec.unschedulable != new.spec.unschedulable and self._is_ours(new):
             text = "cordoned" if new.spec.unschedulable else "uncordoned"
             self.add(EntryKind.CHANGED, f"node {new.name}", text)
@@ -192,6 +208,8 @@ class Recording:
         self._foreign_nodes.discard(node.name)
         if self._is_ours(node):
             self.measurement.node_gone(node.name)
+            if self._observer is not None:
+                self._observer.node_gone(node.name)
             self.add(EntryKind.DELETED, f"node {node.name}", "deleted")
 
 

@@ -29,6 +29,7 @@ from stowplan.framework.registry import Registry
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.metric_families import Family, Value
 from stowplan.scheduler.process import Means, SchedulerProcess
+from stowplan.sim.results.observing import RunObserver
 from stowplan.sim.scenarios.actions import Json
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.explanation import Explainer
@@ -89,6 +90,9 @@ class Options:
     explains: bool = False
     #: The outcome has what a page needs to draw the cluster over time.
     draws: bool = False
+    #: The outcome has a `run`, to be compared with others; `prices` of nodes are per hour.
+    observes: bool = False
+    prices: Mapping[str, float] = field(default_factory=dict)
     #: Show the cluster in the web console, and keep it until Ctrl-C; only in real time.
     console: ConsoleOptions | None = None
 
@@ -137,12 +141,20 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
     outcome = Outcome(options.name or getattr(scenario, "__name__", ""), on, options.seed)
     async with _open(on, options) as target:
         started_at = target.clock.monotonic()
+
+        def now() -> float:
+            return target.clock.monotonic() - started_at
+
+        observer = None
+        if options.observes:
+            observer = RunObserver(outcome.name, now, options.prices)
         recording = Recording(
-            lambda: target.clock.monotonic() - started_at,
+            now,
             on_entry=options.on_entry,
             keeps_entries=options.keeps_entries,
             prefix=target.prefix,
             draws=options.draws,
+            observer=observer,
         )
         console = _console(target, options)
         async with _scheduler(target, options, recording, console) as process:
@@ -167,6 +179,7 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                 if console is not None and process is not None:
                     await console.until_stopped()
             outcome.expectations = recording.expectations
+            outcome.run = None if observer is None else observer.finish()
             if process is not None:
                 outcome.counts["verified"] = _sum(process.engine.metrics.decision_checks)
                 _name_plugin(outcome, process.engine.failures.latest)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from stowplan.sim.results.run import Run
 from stowplan.sim.scenarios.drawing import Drawing
 from stowplan.sim.scenarios.figures import Figures
 
@@ -83,6 +84,9 @@ class Outcome:
     drawing: Drawing | None = field(default=None, repr=False)
     nodes: list[dict[str, Any]] = field(default_factory=list, repr=False)
     pods: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    #: For comparisons, if that was asked for.
+    run: Run | None = field(default=None, repr=False)
 
     @property
     def is_ok(self) -> bool:

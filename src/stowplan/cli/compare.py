@@ -1,0 +1,103 @@
+"""`stowplan compare`: recordings, replays and scenarios side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from stowplan.cli.played import write
+from stowplan.cli.tables import OutputFormat, output_option, print_object
+from stowplan.output_file import check_output_file
+
+EXIT_FAILED: Final = 1
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="What to call a run; given as often as there are runs. Default: the file's name.",
+)
+@click.option(
+    "--prices",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Prices of nodes per hour by instance type, in YAML: `m5.large: 0.096`. For recordings; "
+    "others have theirs from the run. Default: the label stowplan.io/price-per-hour.",
+)
+@click.option(
+    "--fail-on",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1 if it holds for a run but the first: pending_p99>30s, cpu<60%, cost>1.1x (of "
+    "the first run). Can be repeated.",
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a self-contained HTML page with plots.",
+)
+@click.option(
+    "--pods",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write every pod of every run as a CSV table.",
+)
+@output_option()
+def compare(
+    files: Sequence[Path],
+    names: Sequence[str],
+    prices: Path | None,
+    conditions: Sequence[str],
+    html: Path | None,
+    pods: Path | None,
+    output: OutputFormat | None,
+) -> int:
+    """Set runs side by side: what moved, what fits now, what it costs.
+
+    \b
+      $ stowplan replay tuesday.jsonl.gz --config most.yaml --result most.json.gz
+      $ stowplan compare tuesday.jsonl.gz most.json.gz --html page.html
+      $ stowplan compare a.json.gz b.json.gz --fail-on 'pending_p99>30s'
+
+    FILES are recordings, which count as they were, and results of `stowplan replay` and `stowplan
+    simulate`. The first one is what the others are compared with. docs/compare.md explains the
+    figures.
+    """
+    from stowplan.sim.results.comparing import compare as compared
+    from stowplan.sim.results.conditions import parse_condition
+    from stowplan.sim.results.files import load, named, read_prices
+    from stowplan.sim.results.text import data_of, text_of
+
+    if names and len(names) != len(files):
+        raise click.UsageError(f"--name is given {len(names)} times for {len(files)} files.")
+    for path, option in ((html, "--html"), (pods, "--pods")):
+        check_output_file(path, option)
+    asked = [parse_condition(text) for text in conditions]
+    table = read_prices(prices) if prices is not None else {}
+    runs = [load(path, prices=table) for path in files]
+    comparison = compared(named(runs, names))
+    if html is not None:
+        from stowplan.sim.results.page import page_of
+
+        write(html, page_of(comparison))
+    if pods is not None:
+        from stowplan.sim.results.pod_table import write_pods
+
+        write_pods(comparison.runs, pods)
+    if output is None:
+        click.echo(text_of(comparison), nl=False)
+    else:
+        print_object(data_of(comparison), output)
+    failed = [text for each in asked for text in each.failures(comparison)]
+    for text in failed:
+        click.secho(f"FAIL {text}", fg="red", err=True)
+    return EXIT_FAILED if failed else 0

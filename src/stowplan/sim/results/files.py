@@ -1,0 +1,171 @@
+"""Runs in files: those that `replay --result` wrote, and recordings, observed as they were."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api.objects import Node, Pod
+from stowplan.errors import ConfigError
+from stowplan.loader.files import read_stream
+from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
+from stowplan.recording.entries import EntryType
+from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.replay.ordering import Change, changes
+from stowplan.sim.results.observing import RunObserver
+from stowplan.sim.results.run import FORMAT, SAMPLED, Run
+
+_LARGEST: Final = 1 << 30
+_MAGIC: Final = b"\x1f\x8b"
+_decode = json_decoder(Run)
+
+
+def save(run: Run, path: Path) -> None:
+    """Write a run; gzipped JSON if the name ends with .gz."""
+    text = msgspec.json.encode(run)
+    try:
+        # No time in the header: equal runs are equal files.
+        path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+
+
+def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
+    """The run in a file: a result, or what a recording shows. Raises ConfigError."""
+    path = Path(path)
+    if is_recording(path):
+        return observe(path, prices=prices)
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == _MAGIC
+            file.seek(0)
+            if packed:
+                with gzip.open(file) as unpacked:
+                    text = read_stream(unpacked, str(path), limit=_LARGEST)  # type: ignore[arg-type]  # reads like one
+            else:
+                text = read_stream(file, str(path), limit=_LARGEST)
+    except (OSError, EOFError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise ConfigError(f"cannot be read: {why}", where=str(path)) from None
+    try:
+        run = _decode(text)
+    except UNREADABLE as problem:
+        raise ConfigError(
+            f"is neither a recording nor a result: {reason_of(problem)}. Fix: give a file of"
+            " `stowplan record`, `replay --result` or `simulate --result`",
+            where=str(path),
+        ) from None
+    if run.run != FORMAT:
+        raise ConfigError(f"is of the format {run.run!r:.40}, not {FORMAT}", where=str(path))
+    if set(run.samples) - set(SAMPLED):
+        raise ConfigError("holds samples that are not known", where=str(path))
+    return run
+
+
+def named(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
+    """The runs under these names, or under their own, each once."""
+    chosen: list[str] = []
+    for run, name in zip_longest(runs, names):
+        assert run is not None
+        name, number = name or run.name, 1
+        while (numbered := name if number == 1 else f"{name} ({number})") in chosen:
+            number += 1
+        chosen.append(numbered)
+    return [replace(run, name=name) for run, name in zip(runs, chosen, strict=True)]
+
+
+def observe(
+    path: Path, *, prices: Mapping[str, float] | None = None, problems: Problems | None = None
+) -> Run:
+    """What a recording shows: the decisions of the scheduler that served."""
+    at = 0.0
+    observer = RunObserver(path.name, lambda: at, prices)
+    seen = _Seen(observer)
+    began = 0.0
+    for session in read_sessions(path, problems):
+        for change in changes(session.entries):
+            at = began + change.at
+            seen.apply(change)
+        began = at
+    return observer.finish()
+
+
+class _Seen:
+    """Turns changes of objects into what an observer is told."""
+
+    def __init__(self, observer: RunObserver) -> None:
+        self._observer = observer
+        self._pods: dict[str, Pod] = {}
+        self._before: set[str] | None = set()
+
+    def apply(self, change: Change) -> None:
+        thing = change.thing
+        if thing is None:
+            return
+        if thing.kind == "Node":
+            node: Node = thing.struct
+            if change.type is EntryType.DELETED:
+                self._observer.node_gone(node.name)
+            else:
+                self._observer.node_seen(node)
+        elif thing.kind == "Pod":
+            self._pod(change.type, thing.struct)
+
+    def _pod(self, what: EntryType, pod: Pod) -> None:
+        known = self._pods.get(pod.key)
+        if what is EntryType.DELETED:
+            if self._pods.pop(pod.key, None) is not None:
+                self._observer.pod_gone(pod.key)
+            return
+        if known is not None and known.uid != pod.uid:
+            self._observer.pod_gone(pod.key)
+            known = None
+        if pod.is_finished:
+            if known is not None and not known.is_finished:
+                self._observer.pod_gone(pod.key)
+            self._pods[pod.key] = pod
+            return
+        self._pods[pod.key] = pod
+        if known is None:
+            self._observer.pod_created(pod)
+        elif pod.spec.node_name and not known.spec.node_name:
+            self._observer.pod_bound(pod)
+        if _is_preempted(pod):
+            self._observer.pod_preempted(pod.key)
+
+
+def _is_preempted(pod: Pod) -> bool:
+    return any(
+        each.type == "DisruptionTarget" and each.reason == "PreemptionByScheduler"
+        for each in pod.status.conditions or ()
+    )
+
+
+def read_prices(path: Path) -> dict[str, float]:
+    """Prices per hour by instance type, as YAML or JSON: `m5.large: 0.096`."""
+    from stowplan.loader.files import read_file
+    from stowplan.loader.malformed import LIMITS, Malformed
+    from stowplan.loader.yaml_text import load_all
+
+    try:
+        documents: list[Any] = list(load_all(read_file(path), LIMITS))
+    except Malformed as problem:
+        raise ConfigError(f"is not YAML: {problem}", where=str(path)) from None
+    found: dict[str, float] = {}
+    for name, price in _pairs(documents, path):
+        if not isinstance(price, int | float) or not 0 <= price < 1e9:
+            raise ConfigError(f"{name}: {price!r:.40} is no price per hour", where=str(path))
+        found[str(name)] = float(price)
+    return found
+
+
+def _pairs(documents: list[Any], path: Path) -> Iterator[tuple[Any, Any]]:
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise ConfigError("is no table of prices, such as `m5.large: 0.096`", where=str(path))
+    yield from documents[0].items()

@@ -1,0 +1,77 @@
+"""A comparison as an HTML page in one file: a table of figures, and the runs over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+from stowplan.console import file_page, plots
+from stowplan.sim.results.comparing import FIGURES, Comparison, shown
+from stowplan.sim.results.run import Run
+
+#: Points of a line.
+_POINTS: Final = 240
+_LISTED: Final = 200
+_PLOTTED: Final = (
+    ("cpu", "CPU requested", "share of what all nodes offer", 100.0, "%"),
+    ("memory", "Memory requested", "share of what all nodes offer", 100.0, "%"),
+    ("waiting", "Waiting pods", "pods without a node", 1.0, ""),
+    ("nodes_in_use", "Nodes in use", "nodes that hold a pod", 1.0, ""),
+    (
+        "fragmentation",
+        "Fragmentation",
+        "free CPU where the commonest pod does not fit",
+        100.0,
+        "%",
+    ),
+    ("imbalance", "Imbalance", "fullest zone minus emptiest, share of pods", 100.0, "%"),
+)
+_COLOURS: Final = ("line-1", "line-2", "line-3", "good", "faint", "warm")
+
+
+def page_of(comparison: Comparison) -> str:
+    names = [run.name for run in comparison.runs]
+    return file_page.page(f"Comparison: {', '.join(names)}", _body(comparison), style=plots.STYLE)
+
+
+def _body(comparison: Comparison) -> Iterator[str]:
+    names = [run.name for run in comparison.runs]
+    yield f"<h1>{escape(' / '.join(names))}</h1>"
+    rows = [["", *names]]
+    for name, (_, words) in FIGURES.items():
+        if any(figures[name] for figures in comparison.figures):
+            rows.append([words, *(shown(name, each[name]) for each in comparison.figures)])
+    yield file_page.table(rows)
+    until_s = max(run.seconds for run in comparison.runs)
+    at = [until_s * number / (_POINTS - 1) for number in range(_POINTS)]
+    for name, title, caption, scale, unit in _PLOTTED:
+        if not any(any(run.samples.get(name, ())) for run in comparison.runs):
+            continue
+        series = [
+            plots.Series(run.name, _resampled(run, name, at, scale), colour)
+            for run, colour in zip(comparison.runs, _COLOURS, strict=False)
+        ]
+        yield plots.lines(title, caption, at, series, until_s=until_s, unit=unit, steps=True)
+    for run, moves in zip(comparison.runs[1:], comparison.moves[1:], strict=True):
+        if not moves.moved:
+            continue
+        yield f"<h2>{len(moves.moved):,} pods on other nodes in {escape(run.name)}</h2>"
+        yield file_page.table(
+            [("pod", names[0], run.name), *(tuple(row) for row in moves.moved[:_LISTED])]
+        )
+        if len(moves.moved) > _LISTED:
+            yield f"<p>and {len(moves.moved) - _LISTED:,} more</p>"
+
+
+def _resampled(run: Run, name: str, at: Sequence[float], scale: float) -> list[float | None]:
+    """The latest sample at each time; None after the end of the run."""
+    times, values = run.samples.get("at", []), run.samples.get(name, [])
+    found: list[float | None] = []
+    place = -1
+    for moment in at:
+        while place + 1 < len(times) and times[place + 1] <= moment:
+            place += 1
+        is_over = moment > run.seconds + 1e-6
+        found.append(None if place < 0 or is_over else round(values[place] * scale, 3))
+    return found

@@ -1,0 +1,74 @@
+"""What is kept of a run: the life of every pod, and the cluster at some hundred moments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+FORMAT: Final = "stowplan/run/v1"
+#: What is measured at each moment.
+SAMPLED: Final = (
+    "at",
+    "waiting",
+    "placed",
+    "nodes",
+    "nodes_in_use",
+    "cpu",
+    "memory",
+    "fragmentation",
+    "imbalance",
+    "cost_per_hour",
+)
+
+
+class PodLife(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
+    """Times are seconds since the run began; None: not yet, or not seen."""
+
+    created: float
+    bound: float | None = None
+    node: str = ""
+    ended: float | None = None
+    #: It had its node before the run began, or was created with it.
+    was_placed: bool = False
+    #: It was evicted for another pod.
+    preempted: bool = False
+
+
+class Run(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One run."""
+
+    run: str
+    name: str
+    #: Seconds that it lasted.
+    seconds: float = 0.0
+    pods: dict[str, PodLife] = {}
+    #: By name in `SAMPLED`: a value per moment.
+    samples: dict[str, list[float]] = {}
+    #: Money for the nodes that existed, and for those that held pods, by `Prices`.
+    cost: float = 0.0
+    cost_in_use: float = 0.0
+
+    def waits(self) -> list[float]:
+        """Sorted seconds from creation to binding, of pods that the scheduler placed; pods that
+        still wait at the end count with the time they have waited.
+        """
+        return sorted(
+            (self.seconds if life.bound is None else life.bound) - life.created
+            for life in self.pods.values()
+            if not life.was_placed and (life.bound is not None or life.ended is None)
+        )
+
+    def mean(self, name: str) -> float:
+        """The mean of a sampled value; moments are equally far apart."""
+        values = self.samples.get(name) or [0.0]
+        return sum(values) / len(values)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile of sorted numbers; 0 of none."""
+    if not ordered:
+        return 0.0
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(int(rank), 1) - 1]

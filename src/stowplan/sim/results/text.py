@@ -1,0 +1,64 @@
+"""A comparison in words, and as data."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stowplan.present.tables import format_table, printable
+from stowplan.sim.results.comparing import FIGURES, Comparison, Moves, shown
+
+_LISTED: Final = 10
+
+
+def text_of(comparison: Comparison) -> str:
+    """Tables for people."""
+    names = [printable(run.name) for run in comparison.runs]
+    rows = [
+        (words, *(shown(name, figures[name]) for figures in comparison.figures))
+        for name, (_, words) in FIGURES.items()
+        if any(figures[name] for figures in comparison.figures)
+    ]
+    text = format_table(("", *names), rows)
+    for run, moves in zip(comparison.runs[1:], comparison.moves[1:], strict=True):
+        text += _moves_text(printable(run.name), moves)
+    return text
+
+
+def _moves_text(name: str, moves: Moves) -> str:
+    text = ""
+    for pods, what in (
+        (moves.fit_now, "got a node that had none"),
+        (moves.fit_no_longer, "got no node that had one"),
+    ):
+        if pods:
+            listed = ", ".join(printable(pod) for pod in pods[:_LISTED])
+            more = f" and {len(pods) - _LISTED:,} more" if len(pods) > _LISTED else ""
+            text += f"\n{name}: {len(pods):,} pods {what}: {listed}{more}\n"
+    if moves.moved:
+        text += f"\n{name}: {len(moves.moved):,} pods moved\n"
+        rows = [tuple(map(printable, row)) for row in moves.moved[:_LISTED]]
+        text += format_table(("pod", "from", "to"), rows)
+        if len(moves.moved) > _LISTED:
+            text += f"and {len(moves.moved) - _LISTED:,} more (-o json)\n"
+    return text
+
+
+def data_of(comparison: Comparison) -> dict[str, Any]:
+    """Everything but the samples."""
+    return {
+        "runs": [
+            {
+                "name": run.name,
+                "seconds": run.seconds,
+                "figures": {name: round(number, 6) for name, number in figures.items()},
+                "moved": [
+                    {"pod": pod, "from": before, "to": after} for pod, before, after in moves.moved
+                ],
+                "fitNow": list(moves.fit_now),
+                "fitNoLonger": list(moves.fit_no_longer),
+            }
+            for run, figures, moves in zip(
+                comparison.runs, comparison.figures, comparison.moves, strict=True
+            )
+        ]
+    }

@@ -1,0 +1,247 @@
+"""Runs are observed, kept in files and compared."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stowplan.api.objects import Node, Pod
+from stowplan.errors import ConfigError
+from stowplan.sim.results.comparing import compare, figures_of, shown
+from stowplan.sim.results.conditions import parse_condition
+from stowplan.sim.results.files import load, named, read_prices, save
+from stowplan.sim.results.observing import RunObserver
+from stowplan.sim.results.page import page_of
+from stowplan.sim.results.pod_table import COLUMNS, write_pods
+from stowplan.sim.results.run import FORMAT, PodLife, Run
+from stowplan.sim.results.text import data_of, text_of
+
+
+class Stage:
+    """Nodes and pods at given times."""
+
+    def __init__(self, prices: dict[str, float] | None = None) -> None:
+        self.at = 0.0
+        self.observer = RunObserver("test", lambda: self.at, prices)
+
+    def node(self, name: str, *, cpu: str = "4", zone: str = "a", type_: str = "m") -> None:
+        labels = {
+            "topology.kubernetes.io/zone": zone,
+            "node.kubernetes.io/instance-type": type_,
+        }
+        offers = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+        obj = {
+            "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": offers},
+        }
+        self.observer.node_seen(msgspec.convert(obj, Node))
+
+    def pod(self, name: str, node: str = "", *, cpu: str = "1", bound: bool = False) -> None:
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+        obj = {
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {"containers": [container], "nodeName": node},
+        }
+        pod = msgspec.convert(obj, Pod)
+        if bound:
+            self.observer.pod_bound(pod)
+        else:
+            self.observer.pod_created(pod)
+
+
+def test_a_run_has_the_life_of_every_pod() -> None:
+    stage = Stage()
+    stage.node("n1")
+    stage.pod("old", "n1")
+    stage.at = 10.0
+    stage.pod("new")
+    stage.pod("waits")
+    stage.at = 12.5
+    stage.pod("new", "n1", bound=True)
+    stage.at = 20.0
+    stage.observer.pod_preempted("default/new")
+    stage.observer.pod_gone("default/new")
+    stage.at = 30.0
+    run = stage.observer.finish()
+    assert run.seconds == 30.0
+    assert run.pods == {
+        "default/old": PodLife(0.0, 0.0, "n1", was_placed=True),
+        "default/new": PodLife(10.0, 12.5, "n1", 20.0, preempted=True),
+        "default/waits": PodLife(10.0),
+    }
+    # One waited 2.5 s, one waits since 20 s; the old one was there before.
+    assert run.waits() == [2.5, 20.0]
+    assert figures_of(run)["pending_p50"] == 2.5
+    assert figures_of(run)["evictions"] == 1
+
+
+def test_moments_are_evenly_spaced_and_bounded() -> None:
+    stage = Stage()
+    stage.node("n1")
+    for second in range(5000):
+        stage.at = float(second)
+        stage.pod(f"p{second}")
+        stage.observer.pod_gone(f"default/p{second}")
+    run = stage.observer.finish()
+    times = run.samples["at"]
+    assert 200 <= len(times) <= 401
+    steps = {round(after - before, 3) for before, after in pairwise(times[:-1])}
+    assert steps == {16.0}
+
+
+def test_utilisation_fragmentation_and_imbalance() -> None:
+    stage = Stage()
+    stage.node("n1", cpu="4", zone="a")
+    stage.node("n2", cpu="4", zone="b")
+    for number, node in enumerate(("n1", "n1", "n1", "n2")):
+        stage.pod(f"p{number}", node, cpu="1500m" if number == 0 else "1")
+    run = stage.observer.finish()
+    last = {name: values[-1] for name, values in run.samples.items()}
+    assert last["cpu"] == pytest.approx(4.5 / 8)
+    # n1 has half a CPU left, where no pod of one CPU fits; n2 has three.
+    assert last["fragmentation"] == pytest.approx(0.5 / 3.5)
+    assert last["imbalance"] == pytest.approx(2 / 4)
+    assert last["nodes_in_use"] == 2
+
+
+def test_cost_is_paid_for_the_time_that_nodes_exist() -> None:
+    stage = Stage({"m": 3.6})
+    stage.node("n1")
+    stage.at = 1000.0
+    stage.node("n2", type_="free")
+    stage.pod("p", "n1")
+    stage.at = 2000.0
+    stage.observer.node_gone("n1")
+    stage.at = 3000.0
+    run = stage.observer.finish()
+    assert run.cost == pytest.approx(2.0)
+    assert run.cost_in_use == pytest.approx(1.0)
+
+
+def runs() -> tuple[Run, Run]:
+    first = {
+        "a": PodLife(0.0, 1.0, "n1"),
+        "b": PodLife(0.0, 1.0, "n2"),
+        "c": PodLife(0.0),
+        "d": PodLife(0.0, 5.0, "n1"),
+    }
+    second = {
+        "a": PodLife(0.0, 2.0, "n1"),
+        "b": PodLife(0.0, 2.0, "n9"),
+        "c": PodLife(0.0, 40.0, "n2"),
+        "d": PodLife(0.0),
+    }
+    samples = {"at": [0.0, 50.0], "cpu": [0.5, 0.7]}
+    return (
+        Run(run=FORMAT, name="A", seconds=100.0, pods=first, samples=samples),
+        Run(run=FORMAT, name="B", seconds=100.0, pods=second, cost=3.0),
+    )
+
+
+def test_a_comparison_says_what_moved_and_what_fits() -> None:
+    comparison = compare(runs())
+    moves = comparison.moves[1]
+    assert moves.moved == (("b", "n2", "n9"),)
+    assert (moves.fit_now, moves.fit_no_longer) == (("c",), ("d",))
+    assert comparison.figures[1]["pending_p90"] == 100.0
+    text = text_of(comparison)
+    assert "B: 1 pods got a node that had none: c" in text
+    assert "60.0%" in text
+    data = data_of(comparison)
+    assert data["runs"][1]["moved"] == [{"pod": "b", "from": "n2", "to": "n9"}]
+    html = page_of(comparison)
+    assert "<td>b</td><td>n2</td><td>n9</td>" in html
+    assert "CPU requested" in html
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        ("pending_p99>30s", True),
+        ("pending_p99>2m", False),
+        ("pending_p50 > 1.5x", True),
+        ("pending_p50>3x", False),
+        ("cpu<60%", True),
+        ("moved>=1", True),
+        ("moved>1", False),
+        ("unplaced<1", False),
+    ],
+)
+def test_conditions(text: str, fails: bool) -> None:
+    failures = parse_condition(text).failures(compare(runs()))
+    assert bool(failures) == fails
+    if fails:
+        assert failures[0].startswith("B: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("pending_p99", "is not FIGURE>VALUE"),
+        ("pendingp99>3s", "did you mean"),
+        ("cpu>much", "'much' is no number, duration or multiple"),
+        ("pending_p99>3 apples", "is not FIGURE>VALUE"),
+    ],
+)
+def test_conditions_that_are_none(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_condition(text)
+
+
+def test_files(tmp_path: Path) -> None:
+    run, _ = runs()
+    for name in ("a.json", "a.json.gz"):
+        save(run, tmp_path / name)
+        assert load(tmp_path / name) == run
+    first, second = tmp_path / "1.gz", tmp_path / "2.gz"
+    for path in (first, second):
+        save(run, path)
+    assert first.read_bytes() == second.read_bytes()
+    assert [each.name for each in named([run, run, run], ())] == ["A", "A (2)", "A (3)"]
+    assert [each.name for each in named([run, run], ("x", "y"))] == ["x", "y"]
+    write_pods([run], tmp_path / "pods.csv")
+    lines = (tmp_path / "pods.csv").read_text().splitlines()
+    assert lines[0] == ",".join(COLUMNS)
+    assert lines[3] == "A,c,0.0,,,,False,False"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is neither a recording nor a result"),
+        (b"{}", "is neither a recording nor a result"),
+        (b'{"run": "stowplan/run/v9", "name": "x"}', "is of the format 'stowplan/run/v9'"),
+        (b'{"run": "stowplan/run/v1", "name": "x", "samples": {"evil": []}}', "not known"),
+        (gzip.compress(b"[" * 100_000), "is neither a recording nor a result"),
+        (gzip.compress(b"{}")[:12], "cannot be read"),
+    ],
+)
+def test_files_that_are_no_runs(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=problem):
+        load(path)
+
+
+def test_prices(tmp_path: Path) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("m5.large: 0.096\nfree: 0\n")
+    assert read_prices(path) == {"m5.large": 0.096, "free": 0.0}
+    for text, problem in (
+        ("- 1", "no table of prices"),
+        ("a: cheap", "no price"),
+        ("a: [", "YAML"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=problem):
+            read_prices(path)
+
+
+def test_figures_for_people() -> None:
+    assert shown("pending_p99", 1234.5) == "1,234 s"
+    assert shown("cpu", 0.5) == "50.0%"
+    assert shown("cost", 1234.5) == "1,234.50"
