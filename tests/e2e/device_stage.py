@@ -26,7 +26,7 @@ _PATHS = {
     "ResourceClaim": CLAIMS,
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
 }
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 class DeviceStage:
