@@ -1,0 +1,119 @@
+"""Claims of devices, on the embedded and on the real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stowplan.lab.controlplane.api_access import ApiError
+from tests.integration.target import Json, Target
+from tests.waiting import wait_for
+
+DEVICES = "/apis/resource.k8s.io/v1"
+CLAIMS = f"{DEVICES}/namespaces/default/resourceclaims"
+
+
+@pytest.fixture
+def devices(target: Target) -> Iterator[Target]:
+    """A class of devices; claims and slices go with the test."""
+    target.create_nodes("n1")
+    create(target, f"{DEVICES}/deviceclasses", "gpu", {})
+    yield target
+    for path in (CLAIMS, f"{DEVICES}/resourceslices", f"{DEVICES}/deviceclasses"):
+        for item in target.api.get(path)["items"]:
+            name = item["metadata"]["name"]
+            if item["metadata"].get("finalizers"):
+                target.api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}})
+            try:
+                target.api.delete(f"{path}/{name}", grace_seconds=0)
+            except ApiError as problem:
+                if problem.status != 404:
+                    raise
+
+
+def create(target: Target, path: str, name: str, spec: Json) -> None:
+    target.api.create(path, {"metadata": {"name": name}, "spec": spec})
+
+
+def offer(target: Target, name: str, *devices: str) -> None:
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    listed = [{"name": each} for each in devices]
+    spec = {"driver": "gpu.example.com", "nodeName": "n1", "pool": pool, "devices": listed}
+    create(target, f"{DEVICES}/resourceslices", name, spec)
+
+
+def claim(target: Target, *names: str) -> None:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+    for name in names:
+        create(target, CLAIMS, name, {"devices": {"requests": requests}})
+
+
+def pod_with(target: Target, name: str, claim_name: str, **spec: Any) -> None:
+    entry = {"name": "gpu", "resourceClaimName": claim_name}
+    target.create_pods(name, resourceClaims=[entry], **spec)
+
+
+def held(target: Target) -> dict[str, str]:
+    """The device of every claim that has one."""
+    found = {}
+    for item in target.api.get(CLAIMS)["items"]:
+        for result in item["status"].get("allocation", {}).get("devices", {}).get("results", ()):
+            found[item["metadata"]["name"]] = result["device"]
+    return found
+
+
+def test_pods_get_devices_until_there_are_none_and_then_wait(devices: Target) -> None:
+    target = devices
+    offer(target, "pool", "gpu-0", "gpu-1")
+    target.start()
+    claim(target, "a", "b", "c")
+    for name in ("a", "b"):
+        pod_with(target, name, name)
+    target.wait_bound("a", "b")
+    assert sorted(held(target).values()) == ["gpu-0", "gpu-1"]
+    for name in ("a", "b"):
+        stored = target.api.get(f"{CLAIMS}/{name}")
+        assert stored["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        (consumer,) = stored["status"]["reservedFor"]
+        assert consumer["uid"] == target.pod(name)["metadata"]["uid"]
+    pod_with(target, "c", "c")
+    condition = target.wait_condition("c", "False")
+    assert condition["message"].startswith("0/1 nodes are available: 1 cannot allocate all claims.")
+    offer(target, "more", "gpu-2")
+    target.wait_bound("c")
+    assert held(target)["c"] == "gpu-2"
+
+
+def test_a_pod_waits_for_its_claim(devices: Target) -> None:
+    target = devices
+    offer(target, "pool", "gpu-0")
+    target.start()
+    pod_with(target, "early", "late")
+    target.create_pods("plain")
+    target.wait_bound("plain")
+    assert not target.node_of("early")
+    claim(target, "late")
+    target.wait_bound("early")
+
+
+def test_two_schedulers_share_devices_and_give_none_away_twice(devices: Target) -> None:
+    """Both are active, for pods of their own."""
+    target = devices
+    offer(target, "pool", *(f"gpu-{number}" for number in range(4)))
+    names = [f"{owner}-{number}" for number in range(4) for owner in ("one", "two")]
+    claim(target, *names)
+    for owner in ("one", "two"):
+        config = target.config_file(f"profiles: [{{schedulerName: {owner}}}]\n")
+        target.start("--config", str(config)).wait_until_scheduling()
+    for name in names:
+        pod_with(target, name, name, schedulerName=name.partition("-")[0])
+
+    def four_are_bound() -> bool:
+        return sum(bool(target.node_of(name)) for name in names) == 4
+
+    wait_for("four pods to be bound", four_are_bound)
+    bound = {name for name in names if target.node_of(name)}
+    devices_of_bound = [device for name, device in held(target).items() if name in bound]
+    assert sorted(devices_of_bound) == [f"gpu-{number}" for number in range(4)]
