@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from stowplan.api.device_objects import DeviceClass, ResourceClaim
 from stowplan.api.objects import Condition, Node, ObjectMeta, Pod, Volume
 
 T = TypeVar("T")
@@ -53,6 +54,10 @@ def scrubbed(obj: Any) -> Any:
         conditions = _scrub_conditions(obj.status.conditions)
         node_status = _replace(obj.status, conditions=conditions)
         return _replace(obj, metadata=metadata, status=node_status)
+    if isinstance(obj, DeviceClass):
+        return _replace(obj, metadata=metadata, spec=_replace(obj.spec, config=None))
+    if isinstance(obj, ResourceClaim):
+        return _scrub_claim(_replace(obj, metadata=metadata))
     return _replace(obj, metadata=metadata)
 
 
@@ -85,6 +90,17 @@ def _scrub_metadata(meta: ObjectMeta) -> ObjectMeta:
         name: text for name, text in meta.annotations.items() if name in KEPT_ANNOTATIONS
     }
     return _replace(meta, annotations=annotations or None)
+
+
+def _scrub_claim(claim: ResourceClaim) -> ResourceClaim:
+    """Without parameters of drivers, which may be anything."""
+    devices = _replace(claim.spec.devices, config=None)
+    spec = _replace(claim.spec, devices=devices)
+    status, allocation = claim.status, claim.status.allocation
+    if allocation is not None:
+        allocated = _replace(allocation.devices, config=None)
+        status = _replace(status, allocation=_replace(allocation, devices=allocated))
+    return _replace(claim, spec=spec, status=status)
 
 
 def _scrub_conditions(conditions: tuple[Condition, ...] | None) -> tuple[Condition, ...] | None:
@@ -121,6 +137,8 @@ _PLAIN: Final = frozenset(
         "deletionTimestamp",
         "driver",
         "effect",
+        "expression",
+        "extendedResourceName",
         "key",
         "kind",
         "lastTransitionTime",
@@ -149,9 +167,19 @@ _PLAIN: Final = frozenset(
         "whenUnsatisfiable",
     ]
 )
-#: Maps from names of resources to amounts.
+#: Maps from names of resources to amounts, and what devices say of themselves.
 _AMOUNTS: Final = frozenset(
-    ["allocatable", "allocatedResources", "capacity", "limits", "overhead", "requests"]
+    [
+        "allocatable",
+        "allocatedResources",
+        "attributes",  # of devices, which CEL expressions compare with texts
+        "capacity",
+        "consumedCapacity",
+        "counters",
+        "limits",
+        "overhead",
+        "requests",
+    ]
 )
 #: Maps whose keys are chosen by users.
 _LABELS: Final = frozenset(["annotations", "labels", "matchLabels", "nodeSelector"])
@@ -191,5 +219,8 @@ class Hashed:
                 key: self.text(each) if isinstance(each, str) else self._value(each)
                 for key, each in value.items()
             }
-        is_plain = name in _AMOUNTS or (name in _PLAIN and not isinstance(value, dict))
+        # Requests of devices are a list of names.
+        is_plain = (name in _AMOUNTS and not isinstance(value, list | tuple)) or (
+            name in _PLAIN and not isinstance(value, dict)
+        )
         return value if is_plain else self._value(value)

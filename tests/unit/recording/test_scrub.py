@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from stowplan.api.device_objects import ResourceClaim
 from stowplan.api.objects import Node, Pod
 from stowplan.recording.scrub import Hashed, kept
 
@@ -109,3 +110,47 @@ def test_hashes_match_what_the_names_matched() -> None:
     assert node.status.allocatable == {"cpu": "4", "example.com/gpu": "2"}
     other = msgspec.json.decode(Hashed(b"other")(msgspec.convert(NODE, Node)), type=Node)
     assert other.metadata.name != node.metadata.name
+
+
+CLAIM = {
+    "metadata": {"name": "gpu", "namespace": "shop"},
+    "spec": {
+        "devices": {
+            "requests": [
+                {
+                    "name": "big",
+                    "exactly": {
+                        "deviceClassName": "gpus",
+                        "selectors": [{"cel": {"expression": "device.driver == 'gpu.example'"}}],
+                    },
+                }
+            ],
+            "constraints": [{"requests": ["big"], "matchAttribute": "gpu.example/model"}],
+            "config": [{"opaque": {"driver": "gpu.example", "parameters": {"key": "s3cret"}}}],
+        }
+    },
+    "status": {
+        "allocation": {
+            "devices": {
+                "results": [
+                    {"request": "big", "driver": "gpu.example", "pool": "n1", "device": "d0"}
+                ],
+                "config": [{"source": "FromClaim", "opaque": {"parameters": "s3cret"}}],
+            }
+        }
+    },
+}
+
+
+def test_parameters_of_drivers_are_not_recorded_and_requests_are_hashed_alike() -> None:
+    claim = msgspec.convert(CLAIM, ResourceClaim)
+    assert b"s3cret" not in kept(claim)
+    text = Hashed(b"key")(claim)
+    assert b"big" not in text
+    again = msgspec.json.decode(text, type=ResourceClaim)
+    request = (again.spec.devices.requests or ())[0]
+    assert (again.spec.devices.constraints or ())[0].requests == (request.name,)
+    assert request.exactly is not None
+    assert request.exactly.selectors == (claim.spec.devices.requests or ())[0].exactly.selectors  # type: ignore[union-attr]
+    assert again.status.allocation is not None
+    assert (again.status.allocation.devices.results or ())[0].request == request.name
