@@ -278,6 +278,15 @@ class Workload:
         return total
 
     @property
+    def needs_claim_controller(self) -> bool:
+        """Whether it has devices: claims from templates are made by a controller."""
+        return any(
+            isinstance(each, CreateResourceDriver)
+            or (isinstance(each, CreateAny) and each.template.kind == "ResourceClaimTemplate")
+            for each in self.operations
+        )
+
+    @property
     def measures(self) -> bool:
         """Whether any of its operations measures something."""
         return any(

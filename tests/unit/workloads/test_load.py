@@ -397,6 +397,7 @@ def test_opcodes_of_dynamic_resource_allocation(read: Callable[..., Workload]) -
         """,
         params="{n: 3}",
     )
+    assert workload.needs_claim_controller
     driver, claims, allocation = workload.operations
     assert driver == CreateResourceDriver("d", "x-*", 3)
     assert isinstance(claims, CreateAny)

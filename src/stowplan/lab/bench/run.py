@@ -129,6 +129,9 @@ class Trial:
             disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF, apiserver_flags=gates
         ) as servers:
             self._servers = servers
+            if self._workload.needs_claim_controller:
+                # scheduler_perf runs this controller, too.
+                servers.start_controller_manager(controllers="resourceclaim-controller")
             return run_interruptibly(self._measure())
 
     async def _measure(self) -> Run:
