@@ -12,6 +12,7 @@
 | `capacity`, `counters`, `constraints` | what limits the choice of devices |
 | `results`, `prioritized` | what an allocation says, and its score |
 | `device_binding`, `claim_writes` | Reserve, PreBind and what is written into claims |
+| `sole_holder` | no device for two claims, beside another scheduler |
 | `binding_conditions` | devices that must be prepared before a pod is bound |
 """
 

@@ -169,11 +169,12 @@ class DeviceBinding:
         deadline = clock.monotonic() + self._timeout_s
         with self._facts.telling(map(claim_key, devices.claims), wakeup.ring):
             while not self._is_prepared(devices):
-                left = deadline - clock.monotonic()
-                if left <= 0:
-                    raise conditions.timed_out("context deadline exceeded")
+                left = max(0.0, deadline - clock.monotonic())
                 if not await wakeup.wait(min(left, _LOOK_S)):
                     raise conditions.BindingProblem("context canceled", "error")
+                if clock.monotonic() >= deadline:
+                    # As upstream, without another look.
+                    raise conditions.timed_out("context deadline exceeded")
 
     def _is_prepared(self, devices: PodDevices) -> bool:
         for place, claim in enumerate(devices.claims):
