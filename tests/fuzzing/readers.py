@@ -62,9 +62,11 @@ from stowplan.workloads.load import read_workloads
 from tests.fuzzing import answers, sites
 from tests.fuzzing.findings import Reader
 
-# Which distributions are installed does not depend on inputs, and takes most of the time.
-vars(configuration)["entry_points"] = cache(entry_points)
-installed._may_be_offered = cache(installed._may_be_offered)
+
+def find_distributions_once() -> None:
+    """Which ones are installed does not depend on inputs, and takes most of the time."""
+    vars(configuration)["entry_points"] = cache(entry_points)
+    installed._may_be_offered = cache(installed._may_be_offered)
 
 
 @cache

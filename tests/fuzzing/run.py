@@ -159,10 +159,11 @@ def load_readers(engine: str) -> Mapping[str, Reader]:
     if engine == "coverage":
         atheris = importlib.import_module("atheris")
         with atheris.instrument_imports(include=["stowplan"]):
-            from tests.fuzzing.readers import READERS
+            from tests.fuzzing import readers
     else:
-        from tests.fuzzing.readers import READERS
-    return READERS
+        from tests.fuzzing import readers
+    readers.find_distributions_once()
+    return readers.READERS
 
 
 def main() -> int:
