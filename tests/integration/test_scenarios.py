@@ -39,7 +39,7 @@ NAMES = [file.name for file in SCENARIOS]
 SUBJECTS = ("permit", "preemption", "volume_wait_for_first_consumer", "volume_bound", "drain")
 #: Seconds count on the real control plane, and these say what others there say, too.
 NOT_ON_REAL = (
-    *("cordon", "room_is_made", "host_ports", "extended_resources", "image_locality"),
+    *("cordon", "room_is_made", "host_ports", "extended_resources", "image_locality", "share_gpus"),
     *("node_labelled", "most_allocated", "taints_prefer", "mini_kube_scheduler"),
 )
 ON_REAL = [file for file in SCENARIOS if file.stem not in NOT_ON_REAL]

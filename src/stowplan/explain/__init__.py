@@ -2,7 +2,8 @@
 
     explanation   the answer as data, which `-o json` prints
     reasoning     builds it from a judgement of the pod on all nodes
-    obstacles     what exactly one node lacks: node_details, pod_details, volume_details; as data
+    obstacles     what exactly one node lacks: node_details, pod_details, volume_details,
+                  device_details; as data
                   in facts
     sources       the objects of a cluster or of a file; unread: claims that these lack
     summary       the cause in one sentence

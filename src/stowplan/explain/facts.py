@@ -99,6 +99,28 @@ class VolumeConflict(Answer, frozen=True):
     needed: int = 0
 
 
+class DeviceShortage(Answer, frozen=True):
+    """A request of a resource claim that a node has too few devices for."""
+
+    claim: str
+    request: str
+    device_class: str
+    #: How many devices the request asks for; None: all that match.
+    needed: int | None = None
+    #: Devices of the class that the node can use.
+    offered: int = 0
+    free: int = 0
+    taken: int = 0
+    #: Pods that have those taken, or claims that no pod uses.
+    taken_by: tuple[str, ...] = ()
+    #: How many devices a selector of the request does not match, by selector.
+    unmatched: dict[str, int] = {}
+    #: Devices with a taint that the request does not tolerate.
+    tainted: int = 0
+    #: Devices for several claims that have too little capacity left.
+    full: int = 0
+
+
 class Obstacle(Answer, frozen=True):
     """One plugin's objection to one node."""
 
@@ -114,3 +136,4 @@ class Obstacle(Answer, frozen=True):
     spread: tuple[SpreadConflict, ...] = ()
     ports: tuple[PortConflict, ...] = ()
     volumes: tuple[VolumeConflict, ...] = ()
+    devices: tuple[DeviceShortage, ...] = ()

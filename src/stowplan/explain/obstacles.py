@@ -14,7 +14,7 @@ import numpy as np
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.journal import Rows
 from stowplan.errors import StowplanError
-from stowplan.explain import node_details, pod_details, volume_details
+from stowplan.explain import device_details, node_details, pod_details, volume_details
 from stowplan.explain.explanation import NodeAnswer
 from stowplan.explain.facts import Obstacle
 from stowplan.framework.cycle import Cycle
@@ -119,6 +119,7 @@ _DETAILS: Final[dict[str, _Detail]] = {
     "NodePorts": node_details.ports,
     "InterPodAffinity": pod_details.affinity,
     "PodTopologySpread": pod_details.spread,
+    "DynamicResources": device_details.devices,
     "VolumeBinding": volume_details.binding,
     "VolumeZone": volume_details.zone,
     "NodeVolumeLimits": volume_details.limits,

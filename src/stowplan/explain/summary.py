@@ -318,6 +318,22 @@ def _volumes(cycle: Cycle, group: Group) -> str:
     return f"cannot serve its claims: {found.detail}"
 
 
+def _devices(cycle: Cycle, group: Group) -> str:
+    found = group.sample(cycle)
+    if not found.devices:
+        return f"cannot serve its claims: {found.detail}" if found.detail else _other(cycle, group)
+    first = found.devices[0]
+    if first.needed is None:
+        many = "all devices"
+    else:
+        many = f"{first.needed} device{'' if first.needed == 1 else 's'}"
+    on = f"{cycle.table.names[int(group.rows[0])]} has {first.free} of {first.offered} for it"
+    return (
+        f"cannot give the request {first.request} of its claim {first.claim} {many} of the class"
+        f" {first.device_class} ({on})"
+    )
+
+
 def _node_name(cycle: Cycle, group: Group) -> str:
     return f"{group.verb('are', 'is')} not the node that it names"
 
@@ -337,6 +353,7 @@ _PREDICATES: Final[dict[str, _Predicate]] = {
     "PodTopologySpread": _spread,
     "InterPodAffinity": _affinity,
     "NodeName": _node_name,
+    "DynamicResources": _devices,
     "VolumeBinding": _volumes,
     "VolumeZone": _volumes,
     "NodeVolumeLimits": _volumes,

@@ -13,6 +13,7 @@ from stowplan.cluster.journal import Rows
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.score_sheet import ScoreSheet
 from stowplan.framework.status import Code, Status
+from stowplan.judge.device_details import device_details
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.scheduler.decision import Decision
 
@@ -37,7 +38,8 @@ def verdicts(decision: Decision) -> Json:
             next(steps)
     except StopIteration as finished:
         answer: Json = finished.value
-        return answer
+        lacking = device_details(decision.diagnosis) if answer["nodes"] else {}
+        return answer | {"devices": lacking} if lacking else answer
 
 
 def verdict_steps(decision: Decision) -> Steps:

@@ -183,3 +183,68 @@ def disk(name: str, **more: Any) -> Json:
 
 def with_claim(name: str) -> Json:
     return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}
+
+
+GPU = "gpu.example.com"
+
+
+def device_class() -> Json:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": GPU},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{GPU}"'}}]},
+    }
+
+
+def gpus(node: str, *models: str) -> Json:
+    """A slice with one device per model, `gpu-0` first."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-gpus"},
+        "spec": {
+            "driver": GPU,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [
+                {"name": f"gpu-{place}", "attributes": {"model": {"string": model}}}
+                for place, model in enumerate(models)
+            ],
+        },
+    }
+
+
+def gpu_claim(
+    name: str = "gpus", count: int = 1, model: str = "", given: str = "", constraint: str = ""
+) -> Json:
+    """`given` is `node/device` if the claim has a device already, for the pod of its name."""
+    exactly: Json = {"deviceClassName": GPU, "allocationMode": "ExactCount", "count": count}
+    if model:
+        selector = f'device.attributes["{GPU}"].model == "{model}"'
+        exactly["selectors"] = [{"cel": {"expression": selector}}]
+    devices: Json = {"requests": [{"name": "gpu", "exactly": exactly}]}
+    if constraint:
+        devices["constraints"] = [{"matchAttribute": constraint}]
+    status: Json = {}
+    if given:
+        node, _, device = given.partition("/")
+        result = {"request": "gpu", "driver": GPU, "pool": node, "device": device}
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        status = {
+            "allocation": {
+                "devices": {"results": [result]},
+                "nodeSelector": {"nodeSelectorTerms": [term]},
+            },
+            "reservedFor": [{"resource": "pods", "name": name, "uid": f"{name}-uid"}],
+        }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "shop", "uid": f"{name}-claim"},
+        "spec": {"devices": devices},
+        "status": status,
+    }
+
+
+WITH_GPUS: Json = {"resourceClaims": [{"name": "gpus", "resourceClaimName": "gpus"}]}

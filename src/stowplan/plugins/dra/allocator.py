@@ -124,7 +124,7 @@ class Search:
         requests: list[list[Request]] = []
         for one in devices.requests or ():
             requests.append([])
-            for details, parent in _alternatives(claim, one):
+            for details, parent in alternatives(claim, one):
                 request = read_request(claim, details, parent, self._classes)
                 if details.allocation_mode == "All":
                     request.all_devices = yield from self._all_devices(claim, request)
@@ -365,7 +365,7 @@ def _only(place: _Place) -> _Frame:
     yield place
 
 
-def _alternatives(
+def alternatives(
     claim: ResourceClaim, request: DeviceRequest
 ) -> Sequence[tuple[DeviceRequestDetails, str]]:
     """What a request asks for: each alternative with the name of the request, or itself."""
