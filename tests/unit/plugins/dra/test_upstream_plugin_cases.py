@@ -34,7 +34,6 @@ DATA = Path(__file__).parents[3] / "data/dra/plugin_cases.jsonl.gz"
 ALL: list[Json] = [json.loads(line) for line in gzip.decompress(DATA.read_bytes()).splitlines()]
 
 _EXTENDED = "DynamicResources does not serve extended resources yet"
-_WAITS = "the text of a wait that ends by its own timeout differs"
 _OFF = "needs a gate to be off that is on by default"
 _ALPHA = "needs a gate to be on that is off by default"
 #: Cases that the default gates do not cover, and why.
@@ -72,8 +71,6 @@ SKIPPED = {
     "extended-resource-one-device-plugin-one-dra": _EXTENDED,
     "implicit-extended-resource-name-two-containers-with-resources": _EXTENDED,
     "implicit-extended-resource-name-with-resources": _EXTENDED,
-    "bind-claim-with-binding-conditions": _WAITS,
-    "bind-failure-concurrent-deallocation": _WAITS,
     "canceled": "the caller of our Filter has no other way to cancel it than not to call it again",
 }
 #: Their claims have a zero time of allocation, which JSON does not show.
