@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -117,3 +119,42 @@ def test_two_schedulers_share_devices_and_give_none_away_twice(devices: Target) 
     bound = {name for name in names if target.node_of(name)}
     devices_of_bound = [device for name, device in held(target).items() if name in bound]
     assert sorted(devices_of_bound) == [f"gpu-{number}" for number in range(4)]
+
+
+#: How often the scheduler is killed; `DEVICE_KILLS=50` for the long run.
+KILLS = int(os.environ.get("DEVICE_KILLS", "2"))
+
+
+def test_kill_9_leaks_no_device_and_gives_none_away_twice(devices: Target) -> None:
+    """Every scheduler is killed as soon as it has written into another claim."""
+    target = devices
+    count = KILLS + 2
+    offer(target, "pool", *(f"gpu-{number:02}" for number in range(count)))
+    names = [f"p-{number:02}" for number in range(count)]
+    claim(target, *names)
+
+    def written() -> int:
+        items = target.api.get(CLAIMS)["items"]
+        return sum(
+            bool(item["metadata"].get("finalizers")) + ("allocation" in item.get("status", {}))
+            for item in items
+        )
+
+    def has_written_since(before: int) -> bool:
+        return written() > before
+
+    for number in range(KILLS):
+        before = written()
+        scheduler = target.start()
+        scheduler.wait_until_scheduling()
+        pod_with(target, names[number], names[number], cpu="10m")
+        wait_for("a write", partial(has_written_since, before))
+        scheduler.kill()
+    for name in names[KILLS:]:
+        pod_with(target, name, name, cpu="10m")
+    target.start()
+    target.wait_bound(*names)
+    assert sorted(held(target).values()) == [f"gpu-{number:02}" for number in range(count)]
+    for name in names:
+        (consumer,) = target.api.get(f"{CLAIMS}/{name}")["status"]["reservedFor"]
+        assert consumer["uid"] == target.pod(name)["metadata"]["uid"]
