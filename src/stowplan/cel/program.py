@@ -43,6 +43,8 @@ from stowplan.cel.values import (
 )
 
 #: Importing them registers their functions.
+# DIVERGES: selectors that use the libraries for URLs, IP addresses, CIDRs and named formats,
+# `string.format` or messages such as `google.protobuf.Int64Value{}` are refused.
 LIBRARIES = (authorizer, conversions, lists, optionals, quantities, strings, versions)
 
 

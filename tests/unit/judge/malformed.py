@@ -107,6 +107,39 @@ GOOD: dict[str, Json] = {
             "source": {"persistentVolumeName": "pv"},
         },
     ),
+    "DeviceClass": _object(
+        "DeviceClass",
+        "resource.k8s.io/v1",
+        spec={"selectors": [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]},
+    ),
+    "ResourceSlice": _object(
+        "ResourceSlice",
+        "resource.k8s.io/v1",
+        spec={
+            "driver": "gpu.example.com",
+            "nodeName": "n1",
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "A100"}}}],
+        },
+    ),
+    "ResourceClaim": _object(
+        "ResourceClaim",
+        "resource.k8s.io/v1",
+        spec={
+            "devices": {
+                "requests": [
+                    {
+                        "name": "gpu",
+                        "exactly": {
+                            "deviceClassName": "gpu.example.com",
+                            "allocationMode": "ExactCount",
+                            "count": 1,
+                        },
+                    }
+                ]
+            }
+        },
+    ),
 }
 for _kind in ("ReplicaSet", "StatefulSet"):
     GOOD[_kind]["spec"]["template"]["spec"] = {**_POD_SPEC, "restartPolicy": "Always"}
@@ -392,4 +425,17 @@ MISTAKES: list[Mistake] = [
     Mistake("VolumeAttachment", "spec.source", {}, "spec.source"),
     Mistake("CSIDriver", "spec.storageCapacity", "yes", "spec.storageCapacity"),
     Mistake("CSIDriver", "spec.fsGroupPolicy", "Any", "spec.fsGroupPolicy"),
+    Mistake(
+        "DeviceClass",
+        "spec.selectors",
+        [{"cel": {"expression": "device.driver =="}}],
+        "spec.selectors[0].cel.expression",
+        "compilation failed",
+    ),
+    Mistake("ResourceSlice", "spec.driver", None, "spec.driver", "Required value"),
+    Mistake("ResourceSlice", "spec.nodeName", "A", "spec.nodeName"),
+    Mistake("ResourceSlice", "spec.pool.name", "A_B", "spec.pool.name"),
+    Mistake(
+        "ResourceClaim", "spec.devices.requests", [{"name": "gpu"}], "spec.devices.requests[0]"
+    ),
 ]
