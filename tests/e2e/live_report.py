@@ -34,7 +34,7 @@ _COMPARED = ("nominated", "evicted", "refusal", "status", "reason", "message", "
 UNSEEN = {
     "PrioritySort": "pods that come one at a time are in no order",
     "NodeName": "a pod with a node name is never scheduled",
-    "DynamicResources": "Stowplan refuses pods with claims",
+    "DynamicResources": "no pod of these workloads claims a device",
     "DefaultPreemption": "PostFilter plugins are off, unless preemption is asked for",
 }
 
