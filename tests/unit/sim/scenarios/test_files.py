@@ -132,13 +132,13 @@ def test_workloads_are_chosen_by_name_and_label() -> None:
 
 
 def test_a_workload_that_cannot_be_played_says_why(tmp_path: Path) -> None:
-    (tmp_path / "claim.yaml").write_text(
-        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: a}\n"
+    (tmp_path / "rule.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1beta2\nkind: DeviceTaintRule\nmetadata: {name: a}\n"
     )
     file = tmp_path / "performance-config.yaml"
     file.write_text(
         "- name: Dynamic\n"
-        "  workloadTemplate: [{opcode: createAny, templatePath: claim.yaml, namespace: a}]\n"
+        "  workloadTemplate: [{opcode: createAny, templatePath: rule.yaml}]\n"
         "  workloads: [{name: one}]\n"
     )
     with pytest.raises(ConfigError, match="Dynamic/one cannot be played: "):
