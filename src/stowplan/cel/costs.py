@@ -9,12 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from stowplan.cel.errors import Cancelled
+from stowplan.cel.errors import Cancelled, Failure
+from stowplan.cel.plans import go_type
 from stowplan.cel.values import Map, Opaque, Value, count_comparisons, size_of
 
 LIST_COST, MAP_COST = 10, 30
 _TRAVERSAL = 0.1
 _REGEX = 0.25
+
+#: Go types that have a method Add.
+_ADDABLE = frozenset(
+    f"types.{name}"
+    for name in ("Int", "Uint", "Double", "String", "Bytes", "Duration", "Timestamp")
+)
 
 Cost = Callable[[Sequence[Value], Value], int]
 
@@ -116,10 +123,12 @@ def _self_compare(index: int) -> Cost:
     def cost(args: Sequence[Value], result: Value) -> int:
         items = args[index]
         if not isinstance(items, list):
-            # cel-go does not expect an error here either.
+            # cel-go does not expect an error here either, nor another type.
+            name = "*types.Err" if isinstance(items, Failure) else go_type(items)
+            missing = "Contains" if name in _ADDABLE else "Add"
             raise Cancelled(
-                "internal error: interface conversion: *types.Err is not traits.Lister: missing "
-                "method Add"
+                f"internal error: interface conversion: {name} is not traits.Lister: missing "
+                f"method {missing}"
             )
         if not items:
             return _allocates(2, 0)

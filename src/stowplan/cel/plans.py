@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stowplan.cel.errors import CostLimitExceeded
-from stowplan.cel.values import Value
+from stowplan.cel.values import Value, type_name
 
 #: A variable without a value.
 UNSET = object()
@@ -53,3 +53,9 @@ GO_TYPES = {
     "type": "*types.Type", "optional_type": "*types.Optional",
     "kubernetes.Quantity": "cel.Quantity", "kubernetes.Semver": "cel.Semver",
 }  # fmt: skip
+
+
+def go_type(value: Value) -> str:
+    """The type of a value as Go prints it."""
+    name = type_name(value)
+    return GO_TYPES.get(name, name)

@@ -53,6 +53,8 @@ def test_random_selectors_are_answered_as_cel_go_answers_them(cel_oracle: Oracle
         "(" * 250 + "true" + ")" * 250,
         "1 + " * 249 + "1 == 250",
         "1 + " * 250 + "1 == 251",
+        "dyn(3).distinct() == []",
+        "dyn(true).distinct() == []",
         'quantity("1500m").sub(quantity("0.5")).asInteger() == 1',
     ],
 )
