@@ -47,7 +47,7 @@ _METRIC_FIELDS = ("name", "labels", "dataBucket", "expectLower")
 def read_workloads(file: Path) -> list[Workload]:
     """Every workload of the file; ConfigError names file, test, workload and operation.
 
-    Workloads that need dynamic resource allocation are listed and say so in `cannot_play`.
+    Workloads that need a feature gate which Stowplan lacks are listed, and say so in `cannot_play`.
     """
     tests = read_yaml(file)
     if not isinstance(tests, list) or not tests:
