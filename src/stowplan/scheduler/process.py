@@ -43,7 +43,7 @@ from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.missed_events import write_missed_events
 from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.scheduler.reporter import Reporter
-from stowplan.scheduler.served_kinds import unserved
+from stowplan.scheduler.served_kinds import is_optional, unserved
 from stowplan.scheduler.stillness import Stillness
 from stowplan.scheduler.watch_check import WatchCheck
 from stowplan.scheduler.whole_objects import WholeObjects
@@ -306,9 +306,12 @@ class SchedulerProcess:
         if self.elector is not None:
             await asyncio.shield(checking)
         won_at = await self._try_lead_at_once()
+        optional = {kind.plural for kind in self.engine.looked_up() if is_optional(kind)}
+        for name in [each for each in self.informers if each not in optional]:
+            start(self.informers[name].run(), name)
         await self._drop_unserved()
-        for name, informer in self.informers.items():
-            start(informer.run(), name)
+        for name in [each for each in self.informers if each in optional]:
+            start(self.informers[name].run(), name)
         start(self.recorder.run(), "events")
         start(self.reporter.run(), "status")
         if self.annotator is not None:

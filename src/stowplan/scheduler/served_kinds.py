@@ -20,9 +20,14 @@ log = get_logger(__name__)
 _OPTIONAL: Final = RESOURCE_CLAIMS.group
 
 
+def is_optional(resource: Resource[Any]) -> bool:
+    """Whether an API server may lack a kind that a plugin looks up."""
+    return resource.group == _OPTIONAL
+
+
 async def unserved(client: ApiClient, resources: Iterable[Resource[Any]]) -> list[str]:
     """The plural names of the kinds that the API server does not have; logs them once."""
-    optional = [resource for resource in resources if resource.group == _OPTIONAL]
+    optional = [resource for resource in resources if is_optional(resource)]
     if not optional:
         return []
     try:
