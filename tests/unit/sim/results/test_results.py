@@ -216,8 +216,8 @@ def test_files(tmp_path: Path) -> None:
         (b"{}", "is neither a recording nor a result"),
         (b'{"run": "stowplan/run/v9", "name": "x"}', "is of the format 'stowplan/run/v9'"),
         (b'{"run": "stowplan/run/v1", "name": "x", "samples": {"evil": []}}', "not known"),
-        (gzip.compress(b"[" * 100_000), "is neither a recording nor a result"),
-        (gzip.compress(b"{}")[:12], "cannot be read"),
+        (gzip.compress(b"[" * 100_000, mtime=0), "is neither a recording nor a result"),
+        (gzip.compress(b"{}", mtime=0)[:12], "cannot be read"),
     ],
 )
 def test_files_that_are_no_runs(tmp_path: Path, content: bytes, problem: str) -> None:
