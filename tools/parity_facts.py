@@ -71,7 +71,12 @@ PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
             "honours ignored resources",
             "plugins/node_resources_fit/plugin.py",
         ),
-        missing("extended resources backed by a DeviceClass", "with dynamic resource allocation"),
+        Fact("extended resources backed by a DeviceClass: up to DynamicResources"),
+        differs(
+            "scores by devices",
+            "devices that change are matched again",
+            "plugins/dra/class_totals.py",
+        ),
     ),
     "VolumeRestrictions": (
         Fact("pod volumes: gcePersistentDisk, awsElasticBlockStore, iscsi, rbd"),
@@ -119,6 +124,17 @@ PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
         Fact("requests: exact and all, alternatives, CEL selectors, admin access, tolerations"),
         Fact("constraints, shared counters, consumable capacity, device taints"),
         Fact("binding conditions of devices"),
+        Fact("extended resources backed by a DeviceClass, `status.extendedResourceClaimStatus`"),
+        differs(
+            "classes of one extended resource",
+            "the answer does not depend on the order of their changes",
+            "cluster/extended_resources.py",
+        ),
+        differs(
+            "a claim for extended resources that was left behind",
+            "the pod is tried again when it is gone",
+            "plugins/dra/extended_claims.py",
+        ),
         differs(
             "a device that two claims hold",
             "taken until both are gone",

@@ -115,7 +115,8 @@ class Stage:
         wait_for("the claim", lambda: "annotations" in self.api.get(path)["metadata"])
 
     def allocate_device(self, namespace: str, **spec: Any) -> None:
-        """A pod gets a device of node n1."""
+        """Two pods get a device of node n1: by a claim, and by the name of a resource."""
+        gated = self.leave_claim_behind(namespace, **spec)
         path = f"{DEVICES}/namespaces/{namespace}/resourceclaims"
         requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
         claim = {"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": requests}}}
@@ -123,6 +124,37 @@ class Stage:
         claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
         self.create_pod(namespace, "with-device", resourceClaims=claims, **spec)
         wait_for("the device", lambda: "allocation" in self.api.get(f"{path}/gpu")["status"])
+        # The watch that has shown this claim has shown the one that was left behind.
+        self.api.patch(gated, {"spec": {"schedulingGates": None}})
+        told = "extendedResourceClaimStatus"
+        wait_for("the device by resource", lambda: told in self.api.get(gated)["status"])
+
+    def leave_claim_behind(self, namespace: str, **spec: Any) -> str:
+        """A gated pod that asks for a resource, and the claim of an earlier attempt."""
+        amounts = {"deviceclass.resource.kubernetes.io/gpu": "1"}
+        resources = {"requests": amounts, "limits": amounts}
+        container = {"name": "c", "image": "c", "resources": resources}
+        gates = [{"name": "example.com/wait"}]
+        pod = f"/api/v1/namespaces/{namespace}/pods/by-resource"
+        self.create_pod(
+            namespace, "by-resource", containers=[container], schedulingGates=gates, **spec
+        )
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "by-resource",
+            "uid": self.api.get(pod)["metadata"]["uid"],
+            "controller": True,
+        }
+        metadata = {
+            "name": "left-behind",
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [owner],
+        }
+        requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+        claim = {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
+        self.api.create(f"{DEVICES}/namespaces/{namespace}/resourceclaims", claim)
+        return pod
 
     def offer_devices(self) -> None:
         self.api.create(f"{DEVICES}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})

@@ -239,3 +239,11 @@ class ResourceClaim(Wire, frozen=True):
     metadata: ClaimMeta = ClaimMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ContainerExtendedResourceRequest(Wire, frozen=True):
+    """Which request of the pod's claim gives a container an extended resource."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""

@@ -24,6 +24,7 @@ ALWAYS_ON: Final = frozenset(
         "DRAConsumableCapacity",
         "DRADeviceBindingConditions",
         "DRADeviceTaints",
+        "DRAExtendedResource",
         "DRAPartitionableDevices",
         "DRAPrioritizedList",
         "DRAResourceClaimDeviceStatus",
@@ -47,7 +48,6 @@ MISSING: Final = frozenset(
     {
         "CoordinatedLeaderElection",
         "DRADeviceTaintRules",
-        "DRAExtendedResource",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
         "DRAWorkloadResourceClaims",

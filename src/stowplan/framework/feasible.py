@@ -14,7 +14,7 @@ keeps the pod from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from stowplan.framework.what_if import WhatIf
 
 if TYPE_CHECKING:
     from stowplan.framework.profile import Profile
+
+#: A costly filter is asked about so many rows at a time, at least.
+_ASKED_AT_ONCE: Final = 64
 
 
 @dataclass(slots=True)
@@ -214,20 +217,26 @@ class _Search:
         return Feasible(rows, searched, failure=first)
 
     def _first_fitting(self, step: FilterStep, alive: BoolArray) -> tuple[Rows, int]:
-        """`first_feasible` by a last filter that costs too much to ask about every row."""
+        """`first_feasible` by a last filter that costs too much to ask about every row.
+
+        It is asked about as many rows as are still missing, and about some at least.
+        """
         verdicts = np.zeros(self.cycle.table.capacity, np.int32)
         self.diagnosis.columns.append((step, verdicts))
         in_order = in_search_order(self.order, self.start)
-        found: list[int] = []
-        for place in np.flatnonzero(alive[in_order]).tolist():
-            row = in_order[place : place + 1]
-            step.fill(self.cycle, row, verdicts)
-            if verdicts[row[0]]:
-                continue
-            if len(found) == self.limit:
-                return np.array(found, np.intp), place
-            found.append(int(row[0]))
-        return np.array(found, np.intp), len(in_order)
+        places = np.flatnonzero(alive[in_order])
+        found: list[Rows] = []
+        missing, asked = self.limit, 0
+        while asked < len(places):
+            some = places[asked : asked + max(missing + 1, _ASKED_AT_ONCE)]
+            asked += len(some)
+            step.fill(self.cycle, in_order[some], verdicts)
+            fitting = some[verdicts[in_order[some]] == 0]
+            found.append(in_order[fitting[:missing]])
+            if len(fitting) > missing:
+                return np.concatenate(found), int(fitting[missing])
+            missing -= len(fitting)
+        return np.concatenate(found) if found else in_order[:0], len(in_order)
 
     def _verdicts(self, step: FilterStep, alive: BoolArray) -> Int32Array:
         table = self.cycle.table

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.api.objects import Pod
+from stowplan.cluster.extended_resources import DeviceClassByResource, can_be_devices
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.table import Int64Array, NodeTable
@@ -42,10 +43,16 @@ class NodeResourcesBalancedAllocation(Plugin):
     ) -> None:
         super().__init__(args, handle)
         self._resources = args.resources if args is not None else CPU_AND_MEMORY
+        self._classes = self.handle.catalog.shared(DeviceClassByResource)
+        self._maybe_devices = tuple(
+            resource.name for resource in self._resources if can_be_devices(resource.name)
+        )
         self._scratch = Scratch(2)
         self._kept: _Shares | None = None
 
-    def sign(self, info: PodInfo) -> Hashable:
+    def sign(self, info: PodInfo) -> Hashable | None:
+        if self._maybe_devices and self._classes.among(tuple(self._wanted(info))):
+            return None  # Scores by devices depend on claims and slices, too.
         # Of a long request only what is read: a signature is kept as a key.
         return info.held if len(info.held) <= _SHORT else tuple(self._wanted(info))
 
@@ -64,13 +71,14 @@ class NodeResourcesBalancedAllocation(Plugin):
             return
         table = cycle.table
         wanted = self._wanted(cycle.info)
-        if len(wanted) == 2 and isinstance(rows, slice):
+        has_devices = bool(self._maybe_devices and self._classes.among(tuple(wanted)))
+        if len(wanted) == 2 and isinstance(rows, slice) and not has_devices:
             # By far the commonest.
             kept = self._shares(table, [name for name, _ in wanted])
             if kept.is_plain:
                 self._score_plain(kept, [amount for _, amount in wanted], rows, out)
                 return
-        after, before = _balances(table, wanted, rows)
+        after, before = _balances(table, wanted, rows, self._classes)
         out[rows] = 50 + (50 + after - before) // 2
 
     def _score_plain(
@@ -105,10 +113,13 @@ class NodeResourcesBalancedAllocation(Plugin):
         before: list[float] = []
         after: list[float] = []
         for name, amount in self._wanted(cycle.info):
-            allocatable = node.allocatable(name)
+            allocatable, held = node.allocatable(name), node.requested(name)
+            totals = self._classes.totals(cycle.table, name)
+            if totals is not None:
+                row = cycle.table.row_of[node.name]
+                allocatable, held = totals.of_row(row, allocatable, held)
             if allocatable:
                 # Floats first, as upstream and the columns: integers this large divide otherwise.
-                held = node.requested(name)
                 before.append(min(float(held) / float(allocatable), 1.0))
                 after.append(min(float(held + amount) / float(allocatable), 1.0))
         return 50 + (50 + _balance(after) - _balance(before)) // 2
@@ -162,7 +173,10 @@ def _balance(fractions: Sequence[float]) -> int:
 
 
 def _balances(
-    table: NodeTable, wanted: Sequence[tuple[str, int]], rows: RowSet
+    table: NodeTable,
+    wanted: Sequence[tuple[str, int]],
+    rows: RowSet,
+    classes: DeviceClassByResource,
 ) -> tuple[Int64Array, Int64Array]:
     """The balance of every row with the pod and without it, over any resources."""
     before: list[NDArray[np.float64]] = []
@@ -171,6 +185,9 @@ def _balances(
     for name, amount in wanted:
         held = table.resources.held(name)[rows]
         allocatable = table.resources.offered(name)[rows]
+        totals = classes.totals(table, name)
+        if totals is not None:
+            allocatable, held = totals.in_place_of(allocatable, held, rows)
         has_any = allocatable != 0
         divisor = np.where(has_any, allocatable, 1).astype(np.float64)
         before.append(np.where(has_any, np.minimum(held / divisor, 1.0), 0.0))

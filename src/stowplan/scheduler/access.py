@@ -50,6 +50,8 @@ _CLAIMS = RESOURCE_CLAIMS.plural
 CLAIM_RIGHTS = (
     Right(("patch",), _CLAIMS, RESOURCE_CLAIMS.group, "status"),
     Right(("patch",), _CLAIMS, RESOURCE_CLAIMS.group, "binding", cluster_wide=True),
+    # Claims of extended resources that devices stand for.
+    Right(("create", "delete"), _CLAIMS, RESOURCE_CLAIMS.group, optional=True),
 )
 #: For --annotate.
 ANNOTATE_RIGHTS = (Right(("patch",), "pods", optional=True),)

@@ -33,6 +33,7 @@ from stowplan.plugins.dra.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
     Candidate,
+    KnownMatches,
     Request,
     claim_name,
     read_request,
@@ -96,7 +97,9 @@ class Search:
         classes: Mapping[str, DeviceClass],
         allocated: Allocated,
         new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        find_known: Callable[[DeviceRequestDetails], KnownMatches | None] = lambda _: None,
     ) -> None:
+        self._find_known = find_known
         self._node = node
         self._allocated = allocated
         self._new_share_id = new_share_id
@@ -128,6 +131,8 @@ class Search:
                 request = read_request(claim, details, parent, self._classes)
                 if details.allocation_mode == "All":
                     request.all_devices = yield from self._all_devices(claim, request)
+                elif not details.admin_access:
+                    request.known = self._find_known(details)
                 requests[-1].append(request)
         least = sum(min(one.count for one in alternatives) for alternatives in requests)
         if least > MAX_DEVICES_PER_CLAIM:

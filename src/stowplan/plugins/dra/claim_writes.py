@@ -66,7 +66,7 @@ async def bind_claim(
                 raise ClaimWriteFailed(_doing(claim, allocation) + str(problem)) from problem
         log.log(V4, "Retrying update after conflict", extra=kv(claim=spoken(claim)))
         await _pause(handle, _PAUSE_S)
-        known = await _read_again(handle, claim)
+        known = await read_again(handle, claim)
         if allocation is not None and _has_our(known, allocation, pod):
             return known  # by a write that seemed to fail
     raise AssertionError("unreachable")
@@ -137,7 +137,8 @@ async def _amend(
     raise AssertionError("unreachable")
 
 
-async def _read_again(handle: Handle, claim: ResourceClaim) -> ResourceClaim:
+async def read_again(handle: Handle, claim: ResourceClaim) -> ResourceClaim:
+    """The claim as it is now. Raises ClaimWriteFailed, also if it is another one by now."""
     meta = claim.metadata
     try:
         # Listed, because that is a right which the scheduler has anyway.

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from stowplan.api.device_objects import AllocationResult, ResourceClaim
-from stowplan.api.objects import Pod
+from stowplan.api.objects import Node, Pod
 from stowplan.errors import StowplanError
 from stowplan.framework.handle import Handle
 from stowplan.framework.status import Status, error
@@ -25,6 +25,8 @@ from stowplan.plugins.dra.claim_writes import (
     give_back,
     unreserve,
 )
+from stowplan.plugins.dra.extended import is_in_memory
+from stowplan.plugins.dra.extended_claims import create, delete, tell_pod
 from stowplan.plugins.dra.facts import DeviceFacts
 from stowplan.plugins.dra.node_search import PodDevices
 from stowplan.plugins.dra.pod_claims import claim_key, is_reserved_for, spoken
@@ -34,6 +36,8 @@ log = get_logger(__name__)
 
 #: The devices of a waiting pod are looked at so often, besides with every change of its claims.
 _LOOK_S: Final = 5.0
+#: So long the devices of a claim that was created stay in flight if no watch shows it.
+_SHOWN_S: Final = 120.0
 
 
 class DeviceBinding:
@@ -44,25 +48,39 @@ class DeviceBinding:
         self._facts = facts
         self._timeout_s = timeout_s
 
-    def reserve(self, devices: PodDevices, node: str) -> Status | None:
-        """Take the devices that Filter found on the node."""
+    def reserve(self, devices: PodDevices, node: Node, filter_timeout_s: float) -> Status | None:
+        """Take devices of the node; Filter may know no more than that there are enough."""
         if devices.version != self._facts.version:
             # A device could be taken twice.
             return error("claims or devices changed during the decision")
-        allocations = devices.allocations(node)
-        if allocations is None:
-            return error("claim allocation not found for node")
-        for (place, claim), allocation in zip(devices.to_allocate(), allocations, strict=True):
+        wanted = devices.to_allocate(node)
+        if isinstance(wanted, Status):
+            return wanted
+        allocations = devices.answer(node, self._handle, filter_timeout_s, lambda _: None)
+        if isinstance(allocations, Status):
+            return allocations
+        for (place, claim), allocation in zip(wanted, allocations, strict=True):
             devices.chosen[place] = allocation
+            devices.claims[place] = claim
             self._facts.reserve(_allocated(claim, allocation))
+            if devices.extended is not None and devices.is_extended(place):
+                on_node = devices.extended.on_node(node)
+                assert not isinstance(on_node, Status)
+                devices.mappings = on_node.mappings
         return None
 
     def unreserve(self, devices: PodDevices, pod: Pod) -> None:
         """Give devices back, and take the pod out of the consumers of its claims."""
-        for claim in devices.claims:
+        for place, claim in enumerate(devices.claims):
             meta = claim.metadata
             if meta.uid not in devices.unsettled and self._facts.release(meta.uid):
                 self._facts.restore(meta.name, meta.namespace)
+            if devices.is_extended(place):
+                if not is_in_memory(claim):
+                    self._handle.background(
+                        partial(self._delete_extended, devices, claim), f"delete {spoken(claim)}"
+                    )
+                continue
             if claim.status.allocation is not None and is_reserved_for(claim, pod):
                 self._handle.background(
                     partial(unreserve, self._handle, claim, pod), f"unreserve {spoken(claim)}"
@@ -73,7 +91,10 @@ class DeviceBinding:
         for place, claim in enumerate(devices.claims):
             if not is_reserved_for(claim, pod):
                 try:
-                    devices.claims[place] = await self._bind(devices, place, pod)
+                    if devices.is_extended(place):
+                        await self._bind_extended(devices, place, pod)
+                    else:
+                        devices.claims[place] = await self._bind(devices, place, pod)
                 except ClaimWriteFailed as problem:
                     return error(str(problem))
         doubled = await self._double(devices, pod)
@@ -136,6 +157,44 @@ class DeviceBinding:
                 return problem
         return ""
 
+    # Extended resources
+
+    async def _bind_extended(self, devices: PodDevices, place: int, pod: Pod) -> None:
+        """Create the claim, unless a device plugin provides everything, and allocate it."""
+        allocation = devices.chosen.get(place)
+        if allocation is None:
+            return
+        # Each version is kept at once, so that Unreserve deletes what was created.
+        claim = devices.claims[place] = await create(self._handle, devices.claims[place])
+        claim = devices.claims[place] = await bind_claim(self._handle, pod, claim, allocation)
+        await tell_pod(self._handle, pod, claim, devices.mappings)
+        if self._facts.assume(claim):
+            self._release_extended(devices)
+        else:
+            self._handle.background(
+                partial(self._release_when_shown, devices, claim), f"await {spoken(claim)}"
+            )
+
+    async def _release_when_shown(self, devices: PodDevices, claim: ResourceClaim) -> None:
+        """Keep the devices in flight until the watch shows the claim that has them."""
+        clock, wakeup = self._handle.clock, self._handle.wakeup()
+        deadline = clock.monotonic() + _SHOWN_S
+        with self._facts.telling([claim_key(claim)], wakeup.ring):
+            while not self._facts.assume(claim):
+                left = deadline - clock.monotonic()
+                if left <= 0 or not await wakeup.wait(min(left, _LOOK_S)):
+                    break
+        self._release_extended(devices)
+
+    async def _delete_extended(self, devices: PodDevices, claim: ResourceClaim) -> None:
+        await delete(self._handle, claim)
+        self._release_extended(devices)
+
+    def _release_extended(self, devices: PodDevices) -> None:
+        """The claim was in flight under the UID that it had in memory."""
+        assert devices.extended is not None
+        self._facts.release(devices.extended.claim.metadata.uid)
+
     # Preparing
 
     async def _wait_until_prepared(self, devices: PodDevices, pod: Pod, node: str) -> Status | None:
@@ -178,7 +237,11 @@ class DeviceBinding:
 
     def _is_prepared(self, devices: PodDevices) -> bool:
         for place, claim in enumerate(devices.claims):
+            if is_in_memory(claim):
+                continue
             known = self._facts.claim(claim.metadata.name, claim.metadata.namespace)
+            if known is None and devices.is_extended(place):
+                known = claim  # The watch has not shown it yet.
             if known is None:
                 text = f'could not find ResourceClaim "{spoken(claim)}"'
                 raise conditions.BindingProblem(text, "error")

@@ -11,36 +11,40 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from stowplan.api.device_objects import DeviceRequest, ResourceClaim
 from stowplan.api.objects import Pod
 from stowplan.api.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from stowplan.api.selectors import CompiledNodeSelector, compile_node_selector
+from stowplan.cluster.extended_resources import DeviceClassByResource
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.cluster.table import Int64Array
-from stowplan.cluster.views import NodeView
+from stowplan.cluster.table import Int32Array, Int64Array
+from stowplan.cluster.views import NodeView, Overlay
 from stowplan.cluster.work import DecisionDeferred
 from stowplan.config.plugin_args import DynamicResourcesArgs
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.integers import MAX_NODE_SCORE
-from stowplan.framework.plugin import Need, Plugin, PostFilterResult, Reads
+from stowplan.framework.plugin import NOT_KEPT, Need, Plugin, PostFilterResult, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.plugins.dra import binding_conditions as conditions
 from stowplan.plugins.dra.claim_writes import deallocate
+from stowplan.plugins.dra.class_totals import ClassTotals
 from stowplan.plugins.dra.device_binding import DeviceBinding
+from stowplan.plugins.dra.device_filter import VERDICTS, DeviceFilter
+from stowplan.plugins.dra.extended_claims import EarlierClaims, PodExtended, delete_left_behind
 from stowplan.plugins.dra.facts import DeviceFacts
 from stowplan.plugins.dra.hints import DeviceHints
 from stowplan.plugins.dra.node_search import PodDevices
 from stowplan.plugins.dra.pod_claims import ClaimProblem, claims_of, problem_of, spoken
-from stowplan.plugins.dra.prioritized import score_of
 from stowplan.queue.events import EventHint
 
 _NOTHING_TO_FREE = unschedulable("no new claims to deallocate")
 _STILL = unschedulable("still not schedulable")
 _DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
-_UNAVAILABLE = unresolvable("resourceclaim not available on the node")
+_DELETED = unschedulable("deletion of ResourceClaim completed")
 #: Upstream's words when an earlier plugin's rejection kept PreFilter from running.
 _NEVER_ASKED = error("not found")
 #: Attempts that were interrupted and will go on; more than this many start again.
@@ -57,6 +61,9 @@ class DynamicResources(Plugin):
     score_reads = Reads.NODE
     is_costly = True
     keeps_zeros = True
+    #: Nominated pods and victims take no devices with them: every row is as the table has it.
+    overlays = True
+    verdicts = VERDICTS
     needs = (
         Need("filter", "preFilter", "not found"),
         Need("score", "preFilter", "not found"),
@@ -72,11 +79,20 @@ class DynamicResources(Plugin):
         self._facts = self.handle.catalog.shared(DeviceFacts)
         self._hints = DeviceHints(self._facts)
         self._binding = DeviceBinding(self.handle, self._facts, self._binding_timeout_s)
+        self._filter = DeviceFilter(self.name, self.handle, self._facts, self._filter_timeout_s)
+        self._classes = self.handle.catalog.shared(DeviceClassByResource)
+        self._classes.count = ClassTotals(self.handle.catalog, self._facts).of
+        self._earlier = self.handle.catalog.shared(EarlierClaims)
         self._paused: dict[str, PodDevices] = {}
 
     def sign(self, info: PodInfo) -> Hashable | None:
-        """Claims are the pod's own, so what is computed for a pod that has some serves no other."""
-        return None if info.pod.spec.resource_claims else ()
+        """Nothing; a pod's claims are part of its `surroundings`."""
+        return ()
+
+    def surroundings(self, cycle: Cycle) -> Hashable:
+        """Scores are all 0, unless a claim has alternatives. Then they serve no other pod."""
+        devices = cycle.get(PodDevices)
+        return NOT_KEPT if devices is not None and devices.has_alternatives else None
 
     # Before Filter
 
@@ -86,22 +102,24 @@ class DynamicResources(Plugin):
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         cycle.write(self.name, True)
-        if not cycle.pod.spec.resource_claims:
+        has_claims = bool(cycle.pod.spec.resource_claims)
+        if not has_claims and not self._classes.among(cycle.info.request):
             return SKIP
         try:
-            claims = claims_of(cycle.pod, self._facts)
+            claims = claims_of(cycle.pod, self._facts) if has_claims else []
         except ClaimProblem as problem:
             return unresolvable(str(problem))
-        if not claims:
+        extended = PodExtended.of(cycle.info, self._earlier, self._classes, self._new_uid)
+        if not claims and extended is None:
             return SKIP
         for claim in claims:
             refusal = self._cannot_allocate(claim)
             if refusal is not None:
                 return refusal
         devices = self._paused.pop(cycle.pod.uid, None)
-        if devices is None or not devices.is_same(self._facts, claims):
+        if devices is None or not devices.is_same(self._facts, claims, extended):
             try:
-                devices = self._looked_up(claims)
+                devices = self._looked_up(claims, extended)
             except ValueError as unreadable:
                 return error(str(unreadable))
         cycle.write(PodDevices, devices)
@@ -140,13 +158,18 @@ class DynamicResources(Plugin):
                 return unresolvable(text)
         return None
 
-    def _looked_up(self, claims: list[ResourceClaim]) -> PodDevices:
+    def _new_uid(self) -> str:
+        return str(UUID(int=self.handle.rng.getrandbits(128), version=4))
+
+    def _looked_up(self, claims: list[ResourceClaim], extended: PodExtended | None) -> PodDevices:
+        if extended is not None:
+            claims = [*claims, extended.claim]
         now = self.handle.clock.time()
         reach = [_reach_of(claim) for claim in claims]
         failed = frozenset(
             place for place, claim in enumerate(claims) if self._has_failed(claim, now)
         )
-        return PodDevices(self._facts, claims, reach, failed)
+        return PodDevices(self._facts, claims, reach, failed, extended)
 
     def _has_failed(self, claim: ResourceClaim, now: float) -> bool:
         """Whether an allocated claim's devices failed, or were not prepared in time."""
@@ -165,23 +188,26 @@ class DynamicResources(Plugin):
         devices = cycle.get(PodDevices)
         if devices is None:
             return None
-        labels, name = node.labels, node.name
-        unavailable = set(devices.failed)
-        for place, reach in enumerate(devices.reach):
-            if reach is not None and not reach.matches(labels, name):
-                unavailable.add(place)
-        if devices.needs_devices:
-            try:
-                answer = devices.answer(node.node, self.handle, self._filter_timeout_s, cycle.spend)
-            except DecisionDeferred:
-                self._pause(pod, devices)
-                raise
-            if isinstance(answer, Status):
-                return answer
-        if unavailable:
-            devices.unavailable |= unavailable
-            return _UNAVAILABLE
-        return None
+        try:
+            return self._filter.verdict(cycle, devices, node)
+        except DecisionDeferred:
+            self._pause(pod, devices)
+            raise
+
+    @takes_slices
+    def filter_columns(
+        self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None
+    ) -> None:
+        devices = cycle.get(PodDevices)
+        if devices is None:
+            out[rows] = 0
+            return
+        chosen = cycle.table.live_rows if isinstance(rows, slice) else rows
+        try:
+            self._filter.fill(cycle, devices, chosen, out)
+        except DecisionDeferred:
+            self._pause(cycle.pod, devices)
+            raise
 
     def _pause(self, pod: Pod, devices: PodDevices) -> None:
         """Keep what an interrupted attempt has found, for its next turn."""
@@ -193,15 +219,18 @@ class DynamicResources(Plugin):
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         out[rows] = 0
         devices = cycle.get(PodDevices)
-        if devices is None:
+        if devices is None or not devices.has_alternatives:
+            return
+        if devices.scores is not None:
+            devices.fill_scores(rows, out)
             return
         table = cycle.table
         for row in (table.live_rows if isinstance(rows, slice) else rows).tolist():
-            out[row] = _score(devices, table.names[row])
+            out[row] = devices.score(table.names[row], row)
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
         devices = cycle.get(PodDevices)
-        return 0 if devices is None else _score(devices, node.name)
+        return 0 if devices is None else devices.score(node.name, cycle.table.row_of[node.name])
 
     def normalize(self, cycle: Cycle, scores: Int64Array) -> Int64Array:
         highest = int(scores.max(initial=0))
@@ -217,10 +246,16 @@ class DynamicResources(Plugin):
         pod = cycle.pod
         # Upstream takes one at random.
         for place in sorted(devices.unavailable):
+            if devices.is_extended(place):
+                continue
             claim = devices.claims[place]
             if all(consumer.uid == pod.uid for consumer in claim.status.reserved_for or ()):
                 effect = partial(deallocate, self.handle, claim, pod)
                 return PostFilterResult(_DEALLOCATED, effect=effect)
+        if devices.extended is not None and devices.extended.is_left_behind:
+            left = devices.extended.claim
+            effect = partial(delete_left_behind, self.handle, self._earlier, self._facts, left, pod)
+            return PostFilterResult(_DELETED, effect=effect)
         return _STILL
 
     # From decision to fact
@@ -229,7 +264,10 @@ class DynamicResources(Plugin):
         devices = cycle.get(PodDevices)
         if devices is None or not devices.needs_devices:
             return None
-        return self._binding.reserve(devices, node)
+        row = cycle.table.live_row(node)
+        if row is None:
+            return error(f'node "{node}" not found')
+        return self._binding.reserve(devices, cycle.table.node(row), self._filter_timeout_s)
 
     def unreserve(self, cycle: Cycle, pod: Pod, node: str) -> None:
         devices = cycle.get(PodDevices)
@@ -257,11 +295,3 @@ def _reach_of(claim: ResourceClaim) -> CompiledNodeSelector | None:
     if allocation is None or allocation.node_selector is None:
         return None
     return compile_node_selector(allocation.node_selector)
-
-
-def _score(devices: PodDevices, node: str) -> int:
-    allocations = devices.allocations(node)
-    if not allocations:
-        return 0
-    found = iter(allocations)
-    return score_of((claim, claim.status.allocation or next(found)) for claim in devices.claims)

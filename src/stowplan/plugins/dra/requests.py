@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 from stowplan.api.device_objects import (
     Device,
@@ -20,7 +21,7 @@ from stowplan.api.device_objects import (
 from stowplan.api.objects import Node
 from stowplan.cel.device import DeviceView, Selector, SelectorError, compile_selector, device_value
 from stowplan.cel.errors import CompileError
-from stowplan.plugins.dra.pools import DeviceId, Pool, node_matches
+from stowplan.plugins.dra.pools import DeviceId, Pool, device_id, node_matches
 
 MAX_DEVICES_PER_CLAIM = 32
 #: Microseconds that reading a device takes; each unit of CEL's own cost is about another.
@@ -41,6 +42,13 @@ class Candidate:
     id: DeviceId
 
 
+class KnownMatches(Protocol):
+    """Devices that a request for some of them can get, whatever its name and number."""
+
+    def knows(self, one: ResourceSlice, device: DeviceId) -> bool | None:
+        """Whether selectors, tolerations and capacity suit a device; None: not known."""
+
+
 @dataclass(slots=True)
 class Request:
     """One request, or one alternative of it."""
@@ -51,6 +59,8 @@ class Request:
     parent: str = ""
     #: For mode All: every device that matches.
     all_devices: list[Candidate] | None = None
+    #: What is known of devices already.
+    known: KnownMatches | None = None
     _matches: dict[DeviceId, bool] = field(default_factory=dict)
 
     @property
@@ -75,6 +85,8 @@ class Request:
         microseconds, more or less. Raises AllocationError.
         """
         known = self._matches.get(candidate.id)
+        if known is None and self.known is not None:
+            known = self.known.knows(candidate.slice, candidate.id)
         if known is not None:
             return known, 0
         of_class = self.device_class.spec.selectors or ()
@@ -136,6 +148,15 @@ def _compiled(expression: str) -> Selector | str:
         return compile_selector(expression)
     except CompileError as error:
         return str(error)
+
+
+def class_selects(
+    device_class: DeviceClass, one: ResourceSlice, device: Device
+) -> tuple[bool, int]:
+    """Whether a device is of a class, and what it cost to find out. Raises AllocationError."""
+    candidate = Candidate(Pool(("", "")), one, device, device_id(one, device))
+    selectors = tuple(each for each in device_class.spec.selectors or () if each.cel is not None)
+    return _all_match(selectors, candidate, f"class {device_class.metadata.name}")
 
 
 def _all_match(

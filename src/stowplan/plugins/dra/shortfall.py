@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stowplan.api.device_objects import DeviceClass, DeviceRequestDetails, ResourceClaim
 from stowplan.api.objects import Node
+from stowplan.framework.status import Status
 from stowplan.plugins.dra.allocator import alternatives, candidates_of
 from stowplan.plugins.dra.capacity import consumed_by, fits
 from stowplan.plugins.dra.facts import DeviceFacts
@@ -59,7 +60,7 @@ def shortfalls(devices: PodDevices, node: Node) -> list[Shortfall]:
     """The requests that the node cannot meet. Raises AllocationError."""
     found = []
     holders = _holders(devices.facts)
-    for _, claim in devices.to_allocate():
+    for claim in _claims(devices, node):
         for request in claim.spec.devices.requests or ():
             tried = [
                 _counted(devices.facts, claim, details, parent, node, holders)
@@ -77,12 +78,18 @@ def shortfall_texts(devices: PodDevices, node: Node) -> list[str]:
         if not pool.is_usable:
             state = "not published completely" if pool.is_incomplete else "invalid"
             said.append(f"the pool {pool.name} is {state}, and its devices do not count")
-    return said or list(_together(devices))
+    return said or list(_together(devices, node))
 
 
-def _together(devices: PodDevices) -> Iterator[str]:
+def _claims(devices: PodDevices, node: Node) -> list[ResourceClaim]:
+    """The claims that need devices on a node; none if another reason comes first."""
+    wanted = devices.to_allocate(node)
+    return [] if isinstance(wanted, Status) else [claim for _, claim in wanted]
+
+
+def _together(devices: PodDevices, node: Node) -> Iterator[str]:
     """Why requests that could each be met cannot be met together."""
-    for _, claim in devices.to_allocate():
+    for claim in _claims(devices, node):
         for constraint in claim.spec.devices.constraints or ():
             if constraint.match_attribute:
                 kind, attribute = "one value", constraint.match_attribute

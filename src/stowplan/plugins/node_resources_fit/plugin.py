@@ -12,7 +12,13 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from stowplan.api.device_objects import DeviceClass
 from stowplan.api.objects import Node, Pod
+from stowplan.cluster.extended_resources import (
+    CLASS_PREFIX,
+    DeviceClassByResource,
+    can_be_devices,
+)
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo, Request, compile_pod
 from stowplan.cluster.requests import (
@@ -37,7 +43,7 @@ from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.plugins.node_resources_fit.strategies import STRATEGIES, Strategy, WeightedAverage
 from stowplan.plugins.node_resources_fit.verdicts import NumberedVerdicts
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint
 
 _TOO_MANY_PODS = "Too many pods"
 # Verdict bits: 0 the pod count, 1 "never fits", then one for each requested resource in order.
@@ -74,17 +80,27 @@ class NodeResourcesFit(Plugin):
         ratio = chosen.requested_to_capacity_ratio
         shape = ratio.shape if ratio is not None else ()
         self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
+        self._maybe_devices = tuple(
+            resource.name for resource in chosen.resources if can_be_devices(resource.name)
+        )
         self._kept: Amounts | None = None
         self._known_wants: dict[Request, Request] = {}
+        #: DIVERGES: where no profile has DynamicResources, no classes are known, and resources that
+        #: devices stand for are missing on the node. Upstream would start pods without devices.
+        self._classes = self.handle.catalog.shared(DeviceClassByResource)
         #: Capacity of the last two nodes of hints; a hint runs once per waiting pod.
         self._offers: deque[tuple[Node, dict[str, int]]] = deque(maxlen=2)
 
     # Filter
 
     def sign(self, info: PodInfo) -> Hashable | None:
-        """The numbers of verdicts hold for one attempt only, and long requests make long keys."""
-        is_long = len(info.request) > _RESOURCE_BITS
-        return None if is_long else (info.request, info.score_request)
+        """The numbers of verdicts hold for one attempt only, and long requests make long keys.
+
+        Scores by devices depend on claims and slices, too.
+        """
+        if len(info.request) > _RESOURCE_BITS or self._is_scored_by_devices(info):
+            return None
+        return (info.request, info.score_request, *self._classes.among(info.request))
 
     def pre_filter(self, cycle: Cycle) -> None:
         """Upstream computes the pod's request here; ours is compiled with the pod."""
@@ -104,12 +120,14 @@ class NodeResourcesFit(Plugin):
             return
         verdict = is_full.astype(np.int32)
         everywhere = 0
+        devices = self._classes.among(wanted)
         for place, (name, amount) in enumerate(wanted):
             bit = _FIRST_RESOURCE_BIT << place
             if not table.resources.is_offered(name):
-                everywhere |= bit | _NEVER_BIT
+                if name not in devices:
+                    everywhere |= bit | _NEVER_BIT
                 continue
-            lacking = _lacking(table, name, amount, rows, overlay, places)
+            lacking = _lacking(table, name, amount, rows, overlay, places, name in devices)
             if lacking is not None:
                 short, never = lacking
                 verdict |= short * np.int32(bit)
@@ -132,11 +150,13 @@ class NodeResourcesFit(Plugin):
         table = cycle.table
         reasons, applies, missing = [_TOO_MANY_PODS], [is_full], []
         can_never = np.zeros_like(is_full)
+        devices = frozenset(self._classes.among(wanted))
         for name, amount in wanted:
             if not table.resources.is_offered(name):
-                missing.append(_insufficient(name))
+                if name not in devices:
+                    missing.append(_insufficient(name))
                 continue
-            lacking = _lacking(table, name, amount, rows, overlay, places)
+            lacking = _lacking(table, name, amount, rows, overlay, places, name in devices)
             if lacking is not None:
                 reasons.append(_insufficient(name))
                 applies.append(lacking[0])
@@ -151,6 +171,8 @@ class NodeResourcesFit(Plugin):
         never = False
         for name, amount in self._wanted(cycle.info):
             offered = node.allocatable(name)
+            if not offered and self._classes.get(name) is not None:
+                continue
             if amount > offered:
                 never = True
                 short.append(name)
@@ -200,6 +222,12 @@ class NodeResourcesFit(Plugin):
     def pre_score(self, cycle: Cycle, rows: object) -> None:
         """Never skips."""
 
+    def _is_scored_by_devices(self, info: PodInfo) -> bool:
+        if not self._maybe_devices:
+            return False
+        asked = self._classes.among(info.score_request)
+        return any(name in asked for name in self._maybe_devices)
+
     @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         table, strategy = cycle.table, self._strategy
@@ -220,6 +248,9 @@ class NodeResourcesFit(Plugin):
         for resource, amount, counts in zip(strategy.resources, wanted, takes_part, strict=True):
             held = held_column(table, resource.name, as_scored=True)[rows]
             offered = table.resources.offered(resource.name)[rows]
+            totals = self._classes.totals(table, resource.name) if counts else None
+            if totals is not None:
+                offered, held = totals.in_place_of(offered, held, rows)
             allocatable.append(offered if counts else np.zeros_like(offered))
             requested.append(add_saturating(held, amount))
         out[rows] = strategy.score_columns(requested, allocatable)
@@ -243,7 +274,11 @@ class NodeResourcesFit(Plugin):
                 continue
             else:
                 held = node.requested(name)
-            pairs.append((held + amount, node.allocatable(name)))
+            offered = node.allocatable(name)
+            totals = self._classes.totals(cycle.table, name)
+            if totals is not None:
+                offered, held = totals.of_row(cycle.table.row_of[node.name], offered, held)
+            pairs.append((held + amount, offered))
         return self._strategy.score(pairs)
 
     # Coming back
@@ -251,7 +286,12 @@ class NodeResourcesFit(Plugin):
     def events(self) -> Sequence[EventHint]:
         pod = ClusterEvent("Pod", ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)
         node = ClusterEvent("Node", ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE)
-        return (EventHint(pod, _room_was_made), EventHint(node, self._node_may_fit))
+        a_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
+        return (
+            EventHint(pod, _room_was_made),
+            EventHint(node, self._node_may_fit),
+            EventHint(a_class, _devices_may_do),
+        )
 
     def _node_may_fit(self, pod: Pod, old: object, new: object) -> Hint:
         """An empty node of this size would take the pod, and it is new or grew where it matters.
@@ -263,9 +303,12 @@ class NodeResourcesFit(Plugin):
             return Hint.QUEUE
         wanted = self._wanted(compile_pod(pod))
         offers = self._offers_of(new)
-        if offers.get(PODS, 0) < 1 or any(offers.get(name, 0) < amount for name, amount in wanted):
+        devices = [name for name in self._classes.among(wanted) if not offers.get(name)]
+        if offers.get(PODS, 0) < 1 or any(
+            offers.get(name, 0) < amount for name, amount in wanted if name not in devices
+        ):
             return Hint.SKIP
-        if not isinstance(old, Node):
+        if not isinstance(old, Node) or devices:
             return Hint.QUEUE
         before = self._offers_of(old)
         grew = any(offers.get(name, 0) > before.get(name, 0) for name in (*dict(wanted), PODS))
@@ -292,9 +335,13 @@ def _lacking(
     rows: RowSet,
     overlay: Overlay | None,
     places: Rows | None,
+    is_of_devices: bool,
 ) -> tuple[BoolArray, BoolArray] | None:
     """Which rows have too little left of a resource, and which of them could never have enough;
-    None if none has."""
+    None if none has.
+
+    A resource that devices stand for is up to DynamicResources on rows that offer none of it.
+    """
     if overlay is None:
         held = table.resources.held(name)[rows]
     else:
@@ -305,6 +352,8 @@ def _lacking(
     if free.min(initial=amount) >= amount:
         return None
     short = free < amount
+    if is_of_devices:
+        short &= allocatable > 0
     return short, short & (allocatable < amount)
 
 
@@ -322,3 +371,17 @@ def _room_was_made(pod: Pod, old: object, new: object) -> Hint:
         shrank = any(after.get(name, 0) < before.get(name, 0) for name in wanted)
         return Hint.QUEUE if shrank else Hint.SKIP
     return Hint.QUEUE
+
+
+def _devices_may_do(pod: Pod, old: object, new: object) -> Hint:
+    """A class came whose devices stand for a resource that the pod asks for, or it does now."""
+    if not isinstance(new, DeviceClass) or not (old is None or isinstance(old, DeviceClass)):
+        return Hint.QUEUE
+    wanted = dict(compile_pod(pod).request)
+    name = new.spec.extended_resource_name
+    if old is not None:
+        if (old.spec.extended_resource_name or "") == (name or ""):
+            return Hint.SKIP
+    elif CLASS_PREFIX + new.metadata.name in wanted:
+        return Hint.QUEUE
+    return Hint.QUEUE if name is not None and name in wanted else Hint.SKIP

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from stowplan.api.client import PatchKind
 from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceSlice
@@ -326,7 +327,16 @@ class Scene:
         assert self.plugin.pre_filter(cycle) is None
         step, table = FilterStep(self.plugin), self.cache.table
         rows = table.order.tolist()
-        return cycle, {table.names[row]: step.status_of_row(cycle, row) for row in rows}
+        answers = {table.names[row]: step.status_of_row(cycle, row) for row in rows}
+        # The columns say the same, also to a pod that comes first.
+        other = self.cycle(pod)
+        assert self.plugin.pre_filter(other) is None
+        column = np.zeros(table.capacity, np.int32)
+        step.fill(other, table.order, column)
+        for row in rows:
+            found = step.status(other, int(column[row])) if column[row] else SUCCESS
+            assert found == answers[table.names[row]]
+        return cycle, answers
 
     def filter(self, pod: Pod) -> dict[str, str]:
         """Reasons by node; empty where the pod fits."""

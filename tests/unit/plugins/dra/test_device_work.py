@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from stowplan.api.objects import Pod
+from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import compile_pod
-from stowplan.cluster.views import NodeView
+from stowplan.cluster.table import Int32Array
+from stowplan.cluster.views import Overlay
 from stowplan.cluster.work import DECISION_WORK, DecisionDeferred
 from stowplan.config.durations import Duration
 from stowplan.config.plugin_args import DynamicResourcesArgs
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.status import Status
 from stowplan.scheduler.cycle import decide
 from stowplan.scheduler.decision import Decision
 from stowplan.testing import node
@@ -21,14 +21,16 @@ from tests.unit.plugins.dra.device_kit import Scene, claim, device_class, gpus, 
 from tests.unit.plugins.plugin_kit import made
 from tests.unit.scheduler.scheduler_kit import profile_of
 
-NOTHING = "false"
+#: Another kind of request than one without selectors, so that counting devices is not enough.
+ANY = "true"
 
 
 def hostile(*, devices: int, nodes: int = 1, **more: Any) -> Scene:
     """A claim for which every half of the devices is tried, in vain."""
     names = [f"n{number}" for number in range(nodes)]
     slices = [gpus(name, *(f"gpu-{each:02}" for each in range(devices))) for name in names]
-    wanted = claim("gpu", request("many", count=devices // 2), request("none", NOTHING))
+    half = devices // 2
+    wanted = claim("gpu", request("half", count=half), request("more", ANY, count=half + 1))
     return Scene(map(node, names), device_class(), *slices, wanted, **more)
 
 
@@ -107,17 +109,17 @@ def test_no_more_nodes_are_searched_than_needed() -> None:
     names = [f"n{number:03}" for number in range(400)]
     slices = [gpus(name, "gpu-0") for name in names]
     scene = Scene(map(node, names), device_class(), *slices, claim())
-    asked: list[str] = []
-    plain = scene.plugin.filter
+    asked: list[int] = []
+    plain = scene.plugin.filter_columns
 
-    def counting(pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
-        asked.append(node.name)
-        return plain(pod, node, cycle)
+    def counting(cycle: Cycle, rows: Rows, out: Int32Array, overlay: Overlay | None) -> None:
+        asked.append(len(rows))
+        plain(cycle, rows, out, overlay)
 
-    scene.plugin.filter = counting  # type: ignore[method-assign]
+    scene.plugin.filter_columns = counting  # type: ignore[method-assign, assignment]
     profile = profile_of(scene.plugin, made("DefaultBinder"))
     profile.percentage_of_nodes_to_score = 25
     decision = decide(scene.cache.table, compile_pod(using("gpu")), profile)
     assert decision.node is not None
     assert (decision.feasible_nodes, decision.evaluated_nodes) == (100, 100)
-    assert len(asked) == 101
+    assert sum(asked) == 101
