@@ -40,12 +40,25 @@ def device_difference(ours: Json, theirs: Json) -> Difference | None:
     found = difference(ours, theirs)
     if found is not None or "error" in ours:
         return found
-    we, they = _pruned(ours.get("devices") or {}), _pruned(theirs.get("devices") or {})
+    we, they = _comparable(ours), _comparable(theirs)
     for name in ("preenqueue", "nodes", "postfilter"):
         if we.get(name) != they.get(name):
             lines = [f"we say    {we.get(name)}", f"upstream  {they.get(name)}"]
             return Difference(f"devices: {name}", lines)
     return None
+
+
+def _comparable(answer: Json) -> Json:
+    """What an answer says of devices. A claim of extended resources that a device plugin serves has
+    none: upstream has it in flight all the same.
+    """
+    said: Json = _pruned(answer.get("devices") or {})
+    nodes = {
+        node: [one for one in allocated if "allocation" in one or "error" in one]
+        for node, allocated in said.pop("nodes", {}).items()
+    }
+    said["nodes"] = {node: allocated for node, allocated in nodes.items() if allocated}
+    return said
 
 
 def _pruned(value: Any) -> Any:

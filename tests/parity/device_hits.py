@@ -25,6 +25,7 @@ MUST = [
     "allocated: node selector of labels",
     "allocated: node selector of a name",
     "allocated: no node selector",
+    "allocated: extended resources",
     "nothing to allocate",
     "scores tell nodes apart",
     "reason: cannot allocate all claims",
@@ -76,6 +77,8 @@ def _hits(answer: Json) -> Iterator[str]:
         if not allocated:
             yield "nothing to allocate"
         for one in allocated:
+            if one.get("requests"):
+                yield "allocated: extended resources"
             yield from (f"allocated{what}" for what in _shown(one.get("allocation") or {}))
 
 

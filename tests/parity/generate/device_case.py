@@ -7,7 +7,7 @@ cases of `case.py` are about everything else.
 from __future__ import annotations
 
 from tests.parity.generate.configurations import configuration
-from tests.parity.generate.device_claims import claim, classes, hold, reserve
+from tests.parity.generate.device_claims import EXTENDED, IMPLICIT, claim, classes, hold, reserve
 from tests.parity.generate.device_slices import slices
 from tests.parity.generate.dice import HOSTNAME, NODES, ZONE, Dice, Json
 
@@ -45,6 +45,9 @@ class DeviceScene:
         if dice.often(0.5):
             labels["gpu"] = "yes"
         amounts = {"cpu": dice.choice(["4", "8"]), "memory": "16Gi", "pods": "110"}
+        if dice.often(0.1):
+            # A device plugin's.
+            amounts[EXTENDED] = dice.choice(["0", "1", "2"])
         node: Json = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -83,8 +86,15 @@ class DeviceScene:
             "status": {"phase": "Pending"},
         }
         claims = []
-        for number in range(dice.choice([1, 1, 1, 1, 2, 3])):
+        is_extended = dice.often(0.12)
+        for number in range(dice.choice([0, 0, 1] if is_extended else [1, 1, 1, 1, 2, 3])):
             claims += self.claim_of(made, number)
+        if is_extended:
+            for container in made["spec"]["containers"][: dice.choice([1, 2])]:
+                amounts = {
+                    dice.choice([EXTENDED, EXTENDED, IMPLICIT]): dice.choice(["1", "1", "2"])
+                }
+                container["resources"] |= {"requests": amounts, "limits": amounts}
         return made, claims
 
     def claim_of(self, pod: Json, number: int) -> list[Json]:

@@ -12,6 +12,9 @@ from tests.parity.generate.device_slices import (
 from tests.parity.generate.dice import Dice, Json
 
 CLASSES = ["gpu", "gpu", "gpu", "gpu", "any", "any", "any", "nic", "model-a", "strict"]
+#: A resource of pods that devices of class "gpu" may stand for, and one that they always do.
+EXTENDED = "example.com/gpu"
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
 _SELECTORS = [
     f'device.driver == "{GPU}"',
     f'device.attributes["{GPU}"].?model.orValue("") == "A"',
@@ -48,6 +51,8 @@ def classes(dice: Dice) -> list[Json]:
         spec: Json = {"selectors": [_selector(one) for one in expressions]}
         if dice.often(0.3):
             spec["config"] = [_config(dice) for _ in range(dice.randint(1, 2))]
+        if name == "gpu" and dice.often(0.3):
+            spec["extendedResourceName"] = EXTENDED
         if dice.often(0.97):
             made.append(
                 {

@@ -25,6 +25,11 @@ def device_history(seed: int | str) -> History:
     return DeviceHistory(seed).lines()
 
 
+def asks_extended(pod: Json) -> bool:
+    """Whether the pod asks for devices as a resource: PreBind would then make a claim for it."""
+    return any("requests" in container["resources"] for container in pod["spec"]["containers"])
+
+
 class DeviceHistory(DeviceScene):
     def __init__(self, seed: int | str) -> None:
         super().__init__(seed)
@@ -100,7 +105,9 @@ class DeviceHistory(DeviceScene):
             self.waiting.append(pod)
             return
         allocated = answer["devices"]["nodes"].get(node, [])
-        match dice.choice(["bind", "bind", "bind", "hold", "wait"]):
+        match (
+            "wait" if asks_extended(pod) else dice.choice(["bind", "bind", "bind", "hold", "wait"])
+        ):
             case "bind":
                 self.begin(self.line["id"])
                 self.bind(pod, node, allocated)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,12 +18,14 @@ import msgspec
 import pytest
 
 from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.api.objects import Node, Pod
+from stowplan.api.objects import Node, Pod, Wire
+from stowplan.api.resources import PODS, Resource
+from stowplan.api.transport import Lane
 from stowplan.clock import VirtualClock
 from stowplan.cluster.views import NodeView
 from stowplan.config.decode import decode
 from stowplan.config.plugin_args import DynamicResourcesArgs
-from stowplan.errors import PluginError
+from stowplan.errors import ApiError, PluginError
 from stowplan.framework.forms import FilterStep
 from stowplan.framework.status import SUCCESS, Status, error
 from stowplan.plugins.dra.hints import DeviceHints
@@ -33,7 +36,6 @@ Json: TypeAlias = dict[str, Any]
 DATA = Path(__file__).parents[3] / "data/dra/plugin_cases.jsonl.gz"
 ALL: list[Json] = [json.loads(line) for line in gzip.decompress(DATA.read_bytes()).splitlines()]
 
-_EXTENDED = "DynamicResources does not serve extended resources yet"
 _OFF = "needs a gate to be off that is on by default"
 _ALPHA = "needs a gate to be on that is off by default"
 #: Cases that the default gates do not cover, and why.
@@ -58,19 +60,6 @@ SKIPPED = {
     "postfilter-skip-unreserve-podgroup-when-pods-active": _ALPHA,
     "postfilter-unreserve-podgroup": _ALPHA,
     "reserved-okay-podgroup": _ALPHA,
-    "extended-resource-name-bind-failure": _EXTENDED,
-    "extended-resource-name-claim-creation-failure": _EXTENDED,
-    "extended-resource-name-no-resource": _EXTENDED,
-    "extended-resource-name-skip-bind": _EXTENDED,
-    "extended-resource-name-with-node-resource": _EXTENDED,
-    "extended-resource-name-with-resources": _EXTENDED,
-    "extended-resource-name-with-resources-delete-claim": _EXTENDED,
-    "extended-resource-name-with-resources-fail-patch": _EXTENDED,
-    "extended-resource-name-with-resources-has-claim": _EXTENDED,
-    "extended-resource-name-with-zero-allocatable": _EXTENDED,
-    "extended-resource-one-device-plugin-one-dra": _EXTENDED,
-    "implicit-extended-resource-name-two-containers-with-resources": _EXTENDED,
-    "implicit-extended-resource-name-with-resources": _EXTENDED,
     "canceled": "the caller of our Filter has no other way to cancel it than not to call it again",
 }
 #: Their claims have a zero time of allocation, which JSON does not show.
@@ -102,6 +91,58 @@ class Ticking(VirtualClock):
         return True
 
 
+class Storage(Server):
+    """An API server that also creates and deletes claims, and knows the pod's status."""
+
+    def __init__(self, case: Json, *claims: ResourceClaim) -> None:
+        super().__init__(*claims)
+        self._case = case
+        self.pod_status: Json = {}
+
+    async def create(
+        self,
+        resource: Resource[Any],
+        obj: Wire | Mapping[str, Any] | bytes,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        name: str = "",
+        lane: Lane = Lane.BIND,
+        timeout_s: float = 30.0,
+    ) -> bytes:
+        if self._case["reactors"]:
+            raise ApiError("claim creation errors")
+        assert isinstance(obj, Mapping)
+        metadata = {**obj["metadata"], "uid": "created", "resourceVersion": "7"}
+        metadata["name"] = f"{metadata['generateName']}0"
+        wire = msgspec.json.encode({**obj, "metadata": metadata})
+        made = msgspec.json.decode(wire, type=ResourceClaim)
+        self.store(made)
+        for scene in self.scenes:
+            scene.put(made)
+        return wire
+
+    async def patch(
+        self,
+        resource: Resource[Any],
+        name: str,
+        patch: Mapping[str, Any] | list[Any] | bytes,
+        **more: Any,
+    ) -> bytes:
+        if resource is not PODS:
+            return await super().patch(resource, name, patch, **more)
+        if self._case["failPatch"]:
+            raise ApiError("patch error")
+        assert isinstance(patch, Mapping)
+        self.pod_status |= patch["status"]
+        return b""
+
+    async def delete(self, resource: Resource[Any], name: str, **more: Any) -> None:
+        del self.claims[name]
+        for scene in self.scenes:
+            scene.remove(name)
+
+
 class Replay:
     """One case, call by call."""
 
@@ -125,7 +166,7 @@ class Replay:
         self.at = Scene(
             nodes,
             *things,
-            server=Server(*stored),
+            server=Storage(case, *stored),
             args=decode(args, DynamicResourcesArgs, []),
             clock=clock,
         )
