@@ -90,7 +90,10 @@ class NodePools:
         ]
         #: Nodes with the same key have the same devices; None: they depend on the node.
         self.key: tuple[object, ...] | None = None
-        if not any(one.spec.per_device_node_selection or one.spec.node_name for one in self.slices):
+        is_whole = all(pool.is_usable for pool in pools)
+        if is_whole and not any(
+            one.spec.per_device_node_selection or one.spec.node_name for one in self.slices
+        ):
             self.key = (self.has_invalid, *map(id, self.slices))
 
 

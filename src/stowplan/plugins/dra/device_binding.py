@@ -165,15 +165,19 @@ class DeviceBinding:
         if allocation is None:
             return
         # Each version is kept at once, so that Unreserve deletes what was created.
-        claim = devices.claims[place] = await create(self._handle, devices.claims[place])
-        claim = devices.claims[place] = await bind_claim(self._handle, pod, claim, allocation)
-        await tell_pod(self._handle, pod, claim, devices.mappings)
+        try:
+            claim = devices.claims[place] = await create(self._handle, devices.claims[place])
+            claim = devices.claims[place] = await bind_claim(self._handle, pod, claim, allocation)
+        except ClaimWriteFailed:
+            self._release_extended(devices)
+            raise
         if self._facts.assume(claim):
             self._release_extended(devices)
         else:
             self._handle.background(
                 partial(self._release_when_shown, devices, claim), f"await {spoken(claim)}"
             )
+        await tell_pod(self._handle, pod, claim, devices.mappings)
 
     async def _release_when_shown(self, devices: PodDevices, claim: ResourceClaim) -> None:
         """Keep the devices in flight until the watch shows the claim that has them."""

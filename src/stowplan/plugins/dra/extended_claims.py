@@ -172,9 +172,9 @@ async def create(handle: Handle, claim: ResourceClaim) -> ResourceClaim:
         answer = await handle.client.create(RESOURCE_CLAIMS, wanted, namespace=meta.namespace)
     except StowplanError as problem:
         handle.observe("scheduler_resourceclaim_creates_total", ("failure",), 1)
-        raise ClaimWriteFailed(
-            f"create claim for extended resources {spoken(claim)}: {problem}"
-        ) from problem
+        # The claim has no name yet.
+        text = f"create claim for extended resources {meta.namespace}/: {problem}"
+        raise ClaimWriteFailed(text) from problem
     handle.observe("scheduler_resourceclaim_creates_total", ("success",), 1)
     return load_json(answer, ResourceClaim)
 
