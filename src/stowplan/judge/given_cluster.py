@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from stowplan.api.objects import Pod
+from stowplan.api.quantity import InvalidQuantity
 from stowplan.api.resources import NODES, PODS
 from stowplan.clock import SystemClock
 from stowplan.cluster.cache import ClusterCache
@@ -65,7 +66,10 @@ class GivenCluster:
         if thing.resource is PODS:
             self._put_pod(old.struct if old is not None else None, thing)
         elif thing.resource is NODES:
-            self.cache.set_node(thing.struct)
+            try:
+                self.cache.set_node(thing.struct)
+            except InvalidQuantity as problem:
+                raise QuestionRefused(f"node {thing.name}: {problem}") from None
         elif thing.resource is not None:
             self.cache.catalog[thing.resource].set(thing.struct)
         self.things[thing.key] = thing
