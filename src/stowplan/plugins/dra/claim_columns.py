@@ -60,6 +60,9 @@ class TakenDevices(Protocol):
     @property
     def devices(self) -> Mapping[DeviceId, int]: ...
 
+    @property
+    def consumed(self) -> Mapping[DeviceId, object]: ...
+
 
 class Facts(Protocol):
     """What is known of devices; `plugins.dra.facts.DeviceFacts`."""
@@ -228,7 +231,7 @@ class ShapeColumn:
         """The verdict if counting is enough, else None."""
         if self._asks is None:
             return None
-        taken, work = facts.allocated.devices, table.work
+        taken, shares, work = facts.allocated.devices, facts.allocated.consumed, table.work
         is_plain, has_enough = self._is_plain, True
         for ask in self._asks:
             free = shared = 0
@@ -236,7 +239,8 @@ class ShapeColumn:
                 match = ask.matches.of(one, work)
                 if not match.is_certain:
                     return None
-                is_plain = is_plain and match.is_plain
+                # A device may have been shared before, and a share still be held.
+                is_plain = is_plain and match.is_plain and shares.keys().isdisjoint(match.devices)
                 shared += match.shared
                 free += sum(device not in taken for device in match.devices)
             if ask.most > free + shared or ask.total > free + shared * ask.requests:
