@@ -61,7 +61,9 @@ def test_workloads_are_listed() -> None:
 
 
 def test_what_cannot_be_played_is_listed_with_the_reason(folder: Path) -> None:
-    (folder / "own.yaml").write_text(FILE.replace("createNodes, count: 5", "createResourceDriver"))
+    (folder / "own.yaml").write_text(
+        FILE.replace("params: {}", "params: {numNodeDeclaredFeatures: 1}")
+    )
     cells = bench("own.yaml", "--list").output.splitlines()[1].split()
     assert cells[:7] == ["Own/Small", "-", "-", "-", "cannot", "be", "played:"]
     (plain,) = json.loads(bench("own.yaml", "--list", "-o", "json").output)
