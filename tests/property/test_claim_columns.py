@@ -143,7 +143,7 @@ class _World:
     def claim(self) -> ResourceClaim:
         draw = self.draw
         self.claims += 1
-        requests = []
+        requests: list[dict[str, Any]] = []
         for place in range(draw.choice((1, 1, 1, 2))):
             details = self.details()
             if draw.random() < 0.1:

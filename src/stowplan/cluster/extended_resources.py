@@ -62,45 +62,46 @@ class DeviceClassByResource:
         self._classes.listeners.append(self._changed)
         #: Explicit names: the classes that have one, by the class's name.
         self._named: dict[str, dict[str, DeviceClass]] = {}
-        self._by_resource: dict[str, DeviceClass] = {}
+        #: Read only; for most clusters empty, which is quicker to see here than to be told.
+        self.by_resource: dict[str, DeviceClass] = {}
         #: Counts the devices of a class; set by DynamicResources, which knows how to.
         self.count: Callable[[NodeTable, DeviceClass], Totals] | None = None
         self.reset(self)
 
     def reset(self, like: DeviceClassByResource) -> None:
-        self._named, self._by_resource = {}, {}
+        self._named, self.by_resource = {}, {}
         for one in self._classes:
             self._changed(None, one)
 
     def __len__(self) -> int:
-        return len(self._by_resource)
+        return len(self.by_resource)
 
     def get(self, resource: str) -> DeviceClass | None:
         """The class whose devices stand for a resource."""
-        return self._by_resource.get(resource)
+        return self.by_resource.get(resource)
 
     def totals(self, table: NodeTable, resource: str) -> Totals | None:
         """The devices that stand for a resource; None if none do."""
-        found = self._by_resource.get(resource)
+        found = self.by_resource.get(resource)
         if found is None or self.count is None or not can_be_devices(resource):
             return None
         return self.count(table, found)
 
     def among(self, resources: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
         """The names of a pod's request that a class answers for."""
-        if not self._by_resource:
+        if not self.by_resource:
             return ()
-        return tuple(name for name, amount in resources if amount and name in self._by_resource)
+        return tuple(name for name, amount in resources if amount and name in self.by_resource)
 
     def _changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         touched: set[str] = set()
         if old is not None:
-            self._by_resource.pop(CLASS_PREFIX + old.metadata.name, None)
+            self.by_resource.pop(CLASS_PREFIX + old.metadata.name, None)
             if old.spec.extended_resource_name:
                 touched.add(old.spec.extended_resource_name)
                 self._named[old.spec.extended_resource_name].pop(old.metadata.name, None)
         if new is not None:
-            self._by_resource[CLASS_PREFIX + new.metadata.name] = new
+            self.by_resource[CLASS_PREFIX + new.metadata.name] = new
             if new.spec.extended_resource_name:
                 touched.add(new.spec.extended_resource_name)
                 named = self._named.setdefault(new.spec.extended_resource_name, {})
@@ -108,10 +109,10 @@ class DeviceClassByResource:
         for name in touched:
             classes = self._named[name]
             if classes:
-                self._by_resource[name] = _preferred(classes)
+                self.by_resource[name] = _preferred(classes)
             else:
                 del self._named[name]
-                self._by_resource.pop(name, None)
+                self.by_resource.pop(name, None)
 
 
 def _preferred(classes: dict[str, DeviceClass]) -> DeviceClass:

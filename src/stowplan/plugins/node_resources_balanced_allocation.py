@@ -114,10 +114,11 @@ class NodeResourcesBalancedAllocation(Plugin):
         after: list[float] = []
         for name, amount in self._wanted(cycle.info):
             allocatable, held = node.allocatable(name), node.requested(name)
-            totals = self._classes.totals(cycle.table, name)
-            if totals is not None:
-                row = cycle.table.row_of[node.name]
-                allocatable, held = totals.of_row(row, allocatable, held)
+            if name in self._classes.by_resource:
+                totals = self._classes.totals(cycle.table, name)
+                if totals is not None:
+                    row = cycle.table.row_of[node.name]
+                    allocatable, held = totals.of_row(row, allocatable, held)
             if allocatable:
                 # Floats first, as upstream and the columns: integers this large divide otherwise.
                 before.append(min(float(held) / float(allocatable), 1.0))
@@ -185,7 +186,7 @@ def _balances(
     for name, amount in wanted:
         held = table.resources.held(name)[rows]
         allocatable = table.resources.offered(name)[rows]
-        totals = classes.totals(table, name)
+        totals = classes.totals(table, name) if name in classes.by_resource else None
         if totals is not None:
             allocatable, held = totals.in_place_of(allocatable, held, rows)
         has_any = allocatable != 0

@@ -103,7 +103,9 @@ class DynamicResources(Plugin):
     def pre_filter(self, cycle: Cycle) -> Status | None:
         cycle.write(self.name, True)
         has_claims = bool(cycle.pod.spec.resource_claims)
-        if not has_claims and not self._classes.among(cycle.info.request):
+        if not has_claims and not (
+            self._classes.by_resource and self._classes.among(cycle.info.request)
+        ):
             return SKIP
         try:
             claims = claims_of(cycle.pod, self._facts) if has_claims else []

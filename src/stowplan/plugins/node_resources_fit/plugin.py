@@ -98,7 +98,11 @@ class NodeResourcesFit(Plugin):
 
         Scores by devices depend on claims and slices, too.
         """
-        if len(info.request) > _RESOURCE_BITS or self._is_scored_by_devices(info):
+        if len(info.request) > _RESOURCE_BITS:
+            return None
+        if not self._classes.by_resource:
+            return (info.request, info.score_request)
+        if self._is_scored_by_devices(info):
             return None
         return (info.request, info.score_request, *self._classes.among(info.request))
 
@@ -120,7 +124,7 @@ class NodeResourcesFit(Plugin):
             return
         verdict = is_full.astype(np.int32)
         everywhere = 0
-        devices = self._classes.among(wanted)
+        devices = self._classes.among(wanted) if self._classes.by_resource else ()
         for place, (name, amount) in enumerate(wanted):
             bit = _FIRST_RESOURCE_BIT << place
             if not table.resources.is_offered(name):
@@ -171,7 +175,7 @@ class NodeResourcesFit(Plugin):
         never = False
         for name, amount in self._wanted(cycle.info):
             offered = node.allocatable(name)
-            if not offered and self._classes.get(name) is not None:
+            if not offered and name in self._classes.by_resource:
                 continue
             if amount > offered:
                 never = True
@@ -248,9 +252,10 @@ class NodeResourcesFit(Plugin):
         for resource, amount, counts in zip(strategy.resources, wanted, takes_part, strict=True):
             held = held_column(table, resource.name, as_scored=True)[rows]
             offered = table.resources.offered(resource.name)[rows]
-            totals = self._classes.totals(table, resource.name) if counts else None
-            if totals is not None:
-                offered, held = totals.in_place_of(offered, held, rows)
+            if counts and resource.name in self._classes.by_resource:
+                totals = self._classes.totals(table, resource.name)
+                if totals is not None:
+                    offered, held = totals.in_place_of(offered, held, rows)
             allocatable.append(offered if counts else np.zeros_like(offered))
             requested.append(add_saturating(held, amount))
         out[rows] = strategy.score_columns(requested, allocatable)
@@ -275,9 +280,10 @@ class NodeResourcesFit(Plugin):
             else:
                 held = node.requested(name)
             offered = node.allocatable(name)
-            totals = self._classes.totals(cycle.table, name)
-            if totals is not None:
-                offered, held = totals.of_row(cycle.table.row_of[node.name], offered, held)
+            if name in self._classes.by_resource:
+                totals = self._classes.totals(cycle.table, name)
+                if totals is not None:
+                    offered, held = totals.of_row(cycle.table.row_of[node.name], offered, held)
             pairs.append((held + amount, offered))
         return self._strategy.score(pairs)
 

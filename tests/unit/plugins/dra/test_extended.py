@@ -11,6 +11,7 @@ from stowplan.api.objects import (
     OwnerReference,
     Pod,
     PodSpec,
+    Quantities,
     ResourceRequirements,
 )
 from stowplan.plugins.dra import extended
@@ -21,7 +22,7 @@ CLASSES = {GPU: "class", GPU1: "class1", INIT: "classInit", IMPLICIT: "classInit
 
 
 def _container(name: str, asks: dict[str, int], restart_policy: str | None = None) -> Container:
-    requests = {resource: str(amount) for resource, amount in asks.items()}
+    requests: Quantities = {resource: str(amount) for resource, amount in asks.items()}
     return Container(name, "", ResourceRequirements(requests=requests), None, restart_policy)
 
 

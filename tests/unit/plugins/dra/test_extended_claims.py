@@ -70,6 +70,7 @@ class ExtendedServer(Server):
         *,
         namespace: str = "",
         uid: str = "",
+        resource_version: str = "",
         grace_period_s: int | None = None,
         lane: Lane = Lane.BIND,
         timeout_s: float = 30.0,
