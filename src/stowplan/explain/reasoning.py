@@ -200,7 +200,7 @@ def explained(
             nearest = tuple(obstacles_of(profile, diagnosis, row) for row in rows)
         plugins = {reason.plugin for reason in reasons}
         if not pod.spec.node_name and not pod.spec.scheduling_gates:
-            retried = retry_texts(profile, sorted(plugins))
+            retried = retry_texts(profile, sorted(plugins), decision.cycle.info)
     cause = "" if feasible else _why_nowhere(decision, groups, total)
     state, summary = _summary(pod, decision.cycle.table, feasible, cause)
     advice = advice_for(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from stowplan.cluster.extended_resources import can_be_devices
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.profile import Profile
 from stowplan.queue.events import ActionType, EventResource
 from stowplan.queue.hints import complete_hints
 
 _A: Final = ActionType
+_FIT: Final = "NodeResourcesFit"
 _NODE_ACTIONS: Final = (
     (_A.ADD, "is added"),
     (_A.DELETE, "is deleted"),
@@ -36,13 +39,16 @@ _OWN_ACTIONS: Final = (
 )
 
 
-def retry_texts(profile: Profile, plugins: Iterable[str]) -> tuple[str, ...]:
+def retry_texts(profile: Profile, plugins: Iterable[str], info: PodInfo) -> tuple[str, ...]:
     """`a node is added, offers more or ...`, and so on: what the plugins wait for."""
+    wants_devices = any(can_be_devices(name) for name, _ in info.request)
     waited = {name: profile.plugins[name].events() for name in plugins if name in profile.plugins}
     actions: dict[str, ActionType] = {}
-    for entries in complete_hints(waited).values():
+    for name, entries in complete_hints(waited).items():
         for entry in entries:
             resource = entry.event.resource
+            if resource == EventResource.DEVICE_CLASS and name == _FIT and not wants_devices:
+                continue  # registered for all pods, and of no use to this one
             actions[resource] = actions.get(resource, _A.NONE) | entry.event.action
     said: list[str] = []
     node = actions.pop(EventResource.NODE, _A.NONE)

@@ -49,7 +49,8 @@ def test_with_respect_the_defaults_have_their_say_but_nobody_is_evicted() -> Non
     assert {"NodeUnschedulable", "TaintToleration", "NodeResourcesFit", "StaticPlacement"} <= names
     assert not names & {"DefaultPreemption", "DefaultBinder"}
     assert profile.at("bind") == [binder]
-    assert not any("delete" in right.verbs for right in rights_for(engine.plugins()))
+    deletes = {right.resource for right in rights_for(engine.plugins()) if "delete" in right.verbs}
+    assert deletes == {"resourceclaims"}
 
 
 def test_the_prefix_reaches_the_plugin() -> None:

@@ -75,11 +75,6 @@ UPSTREAM: dict[str, dict[str, tuple[ActionType, ...]]] = {
     "DefaultPreemption": {POD: (DELETE,)},
 }
 
-#: Registered upstream and not here. An entry whose pair is registered after all fails the test.
-NOT_REGISTERED: dict[tuple[str, str], str] = {
-    ("NodeResourcesFit", DEVICE_CLASS): "no class offers resources yet"
-}
-
 #: Plugins of the default profile that never keep a pod waiting, and need no events.
 NEVER_REJECT = {
     "PrioritySort",
@@ -95,7 +90,6 @@ def _pairs() -> set[Pair]:
         for plugin, events in UPSTREAM.items()
         for resource, actions in events.items()
         for action in actions
-        if (plugin, resource) not in NOT_REGISTERED
     }
 
 

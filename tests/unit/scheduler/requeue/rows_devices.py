@@ -1,10 +1,10 @@
-"""Rows of DynamicResources."""
+"""Rows of DynamicResources, and of NodeResourcesFit for resources that devices stand for."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from stowplan.testing import node
+from stowplan.testing import node, pod
 from tests.unit.plugins.dra.device_kit import (
     allocation,
     claim,
@@ -27,7 +27,11 @@ from tests.unit.scheduler.requeue.registered_events import (
     UPDATE,
 )
 
-_DEVICES = "DynamicResources"
+_DEVICES, _FIT = "DynamicResources", "NodeResourcesFit"
+_WANT_RESOURCES = (
+    pod("a", requests={"example.com/gpu": 1}),
+    pod("b", requests={"example.com/nic": 1}),
+)
 _A, _B = using("c1", name="a"), using("c2", name="b")
 _CLAIMS = (claim("c1"), claim("c2"))
 _TAKEN = claim("taken", allocation=allocation("n1", "gpu-0"))
@@ -148,5 +152,21 @@ ROWS = [
         (_A, _B),
         becomes(node("n1", cpu=8)),
         tried=("a", "b"),
+    ),
+    Row(
+        Pair(_FIT, DEVICE_CLASS, ADD),
+        "a class comes whose devices stand for what one wants",
+        (node("n1"), gpus("n1", "gpu-0")),
+        _WANT_RESOURCES,
+        comes(device_class(extendedResourceName="example.com/gpu")),
+        placed=("a",),
+    ),
+    Row(
+        Pair(_FIT, DEVICE_CLASS, UPDATE),
+        "the devices of a class stand for what one wants",
+        (node("n1"), gpus("n1", "gpu-0"), device_class()),
+        _WANT_RESOURCES,
+        becomes(device_class(extendedResourceName="example.com/gpu")),
+        placed=("a",),
     ),
 ]

@@ -10,7 +10,6 @@ from tests.unit.scheduler.requeue.registered_events import (
     ALWAYS_QUEUES,
     NEVER_QUEUES,
     NEVER_REJECT,
-    NOT_REGISTERED,
     REGISTERED,
     TAINTS_TOO,
     UPSTREAM,
@@ -50,13 +49,6 @@ def test_a_plugin_without_events_rejects_no_pod() -> None:
 
 def test_the_plugins_register_what_upstreams_do() -> None:
     assert _pairs_of_plugins() == REGISTERED
-
-
-def test_what_is_not_registered_is_named_with_the_reason() -> None:
-    registered = {(pair.plugin, pair.resource) for pair in _pairs_of_plugins()}
-    for (plugin, resource), reason in NOT_REGISTERED.items():
-        assert resource in UPSTREAM[plugin]
-        assert (plugin, resource) not in registered, f"no longer true: {reason}"
 
 
 def test_the_queue_adds_taints_for_those_who_wait_for_nodes() -> None:
