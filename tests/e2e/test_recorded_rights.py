@@ -46,7 +46,7 @@ STATIC = DEPLOY.parent / "static"
 IS_RECORDING = os.environ.get("RECORD_RBAC") == "1"
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
 DEVICES = "/apis/resource.k8s.io/v1"
-PINNED = ("pinned", "with-local", "with-made", "with-device")
+PINNED = ("pinned", "with-local", "with-made", "with-device", "by-resource")
 LATE = {"volumeBindingMode": "WaitForFirstConsumer"}
 
 
