@@ -30,13 +30,16 @@ ALL = [
 
 
 def rights_of(settings: StaticSettings) -> list[Grant]:
-    """What such plugins need; it sets no conditions, and leaves events as they are."""
+    """What such plugins need; it sets no conditions, and leaves events as they are. The status of
+    pods is written only for devices that they get by the name of a resource.
+    """
     engine, _ = make_engine(settings)
     asked = wanted(rights_for(engine.plugins()), "")
     return [
         each
         for each in asked
-        if each.resource != "pods/status" and (each.resource, each.verb) != ("events", "patch")
+        if (each.resource != "pods/status" or settings.respect_node_state)
+        and (each.resource, each.verb) != ("events", "patch")
     ]
 
 
