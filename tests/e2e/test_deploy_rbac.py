@@ -371,12 +371,14 @@ def test_missing_rights_are_named_in_one_line(plane: ControlPlane) -> None:
     assert cluster.removeprefix("in the whole cluster: ").split(", ") == [
         "list,watch pods",
         "create pods/binding",
+        "patch resourceclaims/status.resource.k8s.io",
         "list,watch poddisruptionbudgets.policy",
         "list,watch,patch persistentvolumeclaims",
         "list,watch services",
         "list,watch replicationcontrollers",
         "list,watch replicasets.apps",
         "list,watch statefulsets.apps",
+        "patch resourceclaims.resource.k8s.io",
     ]
     assert lease == "in namespace stowplan: create,get,update leases.coordination.k8s.io"
     assert "deploy/scheduler" in advice

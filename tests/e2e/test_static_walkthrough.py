@@ -258,8 +258,15 @@ def test_with_respect_for_the_state_of_nodes(stage: StaticStage, tmp_path: Path)
     assert [each for each in requests if each.code not in (200, 201)] == []
     used = {each.right for each in requests} - {ASKING}
     unused = rights(DEPLOY / "respect-node-state" / "rbac.yaml") - used
-    # There are no volumes here to be promised to claims.
-    assert unused == {("", f"persistentvolume{end}", "patch") for end in ("s", "claims")}
+    # There are no volumes or devices here to be promised to claims.
+    devices = {
+        ("resource.k8s.io", "resourceclaims", verb) for verb in ("create", "delete", "patch")
+    }
+    devices |= {
+        ("resource.k8s.io", f"resourceclaims/{part}", "patch") for part in ("binding", "status")
+    }
+    volumes = {("", f"persistentvolume{end}", "patch") for end in ("s", "claims")}
+    assert unused == volumes | devices | {("", "pods/status", "patch")}
 
 
 def test_one_shot_needs_several_runs(stage: StaticStage) -> None:

@@ -101,7 +101,7 @@ def bound(path: Path) -> dict[str, str]:
     """The nodes of pods as the file tells them."""
     found: dict[str, str] = {}
     for entry in entries(path):
-        if entry.kind == "Pod" and entry.type is not EntryType.DELETED:
+        if entry.kind == "Pod" and entry.type in (EntryType.ADDED, EntryType.MODIFIED):
             pod = json.loads(bytes(entry.object))
             found[pod["metadata"]["name"]] = pod["spec"].get("nodeName", "")
     return found

@@ -40,7 +40,9 @@ log = get_logger(__name__)
 
 _PLUGIN = "DefaultPreemption"
 _CONDITION = "DisruptionTarget"
-_PASSING: Final = (Conflict, ServerError, Throttled, ApiUnavailable)
+_PASSING: Final = (Conflict, Throttled, ApiUnavailable)
+#: The server, or one before it, is not ready. A 500 is an answer: the preemptor decides anew.
+_NOT_READY: Final = (502, 503, 504)
 #: Before a write is tried again.
 _PAUSES_S: Final = (0.05, 0.25, 1.0, 3.0)
 
@@ -231,7 +233,7 @@ class Evictor:
             except NotFound:
                 return True
             except StowplanError as problem:
-                pause_s = next(pauses, None) if isinstance(problem, _PASSING) else None
+                pause_s = next(pauses, None) if _may_pass(problem) else None
                 if pause_s is None:
                     extra = kv(pod=pod.key, preemptor=preemptor.key, err=str(problem))
                     log.error(trouble, extra=extra)
@@ -289,3 +291,9 @@ class Evictor:
             kind=PatchKind.STRATEGIC,
             lane=Lane.STATUS,
         )
+
+
+def _may_pass(problem: StowplanError) -> bool:
+    return isinstance(problem, _PASSING) or (
+        isinstance(problem, ServerError) and problem.status in _NOT_READY
+    )
