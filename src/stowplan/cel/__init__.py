@@ -4,6 +4,6 @@
                  (macros)   (types,     (closures
                              overloads)  that count cost)
 
-Results, error texts and costs are those of cel-go 0.26 in kube-scheduler's environment; a test
-compares them on thousands of expressions. `device.compile_selector` is the entry for DRA.
+Results, error messages and costs are those of cel-go 0.26 in kube-scheduler's environment; a test
+compares them on thousands of expressions. `device.compile_selector` is the entry point for DRA.
 """

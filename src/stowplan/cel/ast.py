@@ -1,21 +1,24 @@
 """The syntax tree of a CEL expression.
 
-The parser makes it, with macros expanded; the checker fills in `type` and `overloads`. Nodes are
-compared by identity. `position` is the offset in the source that errors point at.
+The parser builds it and expands macros; the checker sets `type` and `overloads`. Nodes compare by
+identity. `position` is the offset in the source that errors point at.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from stowplan.cel.types import ERROR, Type
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
 class Node:
     position: int
     type: Type = field(default=ERROR, init=False)
-    #: How many operators, selections and calls of methods are nested in it, itself included.
+    #: Nesting depth of operators, selections and method calls, this node included.
     height: int = field(default=0, init=False)
 
 
@@ -27,7 +30,7 @@ class Literal(Node):
 @dataclass(eq=False, slots=True)
 class Ident(Node):
     name: str
-    #: Set by the checker where the name is that of a type: its value.
+    #: The type's value, set by the checker if the name is that of a type.
     constant: object = field(default=None, init=False)
 
 
@@ -36,7 +39,7 @@ class Select(Node):
     operand: Node
     field_name: str
     test_only: bool = False
-    #: Set by the checker where the whole chain names a variable or a type, such as
+    #: Set by the checker if the whole chain names a variable or a type, such as
     #: `google.protobuf.Timestamp`.
     resolved: Ident | None = field(default=None, init=False)
 
@@ -48,11 +51,16 @@ class Call(Node):
     args: list[Node]
     overloads: list[str] = field(default_factory=list, init=False)
 
+    @property
+    def operands(self) -> list[Node]:
+        """The receiver, if there is one, and the arguments."""
+        return self.args if self.target is None else [self.target, *self.args]
+
 
 @dataclass(eq=False, slots=True)
 class ListExpr(Node):
     elements: list[Node]
-    #: Indices of elements such as `?x`, which are left out if x is optional.none().
+    #: Indices of elements such as `?x`, which are omitted if x is optional.none().
     optional: frozenset[int] = frozenset()
 
 
@@ -77,7 +85,7 @@ class StructExpr(Node):
 
 @dataclass(eq=False, slots=True)
 class Comprehension(Node):
-    """A loop over `iter_range`; what all macros that iterate or bind a name become."""
+    """A loop over `iter_range`. Macros that iterate or bind a name expand to it."""
 
     iter_range: Node
     iter_var: str
@@ -87,6 +95,28 @@ class Comprehension(Node):
     condition: Node
     step: Node
     result: Node
+
+    def variables(self, first: T, second: T) -> dict[str, T]:
+        """The one or two loop variables, by name."""
+        names = [self.iter_var] if self.iter_var2 is None else [self.iter_var, self.iter_var2]
+        return dict(zip(names, (first, second), strict=False))
+
+
+def children(node: Node) -> list[Node]:
+    match node:
+        case Select():
+            return [node.operand]
+        case Call():
+            return node.operands
+        case ListExpr():
+            return node.elements
+        case MapExpr():
+            return [one for entry in node.entries for one in (entry.key, entry.value)]
+        case Comprehension():
+            return [
+                node.iter_range, node.accu_init, node.condition, node.step, node.result,
+            ]  # fmt: skip
+    return []
 
 
 def qualified_name(node: Node) -> str | None:

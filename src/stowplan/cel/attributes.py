@@ -1,7 +1,7 @@
-"""Chains of selections, such as `device.attributes["x"].model`, planned as one.
+"""Plans of chains of selections, such as `device.attributes["x"].model`.
 
-The steps of a chain cost 1 each, and so does the chain itself, except as a branch of `?:`, where
-only its steps do; cel-go counts so.
+As in cel-go, each step of a chain costs 1, and the chain itself costs 1 more unless it is a branch
+of `?:`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stowplan.cel.errors import Failure
-from stowplan.cel.plans import GO_TYPES, Evaluate, Plan, Run
-from stowplan.cel.values import NONE, Map, Opt, UInt, Value, show, type_name
+from stowplan.cel.plans import Evaluate, Plan, Run, go_type
+from stowplan.cel.values import NONE, Map, Opaque, Opt, TypeValue, UInt, Value, show, type_name
 
 Qualifier = Callable[[Run, Value, bool], "tuple[Value, ...] | Failure"]
 
 
 @dataclass(slots=True)
 class Attribute(Plan):
-    """A root and the steps of selection from it."""
+    """A root, and the steps of selection from it."""
 
     root: Evaluate
     steps: list[tuple[Qualifier, bool]] = field(default_factory=list)
-    #: Of `condition ? these : those`: both branches, which get every further step.
+    #: The branches of `?:`; further steps are added to both.
     branches: tuple[Attribute, Attribute] | None = None
     test_only: bool = False
 
@@ -39,18 +39,36 @@ class Attribute(Plan):
             return value
         optional = type(value) is Opt
         if optional:
-            if not value.items:  # type: ignore[attr-defined]
+            if not value.items:
                 return value
-            value = value.items[0]  # type: ignore[attr-defined]
+            value = value.items[0]
+            if not self.steps:
+                return Opt((_wrapped_again(value),))
         for qualifier, is_optional in self.steps:
             optional = optional or is_optional
             found = qualifier(run, value, optional)
-            if type(found) is Failure:
+            if isinstance(found, Failure):
                 return found
             if not found:
                 return NONE
-            value = found[0]  # type: ignore[index]
+            value = found[0]
         return Opt((value,)) if optional else value
+
+
+def _wrapped_again(value: Value) -> Value:
+    """The value of an optional that is read from a variable or a branch of `?:`.
+
+    cel-go unwraps it and wraps it again, which changes some values and fails for others.
+    """
+    if isinstance(value, Opt):
+        return _wrapped_again(value.items[0]) if value.items else None
+    if isinstance(value, TypeValue):
+        return value.name
+    if isinstance(value, Failure):
+        return Failure(f"unsupported conversion to ref.Val: (*errors.errorString){value.text}")
+    if isinstance(value, Opaque) and value.go_type:
+        return Failure(f"unsupported conversion to ref.Val: ({value.go_type}){value}")
+    return value
 
 
 def attribute_of(root: Evaluate, branches: tuple[Attribute, Attribute] | None = None) -> Attribute:
@@ -72,7 +90,7 @@ def _unplanned(run: Run) -> Value:
 
 
 def _select(value: Value, key: Value, present: bool) -> tuple[Value, ...] | Failure:
-    """A step into a value: the found one in a tuple, or nothing where that is only a test."""
+    """The selected value in a tuple. If missing: an empty tuple if `present`, else a Failure."""
     if isinstance(value, Map):
         found = value.find(key)
         if found or present:
@@ -104,8 +122,7 @@ def _list_index(key: Value) -> int | Failure:
 def wrong_key(key: Value) -> str | None:
     if type(key) in (str, int, UInt, bool, float):
         return None
-    name = type_name(key)
-    return f"invalid qualifier type: {GO_TYPES.get(name, name)}"
+    return f"invalid qualifier type: {go_type(key)}"
 
 
 def constant_step(key: Value) -> Qualifier:
@@ -124,7 +141,7 @@ def test_step(key: Value) -> Qualifier:
         if type(found) is Failure:
             return found
         if present:
-            # After an optional step: the test's own answer is the optional.
+            # After an optional step, the result of the test is an optional.
             if found:
                 run.charge(1)
             return (True,) if found else ()

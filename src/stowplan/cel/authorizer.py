@@ -1,7 +1,7 @@
-"""Functions of Kubernetes' authorizer library, declared alone.
+"""Declarations of Kubernetes' authorizer library, without implementations.
 
-Device selectors have no variable of these types, so that none can be called; what they are called
-with wrongly is worded as upstream's.
+Device selectors have no variable of these types, so no call of them passes the checker. The
+declarations make its error messages the same as upstream's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of operators and functions, planned: their arguments, their errors and their costs."""
+"""Plans of calls: how arguments, errors and costs of operators and functions are handled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stowplan.cel.versions import Semver
 
 
 def logic(terms: list[Evaluate], *, decided: bool) -> Evaluate:
-    """`||` (decided by True) or `&&` (by False): an error counts only if no side decides."""
+    """`||` (decided by True) or `&&` (by False). An error is the result only if no side decides."""
     left, right = terms
 
     def evaluate(run: Run) -> Value:
@@ -76,7 +76,7 @@ def fallback(left: Evaluate, right: Evaluate, *, unwrap: bool) -> Evaluate:
 
 
 def constant_membership(item: Evaluate, items: Value) -> Plan | None:
-    """`x in [constants]` costs nothing; None if the list has more than plain values."""
+    """`x in [constants]`, which costs nothing; None if the list has other than scalar values."""
     assert isinstance(items, list)
     if not items:
         return constant(False)
@@ -104,8 +104,8 @@ def function_call(function: str, overload: str | None, args: list[Evaluate]) -> 
     assert known is not None
     run_it = known.implementation(overload)
     cost = costs.cost_of(function, overload)
-    # Where values decide between overloads, cel-go stops at the first argument that is an error;
-    # the call costs nothing then, unless it was the last one.
+    # If the overload is chosen at run time, cel-go stops at the first argument that is an error.
+    # The call then costs nothing, unless that argument was the last one.
     is_dispatched = overload is None and known.operator is None
     if len(args) == 1 and not is_dispatched:
         return _unary(run_it, cost, args[0])
@@ -119,7 +119,7 @@ REGEX_FUNCTIONS = frozenset({"find", "findAll", "matches"})
 
 
 def has_constant_pattern(plans: list[Plan]) -> bool:
-    """Whether the pattern is known now. Raises CompileError if it is wrong."""
+    """Whether the pattern is a constant. Raises CompileError if it is invalid."""
     pattern = plans[1]
     if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
         return False
@@ -130,7 +130,7 @@ def has_constant_pattern(plans: list[Plan]) -> bool:
 
 
 def regex_call(function: str, overload: str | None, args: list[Evaluate]) -> Evaluate:
-    """A call with a constant pattern. cel-go plans it apart: an error as the text costs nothing."""
+    """A call with a constant pattern. As in cel-go, it costs nothing if the text is an error."""
     known = FUNCTIONS.get(function)
     assert known is not None
     implementation = known.implementation(overload)
@@ -183,7 +183,7 @@ def _binary(
 
 
 def folded(evaluate: Evaluate) -> Plan:
-    """A conversion of a constant, computed now. An error is one of the whole expression."""
+    """A conversion of a constant, computed at compile time. Raises CompileError if it fails."""
     value = evaluate(Run([], 1 << 62))
     if isinstance(value, Failure):
         raise CompileError(value.text)

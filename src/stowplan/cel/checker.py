@@ -1,13 +1,13 @@
-"""Types of an expression: finds undeclared names, and the overloads that calls may run."""
+"""Type checker: finds undeclared names and type errors, and resolves overloads of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from stowplan.cel import ast
 from stowplan.cel.declarations import FUNCTIONS, Function
 from stowplan.cel.errors import CompileError, Problem, report
+from stowplan.cel.scopes import Scopes
 from stowplan.cel.types import (
     BOOL,
     BYTES,
@@ -33,7 +33,7 @@ from stowplan.cel.values import TypeValue, UInt
 _LITERALS = {
     bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
 }  # fmt: skip
-#: Types by the names under which expressions know them.
+#: Types by their names in expressions.
 _TYPE_NAMES = {
     name: parse_type(text)
     for name, text in {
@@ -41,6 +41,7 @@ _TYPE_NAMES = {
         "string": "string", "null_type": "null_type", "list": "list('A)", "map": "map('A, 'B)",
         "type": "type", "optional_type": "optional_type('V)",
         "google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp",
+        "net.IP": "net.IP", "net.CIDR": "net.CIDR",
     }.items()
 }  # fmt: skip
 
@@ -56,13 +57,14 @@ class Environment:
 
 
 def check(source: str, tree: ast.Node, environment: Environment) -> Type:
-    """The type of the expression. Fills in the nodes; raises CompileError."""
+    """The type of the expression. Sets the types of all nodes; raises CompileError."""
     checker = _Checker(environment)
     checker.check(tree)
     if checker.problems:
         raise CompileError(report(source, checker.problems))
-    validate(source, tree, partial(checker.known.substitute, params_to_dyn=True))
-    return checker.known.substitute(tree.type, params_to_dyn=True)
+    checker.finish(tree)
+    validate(source, tree)
+    return tree.type
 
 
 class _Checker:
@@ -70,10 +72,10 @@ class _Checker:
         self.problems: list[Problem] = []
         self.known = Substitutions()
         self._environment = environment
-        self._scopes: list[dict[str, Type]] = [dict(environment.variables)]
+        self._scopes = Scopes(environment.variables)
 
     def check(self, node: ast.Node) -> Type:
-        """Sets the type of a node and of all below it."""
+        """Set the type of a node and of all nodes below it."""
         match node:
             case ast.Literal():
                 node.type = _LITERALS[type(node.value)]
@@ -93,6 +95,12 @@ class _Checker:
                 node.type = self._comprehension(node)
         return node.type
 
+    def finish(self, node: ast.Node) -> None:
+        """Write the final types into the nodes, once all types are known."""
+        node.type = self.known.substitute(node.type, params_to_dyn=True)
+        for child in ast.children(node):
+            self.finish(child)
+
     def _complain(self, node: ast.Node | ast.Entry, message: str) -> Type:
         self.problems.append(Problem(node.position, message))
         return ERROR
@@ -107,10 +115,10 @@ class _Checker:
 
     def _ident(self, ident: ast.Ident, name: str) -> Type | None:
         name = name.removeprefix(".")
-        for scope in reversed(self._scopes):
-            if name in scope:
-                ident.name = name
-                return scope[name]
+        found = self._scopes.find(name)
+        if found is not None:
+            ident.name = name
+            return found
         named = _TYPE_NAMES.get(name)
         if named is None:
             return None
@@ -176,7 +184,7 @@ class _Checker:
         function = FUNCTIONS.get(node.function)
         if function is None:
             return self._undeclared(node, node.function)
-        return self._overload(node, function, [node.target, *node.args])
+        return self._overload(node, function, node.operands)
 
     def _overload(self, node: ast.Call, function: Function, args: list[ast.Node]) -> Type:
         types = [argument.type for argument in args]
@@ -242,7 +250,7 @@ class _Checker:
         return found
 
     def _join(self, previous: Type | None, current: Type) -> Type:
-        """The type of both; `validators` reports those that differ."""
+        """The common type, or dyn. `validators` reports types that differ."""
         if previous is None:
             return current
         if self.known.assign([previous], [current]):
@@ -265,15 +273,11 @@ class _Checker:
         over = self.known.substitute(self.check(node.iter_range))
         accumulated = self.check(node.accu_init)
         first, second = self._loop_types(node, over)
-        self._scopes.append({node.accu_var: accumulated})
-        self._scopes.append({node.iter_var: first})
-        if node.iter_var2 is not None:
-            self._scopes[-1][node.iter_var2] = second
-        self._assert(node.condition, BOOL)
-        self._assert(node.step, accumulated)
-        self._scopes.pop()
-        self.check(node.result)
-        self._scopes.pop()
+        with self._scopes.inner({node.accu_var: accumulated}):
+            with self._scopes.inner(node.variables(first, second)):
+                self._assert(node.condition, BOOL)
+                self._assert(node.step, accumulated)
+            self.check(node.result)
         return self.known.substitute(node.result.type)
 
     def _loop_types(self, node: ast.Comprehension, over: Type) -> tuple[Type, Type]:

@@ -1,4 +1,4 @@
-"""Conversions between types, and what timestamps and durations are asked for."""
+"""Conversions between types, and the getters of timestamps and durations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from stowplan.cel.declarations import FUNCTIONS, Implementation
 from stowplan.cel.errors import Failure
+from stowplan.cel.go_text import go_float, utf8
 from stowplan.cel.values import (
     MAX_INT,
     MAX_UINT,
@@ -19,7 +20,6 @@ from stowplan.cel.values import (
     TypeValue,
     UInt,
     Value,
-    go_float,
     type_name,
 )
 
@@ -55,7 +55,7 @@ def _to_bool(text: str) -> Value:
 
 
 def _to_bytes(text: str) -> Value:
-    return text.encode()
+    return utf8(text)
 
 
 def _int_to_double(value: int) -> Value:

@@ -1,12 +1,12 @@
-"""Functions: their overloads, as the checker needs them, and what they compute.
+"""Functions: overloads for the checker, and implementations.
 
 A library registers its functions with a signature in text, receiver first:
 
     @FUNCTIONS.overload("lowerAscii", "string_lower_ascii", "string.() -> string")
     def lower_ascii(text): ...
 
-An overload runs if the values have the declared types; with a receiver of type `dyn` that is known
-only then. An operator has one implementation for all of its overloads, which decides by itself.
+An overload runs if the values have the declared types; for a receiver of type `dyn` this is checked
+at run time. An operator has one implementation for all its overloads, which checks types itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from stowplan.cel.errors import Failure
 from stowplan.cel.types import Type, parse_type
-from stowplan.cel.values import Value, type_name
+from stowplan.cel.values import Map, Value, type_name
 
 Implementation = Callable[..., Value]
 
@@ -31,10 +31,20 @@ class Overload:
     run: Implementation | None = None
 
     def accepts(self, values: Sequence[Value]) -> bool:
-        return len(values) == len(self.args) and all(
-            of.is_param or of.is_dyn or of.name == type_name(value)
-            for of, value in zip(self.args, values, strict=True)
-        )
+        return len(values) == len(self.args) and all(map(_is_a, values, self.args))
+
+
+def _is_a(value: Value, of: Type) -> bool:
+    """Whether a value has the type. Of lists and maps, only the first entry is checked."""
+    if of.is_param or of.is_dyn:
+        return True
+    if of.name != type_name(value):
+        return False
+    if isinstance(value, list) and value:
+        return _is_a(value[0], of.params[0])
+    if isinstance(value, Map) and value:
+        return all(map(_is_a, next(value.items()), of.params))
+    return True
 
 
 @dataclass(slots=True)
@@ -45,7 +55,7 @@ class Function:
     operator: Implementation | None = None
 
     def implementation(self, overload: str | None) -> Implementation:
-        """What a call runs: the checker's overload, or the first that accepts the values."""
+        """The function to call: the checker's overload, or the first that accepts the values."""
         if self.operator is not None:
             return self.operator
         chosen = [one for one in self.overloads if overload in (None, one.name)]
@@ -73,7 +83,7 @@ class Functions:
         return self._by_name.setdefault(name, Function(name))
 
     def declare(self, name: str, overload: str, signature: str) -> None:
-        """An overload that the function's operator computes."""
+        """Declare an overload that the function's operator implements."""
         self._add(name, overload, signature, None)
 
     def overload(
@@ -105,7 +115,7 @@ class Functions:
 
 
 def split_types(text: str) -> list[str]:
-    """Types between commas outside of parentheses."""
+    """Split at commas outside parentheses."""
     parts, depth, start = [], 0, 0
     for index, char in enumerate(text):
         depth += (char == "(") - (char == ")")

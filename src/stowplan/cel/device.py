@@ -3,8 +3,8 @@
     device.attributes["gpu.example.com"].model == "A100"
     device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0
 
-A selector is compiled once and asked about many devices. What is missing in a domain is an error,
-as upstream; a domain that a device does not have is an empty map.
+A selector is compiled once and evaluated for many devices. As upstream, an attribute missing from
+a domain is an error, and a domain that a device lacks is an empty map.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 from stowplan.cel.checker import Environment, check
 from stowplan.cel.errors import Cancelled, CompileError, Failure
+from stowplan.cel.estimates import estimated_cost
 from stowplan.cel.parser import parse
 from stowplan.cel.program import Program, compile_program
 from stowplan.cel.quantities import CelQuantity, quantity_of
 from stowplan.cel.regex import reset_patterns
 from stowplan.cel.stack import deep_stack
 from stowplan.cel.types import ANY, BOOL, STRING, Type, declared_name, map_of
-from stowplan.cel.values import DefaultMap, Map, Value, type_name
+from stowplan.cel.values import DefaultMap, Map, Value, reset_comparisons, type_name
 from stowplan.cel.versions import VersionError, parse_semver
 
 COST_LIMIT = 1_000_000
@@ -44,12 +45,15 @@ ENVIRONMENT = Environment(
 
 
 class SelectorError(Exception):
-    """A selector could not be evaluated for a device, in upstream's words."""
+    """A selector could not be evaluated for a device; the message is upstream's."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """What selectors see of a device. Values: str, int, bool, or `("version", text)`."""
+    """The fields of a device that selectors read.
+
+    Attributes are str, int, bool or `("version", text)`.
+    """
 
     driver: str
     attributes: dict[str, object] = field(default_factory=dict)
@@ -66,11 +70,11 @@ class Selector:
         self._program = program
 
     def matches(self, device: Value) -> bool:
-        """Whether it selects the device, as `device_value` made it. Raises SelectorError."""
+        """Whether it selects a device made by `device_value`. Raises SelectorError."""
         return self.evaluate(device)[0]
 
     def evaluate(self, device: Value, limit: int = COST_LIMIT) -> tuple[bool, int]:
-        """The answer and its cost."""
+        """The result and its cost. Raises SelectorError."""
         try:
             value, cost = self._program.evaluate(device, limit)
         except Cancelled as cancelled:
@@ -87,10 +91,11 @@ class Selector:
 
 
 def compile_selector(expression: str) -> Selector:
-    """Raises CompileError with upstream's text."""
+    """Compile an expression. Raises CompileError with upstream's message."""
     if len(expression.encode(errors="replace")) > LENGTH_LIMIT:
         raise CompileError(f"compilation failed: longer than {LENGTH_LIMIT} bytes")
     reset_patterns()
+    reset_comparisons()
     with deep_stack():
         return _compile(expression)
 
@@ -110,8 +115,19 @@ def _compile(expression: str) -> Selector:
     return Selector(expression, program, found)
 
 
+def worst_cost(expression: str) -> int:
+    """The most that an evaluation of a valid selector can cost.
+
+    API servers reject selectors by it; schedulers do not use it.
+    """
+    with deep_stack():
+        tree = parse(expression)
+        check(expression, tree, ENVIRONMENT)
+        return estimated_cost(tree)
+
+
 def device_value(device: DeviceView) -> Value:
-    """A device as expressions see it. Raises SelectorError for a value that cannot be read."""
+    """The value of `device` in expressions. Raises SelectorError for an invalid attribute."""
     attributes: dict[str, dict[str, Value]] = {}
     for name, raw in device.attributes.items():
         domain, ident = _qualified(name, device.driver)

@@ -1,4 +1,4 @@
-"""What can be wrong with an expression, worded as cel-go words it."""
+"""Errors of expressions, with cel-go's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CostLimitExceeded(Cancelled):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as a value: `||` and `&&` can still be decided by their other side."""
+    """An error as a value: `||` and `&&` ignore it if their other side decides."""
 
     text: str
 
@@ -51,7 +51,7 @@ def report(source: str, problems: list[Problem]) -> str:
 
 
 def _show(source: str, problem: Problem) -> str:
-    # cel-go points at characters of several bytes with full-width ones.
+    # Under a multi-byte character, cel-go prints a full-width dot or caret.
     before = source[: problem.position]
     number = before.count("\n") + 1
     column = len(before) - (before.rfind("\n") + 1)

@@ -17,11 +17,12 @@ from stowplan.cel.values import (
     compare,
     count_comparisons,
     equal,
+    show,
     type_name,
 )
 
 _define = FUNCTIONS.overload
-#: Types whose lists can be sorted; with the names that Kubernetes' overloads have.
+#: Types whose lists can be sorted, with their names in Kubernetes' overloads.
 _COMPARABLE = {
     "int": "int", "uint": "uint", "double": "double", "bool": "bool", "duration": "duration",
     "timestamp": "timestamp", "string": "string", "bytes": "bytes",
@@ -117,7 +118,7 @@ for _type in _COMPARABLE:
 
 @_define("lists.range", "lists_range", "(int) -> list(int)")
 def range_to(end: int) -> Value:
-    # Upstream makes any list, and counts the cost afterwards. This one would pass any limit.
+    # Upstream builds a list of any length and then charges for it. This one exceeds any limit.
     return list(range(max(0, min(end, LONGEST + 1))))
 
 
@@ -215,12 +216,12 @@ def last_index_of(items: list[Value], wanted: Value) -> Value:
     )
 
 
-# What transformMap becomes
+# For transformMap
 
 
 def _insert(into: Map, key: Value, value: Value) -> Value:
     if into.find(key):
-        return Failure(f"insert failed: key {key} already exists")
+        return Failure(f"insert failed: key {show(key)} already exists")
     made = into if isinstance(into, GrowingMap) else into.copy()
     made.put(key, value)
     return made

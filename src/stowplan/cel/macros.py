@@ -1,7 +1,7 @@
 """Macros: calls that become other expressions before types are checked.
 
 Loops (`all`, `map`, ...) and bindings (`cel.bind`, `optMap`) become comprehensions. A macro is
-found by its name, its number of arguments, and whether it has a receiver.
+looked up by its name, its number of arguments, and whether it has a receiver.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from stowplan.cel.errors import Problem
 
 ACCUMULATOR = "@result"
 _UNUSED = "#unused"
+#: Limit of nodes that macros copy. `optMap` needs its receiver twice, so a chain doubles each time.
+# DIVERGES: a selector with more than about ten chained optMap() is refused; cel-go takes twice the
+# time for each.
+MOST_COPIES = 5_000
 _SORT_INPUT = "@__sortBy_input__"
 
 
@@ -34,7 +38,7 @@ def expand(
 
 
 class Builder:
-    """Makes nodes that all point at the macro's place in the source."""
+    """Makes nodes whose position is that of the macro in the source."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -72,7 +76,7 @@ class Builder:
         )  # fmt: skip
 
     def bind(self, name: str, value: ast.Node, body: ast.Node) -> ast.Node:
-        """`body` with `name` for a value that is computed once, where it is first needed."""
+        """`body` with `name` bound to a value that is computed once, on first use."""
         return ast.Comprehension(
             self.position, self.list(), _UNUSED, None, name, value,
             self.literal(False), self.ident(name), body,
@@ -104,57 +108,40 @@ def _variables(
     return names[0], names[1] if two else None
 
 
-def _all(two: bool) -> Expansion:
+def _until(decided: bool) -> Expansion:
+    """`all` is decided by the first False, `exists` by the first True."""
+
     def expansion(
         position: int, target: ast.Node | None, args: Sequence[ast.Node]
     ) -> ast.Node | None:
         assert target is not None
         make = Builder(position)
+        so_far = make.accumulator()
         return make.loop(
             target,
-            _variables(args, two),
-            make.literal(True),
-            make.call("@not_strictly_false", make.accumulator()),
-            make.call("_&&_", make.accumulator(), args[-1]),
+            _variables(args, len(args) == 3),
+            make.literal(not decided),
+            make.call("@not_strictly_false", make.call("!_", so_far) if decided else so_far),
+            make.call("_||_" if decided else "_&&_", make.accumulator(), args[-1]),
         )
 
     return expansion
 
 
-def _exists(two: bool) -> Expansion:
-    def expansion(
-        position: int, target: ast.Node | None, args: Sequence[ast.Node]
-    ) -> ast.Node | None:
-        assert target is not None
-        make = Builder(position)
-        return make.loop(
-            target,
-            _variables(args, two),
-            make.literal(False),
-            make.call("@not_strictly_false", make.call("!_", make.accumulator())),
-            make.call("_||_", make.accumulator(), args[-1]),
-        )
-
-    return expansion
-
-
-def _exists_one(two: bool) -> Expansion:
-    def expansion(
-        position: int, target: ast.Node | None, args: Sequence[ast.Node]
-    ) -> ast.Node | None:
-        assert target is not None
-        make = Builder(position)
-        one_more = make.call("_+_", make.accumulator(), make.literal(1))
-        return make.loop(
-            target,
-            _variables(args, two),
-            make.literal(0),
-            make.literal(True),
-            make.call("_?_:_", args[-1], one_more, make.accumulator()),
-            make.call("_==_", make.accumulator(), make.literal(1)),
-        )
-
-    return expansion
+def _exists_one(
+    position: int, target: ast.Node | None, args: Sequence[ast.Node]
+) -> ast.Node | None:
+    assert target is not None
+    make = Builder(position)
+    one_more = make.call("_+_", make.accumulator(), make.literal(1))
+    return make.loop(
+        target,
+        _variables(args, len(args) == 3),
+        make.literal(0),
+        make.literal(True),
+        make.call("_?_:_", args[-1], one_more, make.accumulator()),
+        make.call("_==_", make.accumulator(), make.literal(1)),
+    )
 
 
 def _collect(
@@ -182,36 +169,29 @@ def _filter(position: int, target: ast.Node | None, args: Sequence[ast.Node]) ->
     return _collect(make, target, names, step, make.list(), args[1])
 
 
-def _transform_list(
-    position: int, target: ast.Node | None, args: Sequence[ast.Node]
-) -> ast.Node | None:
-    assert target is not None
-    make = Builder(position)
-    names = _variables(args, True)
-    step = make.call("_+_", make.accumulator(), make.list(args[-1]))
-    return _collect(make, target, names, step, make.list(), args[2] if len(args) == 4 else None)
+def _transform(kind: str) -> Expansion:
+    """`transformList`, `transformMap` and `transformMapEntry`; with four arguments, the third is a
+    filter.
+    """
 
+    def expansion(
+        position: int, target: ast.Node | None, args: Sequence[ast.Node]
+    ) -> ast.Node | None:
+        assert target is not None
+        make = Builder(position)
+        names = _variables(args, True)
+        start: ast.Node = ast.MapExpr(position, [])
+        if kind == "transformList":
+            start = make.list()
+            step = make.call("_+_", make.accumulator(), make.list(args[-1]))
+        elif kind == "transformMap":
+            key = make.ident(names[0])
+            step = make.call("cel.@mapInsert", make.accumulator(), key, args[-1])
+        else:
+            step = make.call("cel.@mapInsert", make.accumulator(), args[-1])
+        return _collect(make, target, names, step, start, args[2] if len(args) == 4 else None)
 
-def _transform_map(
-    position: int, target: ast.Node | None, args: Sequence[ast.Node]
-) -> ast.Node | None:
-    assert target is not None
-    make = Builder(position)
-    names = _variables(args, True)
-    step = make.call("cel.@mapInsert", make.accumulator(), make.ident(names[0]), args[-1])
-    start = ast.MapExpr(position, [])
-    return _collect(make, target, names, step, start, args[2] if len(args) == 4 else None)
-
-
-def _transform_map_entry(
-    position: int, target: ast.Node | None, args: Sequence[ast.Node]
-) -> ast.Node | None:
-    assert target is not None
-    make = Builder(position)
-    names = _variables(args, True)
-    step = make.call("cel.@mapInsert", make.accumulator(), args[-1])
-    start = ast.MapExpr(position, [])
-    return _collect(make, target, names, step, start, args[2] if len(args) == 4 else None)
+    return expansion
 
 
 def _bind(position: int, target: ast.Node | None, args: Sequence[ast.Node]) -> ast.Node | None:
@@ -262,8 +242,20 @@ def _sort_by(position: int, target: ast.Node | None, args: Sequence[ast.Node]) -
     return make.bind(_SORT_INPUT, target, call)
 
 
+class _Copies:
+    left = MOST_COPIES
+
+
+def reset_copies() -> None:
+    """Reset the number of copied nodes. Call it before parsing an expression."""
+    _Copies.left = MOST_COPIES
+
+
 def copy(node: ast.Node) -> ast.Node:
-    """A tree of its own: the checker writes into nodes."""
+    """A deep copy, because the checker writes into nodes. Raises MacroError."""
+    _Copies.left -= 1
+    if _Copies.left < 0:
+        raise MacroError(Problem(node.position, "too many chained optMap() and optFlatMap()"))
     match node:
         case ast.Literal():
             return ast.Literal(node.position, node.value)
@@ -294,26 +286,22 @@ def copy(node: ast.Node) -> ast.Node:
     raise TypeError(f"unknown node {node!r}")
 
 
-#: By name, number of arguments, and whether it is called on something.
+#: By name, number of arguments, and whether there is a receiver.
 _MACROS: dict[tuple[str, int, bool], Expansion] = {
     ("has", 1, False): _has,
-    ("all", 2, True): _all(False),
-    ("all", 3, True): _all(True),
-    ("exists", 2, True): _exists(False),
-    ("exists", 3, True): _exists(True),
-    ("exists_one", 2, True): _exists_one(False),
-    ("exists_one", 3, True): _exists_one(True),
-    ("existsOne", 2, True): _exists_one(False),
-    ("existsOne", 3, True): _exists_one(True),
+    **{("all", count, True): _until(False) for count in (2, 3)},
+    **{("exists", count, True): _until(True) for count in (2, 3)},
+    **{
+        (name, count, True): _exists_one for name in ("exists_one", "existsOne") for count in (2, 3)
+    },
     ("map", 2, True): _map,
     ("map", 3, True): _map,
     ("filter", 2, True): _filter,
-    ("transformList", 3, True): _transform_list,
-    ("transformList", 4, True): _transform_list,
-    ("transformMap", 3, True): _transform_map,
-    ("transformMap", 4, True): _transform_map,
-    ("transformMapEntry", 3, True): _transform_map_entry,
-    ("transformMapEntry", 4, True): _transform_map_entry,
+    **{
+        (name, count, True): _transform(name)
+        for name in ("transformList", "transformMap", "transformMapEntry")
+        for count in (3, 4)
+    },
     ("bind", 3, True): _bind,
     ("optMap", 2, True): _opt_map(False),
     ("optFlatMap", 2, True): _opt_map(True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from stowplan.cel.declarations import FUNCTIONS, Implementation
 from stowplan.cel.errors import CostLimitExceeded, Failure, no_such_overload
@@ -24,6 +25,7 @@ from stowplan.cel.values import (
 )
 
 _MIN_TIME, _MAX_TIME = -62_135_596_800, 253_402_300_799
+_Operation = Callable[[type, Value, Value], Value]
 _RECEIVERS = (str, Timestamp, Duration)
 _OVERFLOW = {
     int: Failure("integer overflow"),
@@ -34,7 +36,7 @@ _OVERFLOW = {
 
 
 def missing(function: str, value: Value) -> Failure:
-    """The error where a value's type has no such operation at all."""
+    """The error if the type of a value does not have the operation."""
     if isinstance(value, _RECEIVERS):
         return no_such_overload()
     return Failure(f"no such overload: {function}")
@@ -55,17 +57,17 @@ def _checked(kind: type, result: int) -> Value:
 def add(left: Value, right: Value) -> Value:
     kind, other = type(left), type(right)
     if kind is Growing and isinstance(right, list):
-        left.extend(right)  # type: ignore[attr-defined]
+        left.extend(right)
         return left
     if kind is other:
-        if kind in (str, bytes, list) and len(left) + len(right) > LONGEST:  # type: ignore[arg-type]
+        if kind in (str, bytes, list) and len(left) + len(right) > LONGEST:
             raise CostLimitExceeded
         if kind in (int, UInt, Duration):
-            return _checked(kind, left + right)  # type: ignore[operator]
+            return _checked(kind, left + right)
         if kind in (float, str, bytes, list):
-            return left + right  # type: ignore[operator]
+            return left + right
     if {kind, other} == {Duration, Timestamp}:
-        return _checked(Timestamp, int(left) + int(right))  # type: ignore[call-overload]
+        return _checked(Timestamp, int(left) + int(right))
     if kind in (int, UInt, float, str, bytes, list, Duration, Timestamp):
         return no_such_overload()
     return missing("_+_", left)
@@ -75,42 +77,46 @@ def add(left: Value, right: Value) -> Value:
 def subtract(left: Value, right: Value) -> Value:
     kind, other = type(left), type(right)
     if kind is Timestamp and other in (Duration, Timestamp):
-        result = int(left) - int(right)  # type: ignore[call-overload]
+        result = int(left) - int(right)
         return _checked(Duration if other is Timestamp else Timestamp, result)
     if kind is other and kind in (int, UInt, Duration):
-        return _checked(kind, int(left) - int(right))  # type: ignore[call-overload]
+        return _checked(kind, int(left) - int(right))
     if kind is other is float:
-        return left - right  # type: ignore[operator]
+        return left - right
     if kind in (int, UInt, float, Duration, Timestamp):
         return no_such_overload()
     return missing("_-_", left)
 
 
-@FUNCTIONS.operator("_*_")
-def multiply(left: Value, right: Value) -> Value:
-    kind = type(left)
-    if kind not in (int, UInt, float):
-        return missing("_*_", left)
-    if kind is not type(right):
-        return no_such_overload()
-    if kind is float:
-        return left * right  # type: ignore[operator]
-    return _checked(kind, int(left) * int(right))  # type: ignore[call-overload]
+def _of_one_type(name: str, *kinds: type) -> Callable[[_Operation], _Operation]:
+    """Register an operation on two numbers of the same type, which is one of `kinds`."""
+
+    def register(run: _Operation) -> _Operation:
+        @FUNCTIONS.operator(name)
+        def operate(left: Value, right: Value) -> Value:
+            kind = type(left)
+            if kind not in kinds:
+                return missing(name, left)
+            return run(kind, left, right) if kind is type(right) else no_such_overload()
+
+        return run
+
+    return register
 
 
-@FUNCTIONS.operator("_/_")
-def divide(left: Value, right: Value) -> Value:
-    kind = type(left)
-    if kind not in (int, UInt, float):
-        return missing("_/_", left)
-    if kind is not type(right):
-        return no_such_overload()
+@_of_one_type("_*_", int, UInt, float)
+def multiply(kind: type, left: Value, right: Value) -> Value:
+    return left * right if kind is float else _checked(kind, int(left) * int(right))
+
+
+@_of_one_type("_/_", int, UInt, float)
+def divide(kind: type, left: Value, right: Value) -> Value:
     if kind is float:
-        return _divide_floats(left, right)  # type: ignore[arg-type]
+        return _divide_floats(left, right)
     if right == 0:
         return Failure("division by zero")
-    quotient = abs(int(left)) // abs(int(right))  # type: ignore[call-overload]
-    return _checked(kind, quotient if (left < 0) == (right < 0) else -quotient)  # type: ignore[operator]
+    quotient = abs(int(left)) // abs(int(right))
+    return _checked(kind, quotient if (left < 0) == (right < 0) else -quotient)
 
 
 def _divide_floats(left: float, right: float) -> float:
@@ -121,17 +127,10 @@ def _divide_floats(left: float, right: float) -> float:
     return left / right
 
 
-@FUNCTIONS.operator("_%_")
-def modulo(left: Value, right: Value) -> Value:
-    kind = type(left)
-    if kind not in (int, UInt):
-        return missing("_%_", left)
-    if kind is not type(right):
-        return no_such_overload()
+@_of_one_type("_%_", int, UInt)
+def modulo(kind: type, left: Value, right: Value) -> Value:
     if right == 0:
         return Failure("modulus by zero")
-    assert isinstance(left, int)
-    assert isinstance(right, int)
     if left == MIN_INT and right == -1:
         return _OVERFLOW[int]
     rest = abs(left) % abs(right)
@@ -144,9 +143,9 @@ def negate(value: Value) -> Value:
     if kind is bool:
         return no_such_overload()
     if kind is float:
-        return -value  # type: ignore[operator]
+        return -value
     if kind in (int, Duration):
-        return _checked(kind, -int(value))  # type: ignore[call-overload]
+        return _checked(kind, -int(value))
     return missing("-_", value)
 
 

@@ -55,7 +55,7 @@ def unwrap(items: list[Value]) -> Value:
     return unwrapped
 
 
-# The program evaluates these two by itself: their right side only if it is needed.
+# `program` evaluates these two itself, because their right side is lazy.
 FUNCTIONS.declare(
     "or", "optional_or_optional", "optional_type('V).(optional_type('V)) -> optional_type('V)"
 )

@@ -1,4 +1,4 @@
-"""Reads a CEL expression into a tree, with macros expanded."""
+"""Parses a CEL expression into a syntax tree, with macros expanded."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _RESERVED = frozenset(
 _RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
 _LEVELS = (_RELATIONS, frozenset({"+", "-"}), frozenset({"*", "/", "%"}))
 _FUNCTIONS = {"in": "@in"}
-#: What an expression can begin with, as ANTLR lists it; after `(` of a call it may end at once.
+#: Tokens that can start an expression, as ANTLR lists them; after `(` of a call, also `)`.
 _LITERALS = "NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER"
 _BEGINNING = f"{{'[', '{{', '(', '.', '-', '!', 'true', 'false', 'null', {_LITERALS}}}"
 _FIRST_ARGUMENT = f"{{'[', '{{', '(', ')', '.', '-', '!', 'true', 'false', 'null', {_LITERALS}}}"
 
 
 def parse(source: str) -> ast.Node:
-    """The tree. Raises CompileError with every problem that was found."""
+    """The syntax tree. Raises CompileError with all problems."""
     parser = _Parser(source)
+    macros.reset_copies()
     try:
         tree = parser.read()
     except _SyntaxProblem as problem:
@@ -55,15 +56,15 @@ def parse(source: str) -> ast.Node:
 
 
 class _SyntaxProblem(Exception):
-    """Carries the Problem after which reading cannot go on."""
+    """A problem after which parsing cannot continue."""
 
 
 class _TooDeep(Exception):
-    """cel-go would not read so deep an expression."""
+    """The expression is nested deeper than cel-go allows."""
 
 
 def _above(node: ast.Node, *inner: ast.Node, levels: int = 1) -> ast.Node:
-    """The node, with its height known from what is nested in it."""
+    """The node, with its height computed from its parts."""
     node.height = levels + max((one.height for one in inner), default=0)
     if node.height > MAX_DEPTH:
         raise _TooDeep("max recursion depth exceeded")

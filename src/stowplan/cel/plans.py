@@ -1,4 +1,4 @@
-"""Plans: what each node of an expression becomes, and the state of one evaluation."""
+"""Compiled nodes of an expression (`Plan`), and the state of one evaluation (`Run`)."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ def constant(value: Value) -> Constant:
     return Constant(lambda run: value, value)
 
 
-#: Types of values as Go prints them in some messages.
-GO_TYPES = {
+#: Type names as Go prints them in some messages.
+_GO_TYPES = {
     "bool": "types.Bool", "int": "types.Int", "uint": "types.Uint", "double": "types.Double",
     "string": "types.String", "bytes": "types.Bytes", "null_type": "types.Null",
     "google.protobuf.Duration": "types.Duration", "google.protobuf.Timestamp": "types.Timestamp",
     "type": "*types.Type", "optional_type": "*types.Optional",
     "kubernetes.Quantity": "cel.Quantity", "kubernetes.Semver": "cel.Semver",
+    "kubernetes.URL": "cel.URL", "kubernetes.NamedFormat": "cel.Format",
+    "net.IP": "cel.IP", "net.CIDR": "cel.CIDR",
 }  # fmt: skip
 
 
 def go_type(value: Value) -> str:
     """The type of a value as Go prints it."""
     name = type_name(value)
-    return GO_TYPES.get(name, name)
+    return _GO_TYPES.get(name, name)

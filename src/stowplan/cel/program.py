@@ -1,6 +1,6 @@
 """Compiles a checked expression into closures that evaluate it and count its cost.
 
-Each node becomes a `Plan`. Errors are values (`Failure`), so that `||` and `&&` can go on.
+Each node becomes a `Plan`. Errors are values (`Failure`), so `||` and `&&` can ignore them.
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.cel import (
+    addresses,
     ast,
     authorizer,
     calls,
     conversions,
-    costs,
+    formats,
+    formatting,
     lists,
     optionals,
     quantities,
     strings,
+    urls,
     versions,
 )
 from stowplan.cel.attributes import (
@@ -27,9 +30,11 @@ from stowplan.cel.attributes import (
     test_step,
     wrong_key,
 )
+from stowplan.cel.cost_rules import LIST_COST, MAP_COST
 from stowplan.cel.errors import CompileError, Failure, no_such_overload
-from stowplan.cel.plans import GO_TYPES, UNSET, Constant, Evaluate, Plan, Run, constant
+from stowplan.cel.plans import UNSET, Constant, Evaluate, Plan, Run, constant, go_type
 from stowplan.cel.regex import reset_patterns
+from stowplan.cel.scopes import Scopes
 from stowplan.cel.stack import deep_stack
 from stowplan.cel.values import (
     Growing,
@@ -39,13 +44,14 @@ from stowplan.cel.values import (
     Value,
     reset_comparisons,
     show,
-    type_name,
 )
 
-#: Importing them registers their functions.
-# DIVERGES: selectors that use the libraries for URLs, IP addresses, CIDRs and named formats,
-# `string.format` or messages such as `google.protobuf.Int64Value{}` are refused.
-LIBRARIES = (authorizer, conversions, lists, optionals, quantities, strings, versions)
+#: Modules that register functions when they are imported.
+# DIVERGES: selectors that use messages such as `google.protobuf.Int64Value{}` are refused.
+LIBRARIES = (
+    addresses, authorizer, conversions, formats, formatting, lists, optionals, quantities, strings,
+    urls, versions,
+)  # fmt: skip
 
 
 class Program:
@@ -80,7 +86,7 @@ def compile_program(tree: ast.Node, variable: str) -> Program:
 
 class _Compiler:
     def __init__(self, variable: str) -> None:
-        self._scopes: list[dict[str, Evaluate]] = [{variable: _slot(0)}]
+        self._scopes = Scopes({variable: _slot(0)})
         self.slots = 1
 
     def plan(self, node: ast.Node) -> Plan:
@@ -104,10 +110,9 @@ class _Compiler:
     def _ident(self, node: ast.Ident) -> Plan:
         if node.constant is not None:
             return constant(node.constant)
-        for scope in reversed(self._scopes):
-            if node.name in scope:
-                return attribute_of(scope[node.name])
-        raise AssertionError(f"the checker let {node.name} pass")
+        found = self._scopes.find(node.name)
+        assert found is not None, f"the checker let {node.name} pass"
+        return attribute_of(found)
 
     def _as_attribute(self, plan: Plan) -> Attribute:
         return plan if isinstance(plan, Attribute) else attribute_of(plan.evaluate)
@@ -142,8 +147,7 @@ class _Compiler:
                 return self._index(node, optional=False)
             case "_[?_]" | "_?._":
                 return self._index(node, optional=True)
-        nodes = node.args if node.target is None else [node.target, *node.args]
-        plans = [self.plan(one) for one in nodes]
+        plans = [self.plan(one) for one in node.operands]
         args = [plan.evaluate for plan in plans]
         match node.function:
             case "_&&_":
@@ -200,17 +204,17 @@ class _Compiler:
             for index, element in enumerate(elements):
                 value = element(run)
                 if type(value) is Failure:
-                    run.charge(costs.LIST_COST)
+                    run.charge(LIST_COST)
                     return value
                 if index in optional:
                     if not isinstance(value, Opt):
-                        run.charge(costs.LIST_COST)
+                        run.charge(LIST_COST)
                         text = "cannot initialize optional list element from non-optional value"
                         return Failure(f"{text} {show(value)}")
                     made += value.items
                 else:
                     made.append(value)
-            run.charge(costs.LIST_COST)
+            run.charge(LIST_COST)
             return made
 
         return Plan(build)
@@ -238,11 +242,11 @@ class _Compiler:
                 at = key(run)
                 item = at if type(at) is Failure else value(run)
                 if type(item) is Failure:
-                    run.charge(costs.MAP_COST)
+                    run.charge(MAP_COST)
                     return item
                 if optional:
                     if not isinstance(item, Opt):
-                        run.charge(costs.MAP_COST)
+                        run.charge(MAP_COST)
                         text = (
                             f"cannot initialize optional entry '{show(at)}' from non-optional value"
                         )
@@ -252,7 +256,7 @@ class _Compiler:
                         continue
                     item = item.items[0]
                 made.put(at, item)
-            run.charge(costs.MAP_COST)
+            run.charge(MAP_COST)
             return made
 
         return Plan(build)
@@ -267,16 +271,11 @@ class _Compiler:
         over = self.plan(node.iter_range).evaluate
         start = self.plan(node.accu_init).evaluate
         accumulator, first, second = (self._new_slot() for _ in range(3))
-        self._scopes.append({node.accu_var: _accumulated(accumulator, start)})
-        inner = {node.iter_var: _slot(first)}
-        if node.iter_var2 is not None:
-            inner[node.iter_var2] = _slot(second)
-        self._scopes.append(inner)
-        condition = self.plan(node.condition).evaluate
-        step = self.plan(node.step).evaluate
-        self._scopes.pop()
-        result = self.plan(node.result).evaluate
-        self._scopes.pop()
+        with self._scopes.inner({node.accu_var: _accumulated(accumulator, start)}):
+            with self._scopes.inner(node.variables(_slot(first), _slot(second))):
+                condition = self.plan(node.condition).evaluate
+                step = self.plan(node.step).evaluate
+            result = self.plan(node.result).evaluate
         two = node.iter_var2 is not None
 
         def loop(run: Run) -> Value:
@@ -301,7 +300,7 @@ def _slot(index: int) -> Evaluate:
 
 
 def _accumulated(index: int, start: Evaluate) -> Evaluate:
-    """The accumulator; it gets its first value when it is first read."""
+    """The accumulator, which is initialized on its first read."""
 
     def read(run: Run) -> Value:
         value = run.slots[index]
@@ -330,7 +329,6 @@ def _pairs(value: Value, two: bool) -> Sequence[tuple[Value, Value]] | Failure:
         return list(enumerate(value)) if two else [(item, None) for item in value]
     if isinstance(value, Failure):
         return value
-    name = GO_TYPES.get(type_name(value), type_name(value))
     if two:
-        return Failure(f"unsupported comprehension range type: {name}")
-    return Failure(f"got '{name}', expected iterable type")
+        return Failure(f"unsupported comprehension range type: {go_type(value)}")
+    return Failure(f"got '{go_type(value)}', expected iterable type")

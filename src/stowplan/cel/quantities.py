@@ -17,6 +17,7 @@ class CelQuantity(Opaque):
 
     __slots__ = ("nanos", "scale", "text")
     type_name = _TYPE
+    go_type = "*resource.Quantity"
 
     def __init__(self, quantity: Quantity) -> None:
         self.nanos = quantity.nanos()
@@ -57,8 +58,8 @@ def quantity_of(text: str | int | float) -> CelQuantity | Failure:
     try:
         return CelQuantity(parse_quantity(text))
     except ValueError as error:
-        # The parser names the text first; cel-go gives the reason alone.
-        return Failure(str(error).partition(": ")[2] or str(error))
+        # The parser's message starts with the text; cel-go's has only the reason.
+        return Failure(str(error).rpartition(": ")[2])
 
 
 @_define("quantity", "string_to_quantity", f"(string) -> {_TYPE}")

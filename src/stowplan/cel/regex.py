@@ -1,8 +1,8 @@
-"""Regular expressions in RE2: their time grows with the text alone, whatever the pattern.
+"""Regular expressions in RE2: matching takes time linear in the text, whatever the pattern.
 
-Compiling is bounded here: a pattern in memory, and so in time, and the patterns of one expression
-or evaluation in number. `re2` is loaded with the first pattern. There is no fallback to Python's
-`re`: a hostile pattern could keep it busy for ever.
+Compiling is bounded, too: the memory of a pattern (and so the time), and the number of patterns in
+one expression or evaluation. `re2` is imported with the first pattern. There is no fallback to
+Python's `re`, because a hostile pattern can make it run for ever.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from itertools import islice
 from typing import Any
 
 from stowplan.cel.errors import Cancelled
+from stowplan.cel.go_text import from_utf8, utf8
 from stowplan.cel.values import count_comparisons
 
-#: For a pattern's program and its automaton; it compiles in 5 ms.
+#: Bytes for a pattern's program and its automaton; compiling takes up to 5 ms.
 # DIVERGES: a regular expression that takes more than 256 KiB, such as `\pL{20}`, is refused.
 _MEMORY = 256 * 1024
-#: Different patterns that one expression may have, or one evaluation may build.
+#: Limit of different patterns in one expression, or built by one evaluation.
 MOST_PATTERNS = 64
-#: What a match of `findAll` counts as; it takes as long as so many comparisons.
+#: A match of `findAll` takes as long as this many comparisons, and counts as that many.
 _PER_MATCH = 10
 
-#: Reasons of RE2 in the words of Go's regexp.
+#: RE2's errors, with the messages of Go's regexp.
 _GO_WORDS = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -38,7 +39,7 @@ _seen: set[str] = set()
 
 
 def reset_patterns() -> None:
-    """Begin to count patterns anew: at each compilation and each evaluation of an expression."""
+    """Reset the number of patterns. Call it before each compilation and each evaluation."""
     if _seen:
         _seen.clear()
 
@@ -50,32 +51,22 @@ class Regex:
         self._compiled = compiled
 
     def first(self, text: str) -> str | None:
-        found = self._compiled.search(_encoded(text))
-        return None if found is None else _decoded(found.group())
+        found = self._compiled.search(utf8(text))
+        return None if found is None else from_utf8(found.group())
 
     def all(self, text: str, limit: int) -> list[str]:
-        """The matches, at most `limit` of them; a negative one means all. Raises Cancelled."""
+        """Up to `limit` matches; all if it is negative. Raises Cancelled."""
         texts = []
-        found = self._compiled.finditer(_encoded(text))
+        # On a str, RE2 would count the characters before each match again.
+        found = self._compiled.finditer(utf8(text))
         for match in islice(found, limit if limit >= 0 else None):
             count_comparisons(_PER_MATCH)
-            texts.append(_decoded(match.group()))
+            texts.append(from_utf8(match.group()))
         return texts
 
 
-# RE2 works on bytes, and counts characters of text before each match anew.
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode(errors="replace")
-
-
 def compiled_regex(pattern: str) -> Regex | str:
-    """The compiled pattern, or what is wrong with it in Go's words. Raises Cancelled."""
+    """The compiled pattern, or Go's error message. Raises Cancelled."""
     _seen.add(pattern)
     if len(_seen) > MOST_PATTERNS:
         # DIVERGES: an expression can use 64 different regular expressions, upstream any number.
@@ -86,7 +77,7 @@ def compiled_regex(pattern: str) -> Regex | str:
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> Regex | str:
     try:
-        import re2  # type: ignore[import-untyped]
+        import re2  # type: ignore[import-untyped]  # has no stubs
     except ImportError:
         raise Cancelled(
             "regular expressions need the Python package google-re2, which is missing. "

@@ -1,7 +1,7 @@
-"""Room on Python's stack for deep expressions.
+"""A higher recursion limit for deep expressions.
 
-The parser bounds how deep a tree is, but each of its levels takes several calls, and Python allows
-1,000 by default. Python's own calls take no space on the C stack, so that a higher limit is safe.
+The parser bounds the depth of a tree, but each level takes several calls, and Python allows 1,000
+by default. Calls of Python functions take no space on the C stack, so a higher limit is safe.
 """
 
 from __future__ import annotations

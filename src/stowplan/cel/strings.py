@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from stowplan.cel.declarations import FUNCTIONS
+from collections.abc import Callable
+
+from stowplan.cel.declarations import FUNCTIONS, Implementation
 from stowplan.cel.errors import CostLimitExceeded, Failure, no_such_overload
+from stowplan.cel.go_text import utf8
 from stowplan.cel.operators import missing
 from stowplan.cel.regex import compiled_regex
 from stowplan.cel.values import LONGEST, Value, show
@@ -26,14 +29,14 @@ def _out_of_range(index: int) -> Failure:
     return Failure(f"index out of range: {index}")
 
 
-# Of the language itself. The receiver can be of any type when it runs.
+# Of the language itself. At run time the receiver can have any type.
 
 
-def _of_strings(test: object) -> object:
+def _of_strings(test: Callable[[str, str], bool]) -> Implementation:
     def run(text: Value, other: Value) -> Value:
         if not isinstance(text, str) or not isinstance(other, str):
             return no_such_overload()
-        return test(text, other)  # type: ignore[operator]
+        return test(text, other)
 
     return run
 
@@ -44,7 +47,7 @@ for _name, _overload, _test in (
     ("startsWith", "starts_with_string", str.startswith),
 ):
     FUNCTIONS.declare(_name, _overload, "string.(string) -> bool")
-    FUNCTIONS.operator(_name)(_of_strings(_test))  # type: ignore[arg-type]
+    FUNCTIONS.operator(_name)(_of_strings(_test))
 
 
 @FUNCTIONS.operator("matches")
@@ -104,7 +107,7 @@ def index_of(text: str, part: str, offset: int = 0) -> Value:
 def last_index_of(text: str, part: str) -> Value:
     if not part:
         return len(text)
-    if len(text.encode()) < len(part.encode()):
+    if len(utf8(text)) < len(utf8(part)):
         return -1
     return last_index_of_from(text, part, len(text) - 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from stowplan.cel.errors import Problem
@@ -44,7 +45,7 @@ class Token:
 
 
 def tokenize(source: str, problems: list[Problem]) -> list[Token]:
-    """The tokens, with one of kind `end` last. What is no token is reported and skipped."""
+    """The tokens, then one of kind `end`. Invalid characters are reported and skipped."""
     tokens: list[Token] = []
     position = 0
     while position < len(source):
@@ -67,15 +68,15 @@ def tokenize(source: str, problems: list[Problem]) -> list[Token]:
 
 
 def _no_token(source: str, position: int) -> str:
-    """What ANTLR skips: up to where it can be seen to be no token."""
+    """The invalid text at a position, as much of it as ANTLR skips."""
     first = source[position]
     if first in "'\"":
-        return re.match(r"[^\n\r]*", source[position:])[0]  # type: ignore[index]
+        return re.split(r"[\n\r]", source[position:], maxsplit=1)[0]
     return source[position : position + (2 if first in "=&|" else 1)]
 
 
 def unquote(text: str) -> str:
-    """The value of a string literal. Raises ValueError with cel-go's words."""
+    """The value of a string literal. Raises ValueError with cel-go's message."""
     return _body(text, _character)
 
 
@@ -84,8 +85,8 @@ def unquote_bytes(text: str) -> bytes:
     return _body(text, _byte).encode("utf-8", "surrogateescape")
 
 
-def _body(text: str, character: object) -> str:
-    # cel-go reads line ends as \n, also in raw strings.
+def _body(text: str, character: Callable[[re.Match[str]], str]) -> str:
+    # cel-go reads line endings as \n, even in raw strings.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     raw = text[0] in "rR"
     text = text[1:] if raw else text
@@ -93,7 +94,7 @@ def _body(text: str, character: object) -> str:
     text = text[quotes:-quotes]
     if raw or "\\" not in text:
         return text
-    return re.sub(rf"{_ESCAPE}", character, text)  # type: ignore[call-overload, no-any-return]
+    return re.sub(rf"{_ESCAPE}", character, text)
 
 
 def _character(match: re.Match[str]) -> str:

@@ -7,13 +7,27 @@ type whose name starts with an apostrophe; `parse_type` reads `list('A)`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from stowplan.cel.errors import Cancelled
+
+#: Limit of the parts of a type. Types share parts in memory, but comparing visits each one.
+# DIVERGES: a selector with a type of more than 1,000 parts, maps as keys of maps, is refused.
+_MOST_PARTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
     name: str
     params: tuple[Type, ...] = ()
+    parts: int = field(default=1, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.params:
+            parts = 1 + sum(param.parts for param in self.params)
+            if parts > _MOST_PARTS:
+                raise Cancelled(f"a type has more than {_MOST_PARTS} parts")
+            object.__setattr__(self, "parts", parts)
 
     @property
     def is_param(self) -> bool:
@@ -37,7 +51,7 @@ class Type:
 
 
 def declared_name(of: Type) -> str:
-    """The type as cel-go prints it outside of the checker's errors: by its full name."""
+    """The type as cel-go prints it outside the checker's errors: with its full name."""
     if of.is_param or not of.params:
         return of.name.removeprefix("'")
     return f"{of.name}({', '.join(map(declared_name, of.params))})"
@@ -64,7 +78,7 @@ TIMESTAMP = Type("google.protobuf.Timestamp")
 DURATION = Type("google.protobuf.Duration")
 
 _SHORT = {"timestamp": TIMESTAMP.name, "duration": DURATION.name, "any": ANY.name}
-#: Types that null may stand for, beside those of structures.
+#: Types that accept null, besides structs.
 _NULLABLE = frozenset({TIMESTAMP.name, DURATION.name, "optional_type"})
 
 
@@ -112,7 +126,7 @@ class Substitutions:
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
-        #: What was known before each change since `assign` began, to take them back.
+        #: The state before each change since `assign` began, for rollback.
         self._undo: list[tuple[str, Type | None]] = []
         self._fresh = 0
 

@@ -1,4 +1,4 @@
-"""Checks of literals that Kubernetes adds to those of the language."""
+"""Checks of literals that Kubernetes adds to the checks of the language."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 from stowplan.cel import ast
 from stowplan.cel.conversions import text_to_duration, text_to_timestamp
 from stowplan.cel.errors import CompileError, Failure, Problem, report
+from stowplan.cel.formatting import wrong_clause
 from stowplan.cel.regex import compiled_regex
 from stowplan.cel.types import Type
 
-#: Lists inside of these calls may mix types.
+#: Lists inside these calls may mix types.
 _MIXED = frozenset({"format"})
 
 
-def validate(source: str, tree: ast.Node, known: Callable[[Type], Type]) -> None:
+def validate(source: str, tree: ast.Node) -> None:
     """Raises CompileError for duration, timestamp and regex literals that cannot be read, and for
-    lists and maps of mixed types. `known` gives the final form of a node's type.
+    lists and maps of mixed types.
     """
-    problems = [*_literals(tree), *_aggregates(tree, known)]
+    problems = [*_literals(tree), *_aggregates(tree), *_formats(tree)]
     if problems:
         raise CompileError(report(source, problems))
 
@@ -35,7 +36,7 @@ def _is_bad_regex(text: str) -> bool:
     return isinstance(compiled_regex(text), str)
 
 
-#: By function: which argument, and whether it is wrong.
+#: By function: the index of the argument, and its check.
 _CHECKS: dict[str, tuple[int, Callable[[str], bool]]] = {
     "duration": (0, _is_bad_duration),
     "timestamp": (0, _is_bad_timestamp),
@@ -57,30 +58,41 @@ def _literals(tree: ast.Node) -> Iterator[Problem]:
             yield Problem(argument.position, f"invalid {node.function} argument")
 
 
-def _aggregates(tree: ast.Node, known: Callable[[Type], Type]) -> Iterator[Problem]:
+def _formats(tree: ast.Node) -> Iterator[Problem]:
+    for node, _ in _walk(tree, exempt=False):
+        if (
+            isinstance(node, ast.Call)
+            and node.overloads == ["string_format"]
+            and isinstance(node.target, ast.Literal)
+            and isinstance(node.args[0], ast.ListExpr)
+        ):
+            wrong = wrong_clause(node)
+            if wrong is not None:
+                yield Problem(*wrong)
+
+
+def _aggregates(tree: ast.Node) -> Iterator[Problem]:
     for node, exempt in _walk(tree, exempt=False):
         if exempt:
             continue
         if isinstance(node, ast.ListExpr):
             yield from _mixed(
                 [(one, index in node.optional) for index, one in enumerate(node.elements)],
-                known,
                 first_only=True,
             )
         elif isinstance(node, ast.MapExpr):
-            yield from _mixed([(entry.key, False) for entry in node.entries], known)
-            yield from _mixed([(entry.value, entry.optional) for entry in node.entries], known)
+            yield from _mixed([(entry.key, False) for entry in node.entries])
+            yield from _mixed([(entry.value, entry.optional) for entry in node.entries])
 
 
 def _mixed(
     elements: list[tuple[ast.Node, bool]],
-    known: Callable[[Type], Type],
     *,
     first_only: bool = False,
 ) -> Iterator[Problem]:
     expected: Type | None = None
     for node, optional in elements:
-        found = known(node.type)
+        found = node.type
         if optional and found.params:
             found = found.params[0]
         if expected is None:
@@ -99,22 +111,5 @@ def _walk(node: ast.Node, *, exempt: bool) -> Iterator[tuple[ast.Node, bool]]:
     yield node, exempt
     if isinstance(node, ast.Call) and node.function in _MIXED:
         exempt = True
-    for child in _children(node):
+    for child in ast.children(node):
         yield from _walk(child, exempt=exempt)
-
-
-def _children(node: ast.Node) -> list[ast.Node]:
-    match node:
-        case ast.Select():
-            return [node.operand]
-        case ast.Call():
-            return [*([] if node.target is None else [node.target]), *node.args]
-        case ast.ListExpr():
-            return node.elements
-        case ast.MapExpr():
-            return [one for entry in node.entries for one in (entry.key, entry.value)]
-        case ast.Comprehension():
-            return [
-                node.iter_range, node.accu_init, node.condition, node.step, node.result,
-            ]  # fmt: skip
-    return []

@@ -9,28 +9,30 @@
 | type, optional | TypeValue, Opt |
 | an error | `errors.Failure` |
 
-`equal` and `compare` are CEL's: numbers of different types compare by value, and values of types
-that do not compare give an error.
+`equal` and `compare` follow CEL: numbers of different types compare by value, and comparing
+incomparable types is an error.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
 
 from stowplan.cel.errors import Cancelled, CostLimitExceeded, Failure, no_such_overload
+from stowplan.cel.go_text import go_float
 
-Value = object
+#: Any, because each operator checks the types of its operands first.
+Value: TypeAlias = Any
 
 MIN_INT, MAX_INT, MAX_UINT = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 NANOS = 1_000_000_000
 
 
-#: Elements or characters that one value may have. Longer ones can cost too little.
+#: Limit of elements or characters of one value: cost alone does not bound them.
 LONGEST = 1_000_000
-#: Elements that one evaluation may compare: values can share parts, and be huge when spelled out.
+#: Limit of elements that one evaluation compares: values that share parts can be huge in full.
 MOST_COMPARISONS = 300_000
 
 
@@ -64,7 +66,7 @@ class Timestamp(int):
     __slots__ = ()
 
     def at(self, offset: timedelta = timedelta()) -> datetime:
-        """The calendar's view; microseconds and below are cut off."""
+        """The date and time, in whole seconds."""
         seconds = int(self) // NANOS
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds) + offset
 
@@ -95,7 +97,7 @@ NONE = Opt(())
 
 
 class Opaque:
-    """A value of Kubernetes' own types (Quantity, Semver, ...), equal to its own kind only."""
+    """A value of Kubernetes' own types (Quantity, Semver, ...), equal only within its type."""
 
     __slots__ = ()
     type_name = ""
@@ -103,9 +105,15 @@ class Opaque:
     by_reference = False
     #: The Go type, if its values cannot be keys of a map: cel-go panics when one is looked up.
     unhashable = ""
+    #: The Go type of the wrapped value, if cel-go cannot wrap it again.
+    go_type = ""
 
     def same(self, other: Opaque) -> bool:
         return self == other
+
+    def key(self) -> Value:
+        """The identity of the value as a key of a map."""
+        return id(self)
 
 
 class Growing(list[Value]):
@@ -144,7 +152,7 @@ class Map:
         return made
 
     def find(self, key: Value) -> tuple[Value, ...]:
-        """The value in a tuple, or an empty one."""
+        """The value in a tuple, or an empty tuple."""
         if self._entries and isinstance(key, Opaque) and key.unhashable and type(self) is Map:
             raise Cancelled(
                 f"internal error: runtime error: hash of unhashable type {key.unhashable}"
@@ -169,7 +177,7 @@ class Map:
 
 
 class StringMap(Map):
-    """A map that was given to the expression, such as the attributes of a device."""
+    """A map from outside the expression, such as the attributes of a device."""
 
     __slots__ = ()
 
@@ -181,7 +189,7 @@ class GrowingMap(Map):
 
 
 class DefaultMap(Map):
-    """A map in which a lookup always finds something. `in` tells whether it is really there."""
+    """A map in which missing keys have a default value. `in` is true only for real entries."""
 
     __slots__ = ("_default",)
 
@@ -203,10 +211,10 @@ def _hashed(key: Value) -> Value:
     if kind is bool:
         return ("bool", key)
     if kind is UInt:
-        return ("uint", int(key))  # type: ignore[call-overload]
+        return ("uint", int(key))
     if kind in (str, int, float):
         return key
-    return ("other", id(key))
+    return ("other", key.key() if isinstance(key, Opaque) else id(key))
 
 
 def _lookups(key: Value) -> list[Value]:
@@ -219,7 +227,7 @@ def _lookups(key: Value) -> list[Value]:
     if kind is int:
         return [key, ("uint", key)]
     if kind is UInt:
-        return [("uint", int(key)), int(key)]  # type: ignore[call-overload]
+        return [("uint", int(key)), int(key)]
     return [_hashed(key)]
 
 
@@ -263,7 +271,7 @@ def equal(left: Value, right: Value) -> bool | Failure:
     if kind in _NUMBERS:
         return other in _NUMBERS and _numbers(left, right) == 0
     if kind is list:
-        return other is list and _lists_equal(left, right)  # type: ignore[arg-type]
+        return other is list and _lists_equal(left, right)
     if isinstance(left, Map):
         return isinstance(right, Map) and _maps_equal(left, right)
     if isinstance(left, Opaque):
@@ -271,7 +279,7 @@ def equal(left: Value, right: Value) -> bool | Failure:
             return no_such_overload()
         return left.same(right)
     if kind is Opt:
-        return other is Opt and _optionals_equal(left, right)  # type: ignore[arg-type]
+        return other is Opt and _optionals_equal(left, right)
     return kind is other and left == right
 
 
@@ -303,12 +311,12 @@ def _optionals_equal(left: Opt, right: Opt) -> bool | Failure:
 def _numbers(left: Value, right: Value) -> int | None:
     """The order of two numbers; None for NaN. A double beside an integer makes both doubles."""
     if isinstance(left, float) != isinstance(right, float):
-        left, right = float(left), float(right)  # type: ignore[arg-type]
+        left, right = float(left), float(right)
     if left == right:
         return 0
-    if left < right:  # type: ignore[operator]
+    if left < right:
         return -1
-    return 1 if left > right else None  # type: ignore[operator]
+    return 1 if left > right else None
 
 
 _ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
@@ -324,12 +332,12 @@ def compare(left: Value, right: Value) -> int | Failure:
         return no_such_overload()
     if left == right:
         return 0
-    # Strings by code points, which is the order of their UTF-8 bytes, too.
-    return -1 if left < right else 1  # type: ignore[operator]
+    # The order of code points is also the order of UTF-8 bytes.
+    return -1 if left < right else 1
 
 
 def is_zero(value: Value) -> bool:
-    """Whether optional.ofNonZeroValue makes none of it."""
+    """Whether optional.ofNonZeroValue returns none for the value."""
     if value is None:
         return True
     if isinstance(value, Map | list | str | bytes):
@@ -340,7 +348,7 @@ def is_zero(value: Value) -> bool:
 
 
 def size_of(value: Value) -> int:
-    """What an operation that reads the whole value costs: its length, or 1."""
+    """The size of a value for costs: its length, or 1."""
     if isinstance(value, str | bytes | list | Map):
         return len(value)
     if isinstance(value, Opt) and value.items:
@@ -363,32 +371,8 @@ def show(value: Value) -> str:
         case bytes():
             return "[" + " ".join(str(byte) for byte in value) + "]"
         case list():
+            count_comparisons(len(value))
             return "[" + ", ".join(show(item) for item in value) + "]"
         case TypeValue():
             return value.name
     return str(value)
-
-
-def go_float(value: float) -> str:
-    """A float as Go's %g prints it: the shortest text that reads back as the same number."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    if value == 0:
-        return "-0" if math.copysign(1, value) < 0 else "0"
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    fraction = "" if fraction == "0" else fraction
-    digits = (whole + fraction).lstrip("0")
-    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
-    digits = digits.rstrip("0") or "0"
-    if not -4 < point <= 6:
-        rest = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{rest}e{'-' if point < 1 else '+'}{abs(point - 1):02}"
-    if point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    if point >= len(digits):
-        return sign + digits + "0" * (point - len(digits))
-    return f"{sign}{digits[:point]}.{digits[point:]}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stowplan.cel.declarations import FUNCTIONS
 from stowplan.cel.errors import Failure
+from stowplan.cel.go_text import quoted
 from stowplan.cel.values import MAX_UINT, Opaque, Value
 
 _define = FUNCTIONS.overload
@@ -16,18 +17,19 @@ _WORD = re.compile(r"[0-9A-Za-z-]*", re.ASCII)
 
 
 class VersionError(ValueError):
-    """The text is not a semantic version; worded as upstream's library does."""
+    """The text is not a semantic version; the message is that of upstream's library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Semver(Opaque):
     numbers: tuple[int, int, int]
-    #: Identifiers of the prerelease: (0, number, "") or (1, 0, word), which compare rightly.
+    #: Identifiers of the prerelease: (0, number, "") or (1, 0, word), in their order.
     prerelease: tuple[tuple[int, int, str], ...]
     text: str
 
     type_name = _TYPE
     unhashable = "cel.Semver"
+    go_type = "semver.Version"
 
     def compare(self, other: Semver) -> int:
         mine, theirs = self._key(), other._key()
@@ -59,15 +61,15 @@ def parse_semver(text: str) -> Semver:
         if not word:
             raise VersionError("Build meta data is empty")
         if not _WORD.fullmatch(word):
-            raise VersionError(f"Invalid character(s) found in build meta data {_quoted(word)}")
+            raise VersionError(f"Invalid character(s) found in build meta data {quoted(word)}")
     return Semver(numbers, identifiers, text)
 
 
 def _number(name: str, text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise VersionError(f"Invalid character(s) found in {name.lower()} number {_quoted(text)}")
+        raise VersionError(f"Invalid character(s) found in {name.lower()} number {quoted(text)}")
     if len(text) > 1 and text[0] == "0":
-        raise VersionError(f"{name} number must not contain leading zeroes {_quoted(text)}")
+        raise VersionError(f"{name} number must not contain leading zeroes {quoted(text)}")
     return _parsed(text)
 
 
@@ -75,7 +77,7 @@ def _parsed(text: str) -> int:
     if not text:
         raise VersionError('strconv.ParseUint: parsing "": invalid syntax')
     if len(text) > 20 or int(text) > MAX_UINT:
-        raise VersionError(f"strconv.ParseUint: parsing {_quoted(text)}: value out of range")
+        raise VersionError(f"strconv.ParseUint: parsing {quoted(text)}: value out of range")
     return int(text)
 
 
@@ -85,31 +87,12 @@ def _identifier(text: str) -> tuple[int, int, str]:
     if _NUMBER.fullmatch(text):
         if len(text) > 1 and text[0] == "0":
             raise VersionError(
-                f"Numeric PreRelease version must not contain leading zeroes {_quoted(text)}"
+                f"Numeric PreRelease version must not contain leading zeroes {quoted(text)}"
             )
         return 0, _parsed(text), ""
     if not _WORD.fullmatch(text):
-        raise VersionError(f"Invalid character(s) found in prerelease {_quoted(text)}")
+        raise VersionError(f"Invalid character(s) found in prerelease {quoted(text)}")
     return 1, 0, text
-
-
-def _quoted(text: str) -> str:
-    """Go's %q."""
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    if char.isprintable():
-        return char
-    short = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}.get(char)
-    if short is not None:
-        return "\\" + short
-    code = ord(char)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _normalized(text: str) -> str:

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from tests.parity.cel import library_expressions as texts
+
 DRIVER = "gpu.example.com"
 _DOMAINS = (DRIVER, "other.example.com", "missing.example.com")
 _NAMES = ("model", "count", "healthy", "version", "note", "absent")
@@ -14,7 +16,9 @@ _VERSIONS = ("1.2.3", "1.2.3-rc.1", "2.0.0+build", "0.0.1", "10.1.0-alpha")
 _QUANTITIES = ("1", "10Gi", "1500m", "0", "-3", "2e3", "40Gi", "0.5")
 _PATTERNS = ("A.*", "^[a-z]+$", "[0-9]+", "", "(a|b)*c", "\\\\d{2,}")
 _INTS = ("0", "1", "-1", "7", "42", "9223372036854775807", "-9223372036854775808")
-_DOUBLES = ("0.0", "1.5", "-2.25", "1e3", "7.0")
+_DOUBLES = ("0.0", "1.5", "-2.25", "1e3", "7.0", *texts.DOUBLES)
+#: Types of Kubernetes' and Go's libraries.
+_LIBRARY = ("address", "network", "url", "format")
 
 
 class Expressions:
@@ -29,7 +33,9 @@ class Expressions:
 
     def of(self, kind: str, depth: int) -> str:
         if self._random.random() < 0.03:
-            kind = self._random.choice(("bool", "int", "string", "double", "attribute", "list"))
+            kind = self._random.choice(
+                ("bool", "int", "string", "double", "attribute", "list", *_LIBRARY)
+            )
         known = [name for name, of in self._variables if of == kind]
         if known and self._random.random() < 0.3:
             return self._random.choice(known)
@@ -41,6 +47,12 @@ class Expressions:
 
     def _quote(self, text: str) -> str:
         return '"' + text.replace("\t", "\\t") + '"'
+
+    def _text(self, choices: Sequence[str], kind: str, depth: int) -> str:
+        """A literal out of the choices or close to one; seldom any text."""
+        if depth and self._random.random() < 0.1:
+            return self.of(kind, depth)
+        return self._quote(texts.changed(self._random, self._pick(choices)))
 
     def _path(self, kind: str) -> str:
         domain, name = self._pick(_DOMAINS), self._pick(_NAMES)
@@ -81,7 +93,10 @@ class Expressions:
         ]
         if flat:
             return leaf
-        both = ("int", "string", "double", "attribute", "quantity", "version", "list", "bool")
+        both = (
+            "int", "string", "double", "attribute", "quantity", "version", "list", "bool",
+            *_LIBRARY,
+        )  # fmt: skip
 
         def compared() -> str:
             kind = self._pick(both)
@@ -101,10 +116,21 @@ class Expressions:
             )
             return f"{self.of(over, d)}.{macro}({name}, {body})"
 
+        def pairs() -> str:
+            """A loop with two variables over a map of attributes."""
+            macro = self._pick(("all", "exists", "existsOne"))
+            body = self._with(
+                f"k{d}",
+                "string",
+                lambda: self._with(f"w{d}", "attribute", lambda: self.of("bool", d)),
+            )
+            return f"{self.of('map', d)}.{macro}(k{d}, w{d}, {body})"
+
         return [
             *leaf,
             compared,
             compared,
+            pairs,
             ordered,
             ordered,
             loop,
@@ -134,6 +160,16 @@ class Expressions:
             ),
             lambda: f"{self.of('list', d)}.isSorted()",
             lambda: f"{self._pick(('isQuantity', 'isSemver'))}({self.of('string', d)})",
+            lambda: f"{self.of('address', d)}.{self._pick(texts.TESTS)}()",
+            lambda: f"{self._pick(('isIP', 'ip.isCanonical'))}({self._address_text(d)})",
+            lambda: f"isCIDR({self._network_text(d)})",
+            lambda: f"isURL({self._text(texts.URLS, 'string', d)})",
+            lambda: f"{self.of('network', d)}.containsIP({self._either('address', d)})",
+            lambda: f"{self.of('network', d)}.containsCIDR({self._either('network', d)})",
+            lambda: f"{self._complaints(d)}.hasValue()",
+            lambda: f"type({self.of(self._pick(_LIBRARY), d)}) == {self._pick(('net.IP', 'int'))}",
+            lambda: f"{self.of('address', d)} in [{self.of('address', d)}]",
+            lambda: f"{self.of('address', d)} in {{{self.of('address', d)}: 1}}",
             lambda: f"type({self.of('attribute', d)}) == {self._pick(('int', 'string', 'bool'))}",
         ]
 
@@ -159,6 +195,9 @@ class Expressions:
             lambda: f"{self.of('quantity', d)}.asInteger()",
             lambda: f"{self.of('version', d)}.{self._pick(('major', 'minor', 'patch'))}()",
             lambda: f"{self.of('optional', d)}.orValue({self.of('int', d)})",
+            lambda: f"{self.of('address', d)}.family()",
+            lambda: f"{self.of('network', d)}.prefixLength()",
+            lambda: f"{self.of('url', d)}.getQuery().size()",
         ]
 
     def _double(self, d: int, flat: bool) -> list[Any]:
@@ -191,6 +230,12 @@ class Expressions:
             ),
             lambda: f"{self.of('string', d)}.find({self._quote(self._pick(_PATTERNS))})",
             lambda: f"{self.of('string', d)}.charAt({self.of('int', 0)})",
+            lambda: f"{self.of('url', d)}.{self._pick(texts.PARTS)}()",
+            lambda: f"{self.of('url', d)}.getQuery()['q'][0]",
+            lambda: f"string({self.of(self._pick(_LIBRARY[:3]), d)})",
+            lambda: f"{self._complaints(d)}.orValue(['']).join()",
+            lambda: self._formatted(d),
+            lambda: self._formatted(d),
         ]
 
     def _quantity(self, d: int, flat: bool) -> list[Any]:
@@ -215,6 +260,53 @@ class Expressions:
             lambda: f"semver({self._quote(self._pick(_VERSIONS))})",
             lambda: f'device.attributes["{DRIVER}"].version',
             lambda: f"semver({self.of('string', 0)}, true)",
+        ]
+
+    def _address_text(self, d: int) -> str:
+        return self._text(texts.ADDRESSES, "string", d)
+
+    def _network_text(self, d: int) -> str:
+        choices = [self._pick(texts.ADDRESSES) + length for length in texts.LENGTHS]
+        return self._text(choices, "string", d)
+
+    def _either(self, kind: str, d: int) -> str:
+        """An address or network, or a text of one."""
+        if self._random.random() < 0.5:
+            return self.of(kind, d)
+        return self._address_text(d) if kind == "address" else self._network_text(d)
+
+    def _formatted(self, d: int) -> str:
+        clauses = self._random.choices(list(texts.CLAUSES), k=self._random.randint(0, 3))
+        kinds = [texts.CLAUSES[clause] for clause in clauses]
+        values = [self.of(self._pick(kind), d) for kind in kinds if kind]
+        if self._random.random() < 0.1:
+            values = values[1:] or ["1"]
+        wrapped = [f"dyn({one})" if self._random.random() < 0.3 else one for one in values]
+        text = self._quote(" ".join(clauses) + self._pick(("", "", "", "ä", "%")))
+        if self._random.random() < 0.3:
+            text = f"dyn({text})"
+        return f"{text}.format([{', '.join(wrapped)}])"
+
+    def _complaints(self, d: int) -> str:
+        return f"{self.of('format', d)}.validate({self._text(texts.NAMES, 'string', d)})"
+
+    def _address(self, d: int, flat: bool) -> list[Any]:
+        leaf = [lambda: f"ip({self._address_text(d)})"]
+        return leaf if flat else [*leaf, *leaf, lambda: f"{self.of('network', d)}.ip()"]
+
+    def _network(self, d: int, flat: bool) -> list[Any]:
+        return [
+            lambda: f"cidr({self._network_text(d)})",
+            lambda: f"cidr({self._network_text(d)}).masked()",
+        ]
+
+    def _url(self, d: int, flat: bool) -> list[Any]:
+        return [lambda: f"url({self._text(texts.URLS, 'string', d)})"]
+
+    def _format(self, d: int, flat: bool) -> list[Any]:
+        return [
+            lambda: f"format.{self._pick(texts.FORMATS)}()",
+            lambda: f"format.named({self._text(texts.FORMATS, 'string', d)}).value()",
         ]
 
     def _optional(self, d: int, flat: bool) -> list[Any]:
@@ -275,6 +367,11 @@ class Expressions:
             lambda: "device.attributes",
             lambda: f'device.attributes["{self._pick(_DOMAINS)}"]',
             lambda: f'{{"a": {self.of("int", d)}, "b": {self.of("int", d)}}}',
+            lambda: (
+                f'device.attributes["{self._pick(_DOMAINS)}"].transformMap(k, v, k != "model", v)'
+            ),
+            lambda: f'device.capacity["{self._pick(_DOMAINS)}"].transformMapEntry(k, v, {{k: k}})',
+            lambda: f"lists.range({self.of('int', 0)} % 5).transformMap(i, j, i + j)",
         ]
 
 

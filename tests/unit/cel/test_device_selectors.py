@@ -10,6 +10,7 @@ from stowplan.cel.device import (
     SelectorError,
     compile_selector,
     device_value,
+    worst_cost,
 )
 from stowplan.cel.errors import CompileError
 
@@ -49,6 +50,10 @@ GPU = DeviceView(
         ('device.attributes["gpu.example.com"].?missing.orValue("none") == "none"', True, 4),
         ("device.allowMultipleAllocations", False, 2),
         ('device.attributes["gpu.example.com"].model.matches("^A[0-9]{3}$")', True, 7),
+        ('cidr("10.0.0.0/8").containsIP("10.1.2.3") && ip("::1").isLoopback()', True, 5),
+        ('url("https://[::1]:80/a%2Fb?q=1#f").getHostname() == "::1"', True, 5),
+        ("format.dns1123Label().validate(device.driver).hasValue()", True, 20),
+        ('"%s has %d, %.1f".format([device.driver, 4, 1234.56]).endsWith("1,234.6")', True, 17),
     ],
 )
 def test_the_answer_and_its_cost(expression: str, matches: bool, cost: int) -> None:
@@ -138,3 +143,20 @@ def test_names_without_a_domain_are_the_drivers() -> None:
     explicit = DeviceView("gpu.example.com", {"gpu.example.com/model": "A100"})
     selector = compile_selector('device.attributes["gpu.example.com"].model == "A100"')
     assert selector.matches(device_value(explicit))
+
+
+@pytest.mark.parametrize(
+    ("expression", "cost"),
+    [
+        ("true", 0),
+        ('device.driver == "gpu.example.com"', 4),
+        ('device.attributes["x"].model.matches("^A[0-9]{3}$")', 25),
+        ('device.attributes["x"].all(name, value, name != value)', 388),
+        ("lists.range(1000).all(x, lists.range(1000).all(y, x == y))", 7_016_012),
+        ("[1, 2].exists(x, lists.range(x).size() == 1)", (1 << 64) - 1),
+    ],
+)
+def test_the_worst_cost_by_which_an_api_server_admits_a_selector(
+    expression: str, cost: int
+) -> None:
+    assert worst_cost(expression) == cost

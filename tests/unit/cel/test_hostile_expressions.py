@@ -16,6 +16,11 @@ _TOO_NESTED = "compilation failed: ERROR: <input>:-1:0: expression recursion lim
 _TOO_DEEP = "compilation failed: ERROR: <input>:-1:0: max recursion depth exceeded"
 
 
+#: 90,000 characters, and a loop over them.
+_LONG = "lists.range(90000).map(x,'a').join('')"
+_BIG = f"cel.bind(s, {_LONG}, lists.range(9000).exists(i, "
+
+
 def outcome(expression: str) -> str:
     assert len(expression) <= 10_240
     try:
@@ -88,10 +93,34 @@ def test_the_deepest_expressions_that_cel_go_reads_are_evaluated(expression: str
         "lists.range(10000).map(x,'x').join('').replace('x',"
         "lists.range(10000).map(x,'x').join(''))==''",
         "lists.range(100000).map(x,'a').join('').findAll('').size()==1",
+        doubled("[1]", "[$,$]", "'%s'.format([$])==''"),
+        doubled("[1]", "[$,$]", "[?dyn($)].size()==1"),
+        doubled("[1]", "[$,$]", "[1,2].transformMapEntry(i,v,{$:1}).size()==1"),
+        doubled("{1:1}", "{1:$,2:$}", "[dyn($)].isSorted()"),
+        doubled("{1:1}", "{1:$,2:$}", "'%s'.format([$])==''"),
+        doubled("{1:1}", "{1:$,2:$}", "$==$"),
+        doubled("'x'", "[$,$]", "dyn('%s').format([$])==''"),
+        f"'{'%.65535e' * 700}'.format([{'1.0,' * 700}])==''",
+        f"lists.range(9000).exists(i,'{'%.32000f' * 500}'.format([{'1.0,' * 500}])=='')",
+        f"{_BIG}isURL(s)))",
+        f"{_BIG}'%s'.format([s])==''))",
+        f"{_BIG}'%s'.format([[s]])==''))",
+        f"cel.bind(u, url('/?'+{_LONG}), lists.range(9000).exists(i, u.getQuery().size()==9))",
     ],
 )
 def test_results_that_grow_without_end_are_cancelled(expression: str) -> None:
     assert outcome(expression) == _LIMIT
+
+
+def test_trees_and_types_that_double_are_refused() -> None:
+    """Each step of these doubles the tree, or the type of the value."""
+    chained = "optional.of(1)" + ".optMap(a,a)" * 200 + ".hasValue()"
+    assert "too many chained optMap() and optFlatMap()" in outcome(chained)
+    assert outcome("optional.of(1)" + ".optMap(a,a)" * 8 + ".hasValue()") == "True"
+    keys = doubled("{1:1}", "{$:$}", "$.size()==1")
+    assert outcome(keys) == "compilation failed: a type has more than 1000 parts"
+    functions = doubled("[1]", "{1:[$],2:[$]}", "$.size()==2")
+    assert outcome(functions) == "True"
 
 
 def test_a_pattern_that_is_exponential_elsewhere_takes_no_time() -> None:
@@ -129,6 +158,17 @@ def test_many_errors_are_not_all_reported(junk: str) -> None:
         "timestamp(0).getHours('../../../etc/passwd') == 1",
         "timestamp('9999-12-31T23:59:59Z') + duration('100h') == timestamp(0)",
         "'\ud800'.matches('x')",
+        "url('/?a=%ff').getQuery()['a'][0].matches('x')",
+        "bytes(url('/?a=%ff').getQuery()['a'][0]) == b'x'",
+        "url('/?a=%ff%').getQuery().size() == 1",
+        f"ip('{'1' * 9000}') == ip('::')",
+        f"ip('fe80::1%{'z' * 9000}') == ip('fe80::1')",
+        f"cidr('1.2.3.4/{'9' * 9000}').prefixLength() == 1",
+        f"url('http://{'%41' * 3000}/').getHost() == ''",
+        f"format.dns1123Subdomain().validate('{'a.' * 4000}-') == optional.none()",
+        f"format.byte().validate('{'a' * 9001}') == optional.none()",
+        f"'%.{'9' * 9000}f'.format([1.0]) == ''",
+        f"'%s'.format([{'[' * 200}{']' * 200}]) == ''",
         "'" * 10_000,
     ],
 )

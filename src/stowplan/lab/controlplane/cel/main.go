@@ -42,10 +42,12 @@ type device struct {
 
 type answer struct {
 	// Refused is the error of the compiler as a selector; CompileError that of the language alone.
-	Refused      string    `json:"refused,omitempty"`
-	CompileError string    `json:"compileError,omitempty"`
-	Type         string    `json:"type,omitempty"`
-	Results      []outcome `json:"results,omitempty"`
+	Refused      string `json:"refused,omitempty"`
+	CompileError string `json:"compileError,omitempty"`
+	Type         string `json:"type,omitempty"`
+	// MaxCost is the estimate by which an API server admits a selector.
+	MaxCost uint64    `json:"maxCost,omitempty"`
+	Results []outcome `json:"results,omitempty"`
 }
 
 type outcome struct {
@@ -99,9 +101,11 @@ type selectors interface {
 
 func respond(compiler selectors, environment *cel.Env, asked request) answer {
 	result := answer{}
-	selector := compiler.CompileCELExpression(asked.Expression, dracel.Options{DisableCostEstimation: true})
+	selector := compiler.CompileCELExpression(asked.Expression, dracel.Options{})
 	if selector.Error != nil {
 		result.Refused = selector.Error.Error()
+	} else {
+		result.MaxCost = selector.MaxCost
 	}
 	ast, issues := environment.Compile(asked.Expression)
 	if issues != nil && issues.Err() != nil {
