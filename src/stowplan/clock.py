@@ -58,6 +58,10 @@ class VirtualClock:
             raise ValueError("time does not go back")
         self._now += seconds
 
+    def advance_to(self, moment: float) -> None:
+        """Move to a reading of `monotonic`, exactly, unless it has passed."""
+        self._now = max(self._now, moment)
+
 
 if sys.platform == "linux":
 

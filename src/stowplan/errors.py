@@ -4,6 +4,7 @@
       ConfigError                 exit 2   a file or flag is invalid; names its place
         KubeconfigError           exit 2
       PluginError                 exit 1   a plugin broke its contract or raised
+        StatusError               exit 1   a plugin answered with an error status
       ExtenderError               exit 1   an extender did not respond, or not correctly
       LeadershipLost              exit 1
       ApiError                    exit 1   the API server answered with an error Status
@@ -55,6 +56,12 @@ class PluginError(StowplanError):
         super().__init__(what.format(point=point, plugin=plugin) + message)
         self.plugin = plugin
         self.point = point
+
+
+class StatusError(PluginError):
+    """A plugin answered with an error status: it works, but cannot judge, as a CEL expression fails
+    or a storage class is missing.
+    """
 
 
 class ExtenderError(StowplanError):

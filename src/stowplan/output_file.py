@@ -7,18 +7,29 @@ like. The check leaves no file behind.
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from stowplan.errors import ConfigError
 
 
-def check_output_file(path: Path | None, option: str) -> None:
-    """Raise ConfigError if the file that `option` names cannot be written; None is no file."""
+def check_output_file(
+    path: Path | None, option: str = "", *, inputs: Iterable[str | Path | None] = ()
+) -> None:
+    """Raise ConfigError if the file that `option` names cannot be written; None is no file.
+
+    No option: an argument names it. `inputs` are files that the command reads.
+    """
     if path is None:
         return
-    where = f"{option} {path}"
+    where = f"{option} {path}".lstrip()
     try:
         _try(path, where)
+        if path.exists() and any(
+            each is not None and Path(each).exists() and path.samefile(each) for each in inputs
+        ):
+            raise ConfigError("is read by this command. Fix: name another file", where=where)
     except OSError as problem:
         raise ConfigError(
             f"cannot be written: {problem.strerror}. Fix: choose a file that you may write",
@@ -33,9 +44,9 @@ def _try(path: Path, where: str) -> None:
         raise ConfigError(
             f"the folder {path.parent} does not exist. Fix: mkdir -p {path.parent}", where=where
         )
-    exists = path.exists()
-    if exists and not path.is_file():
-        return  # a device or a pipe: opening it may block, or be noticed by its reader
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))
-    if not exists:
-        path.unlink()
+    if not path.exists():
+        # Without a name: somebody may be waiting for the file to appear.
+        tempfile.TemporaryFile(dir=path.parent).close()
+    elif path.is_file():
+        os.close(os.open(path, os.O_WRONLY))
+    # A device or a pipe is not opened: that may block, or be noticed by its reader.

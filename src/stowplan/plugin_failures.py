@@ -14,7 +14,7 @@ from traceback import walk_tb
 from typing import Any
 
 from stowplan.clock import Clock
-from stowplan.errors import PluginError
+from stowplan.errors import PluginError, StatusError
 from stowplan.logs import Folding, get_logger, kv
 
 log = get_logger(__name__)
@@ -76,12 +76,18 @@ class PluginFailures:
         self.latest = ""
         #: All failures so far, those that were not logged included.
         self.count = 0
+        #: Attempts that failed because a plugin answered with an error status.
+        self.statuses = 0
 
     def report(self, message: str, problem: Exception, **fields: object) -> None:
         """Log `message` and the fields, unless the same failure was logged lately.
 
-        A wrong answer has no traceback: no frame of it would be the plugin's.
+        An error status is not logged here: the attempt's own log line, the pod's condition and
+        its event have it. A wrong answer has no traceback: no frame of it would be the plugin's.
         """
+        if isinstance(problem, StatusError):
+            self.statuses += 1
+            return
         self.count += 1
         self.latest = str(problem) if isinstance(problem, PluginError) else describe(problem)
         cause = problem.__cause__ or problem

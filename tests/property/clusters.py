@@ -8,6 +8,8 @@ and pods that spread.
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from stowplan.api.objects import (
@@ -260,3 +262,17 @@ def clusters(draw: st.DrawFn) -> ClusterCache:
     for pod in draw(st.lists(pods(standing=True), max_size=6)):
         cache.add_pod(pod)
     return cache
+
+
+def change_cache(cache: ClusterCache, action: str, what: Any) -> None:
+    """`what` is a node to set, the name of one to remove, a pod to add, or the place of a pod to
+    delete among those that stand.
+    """
+    if action == "set":
+        cache.set_node(what)
+    elif action == "remove":
+        cache.remove_node(what)
+    elif action == "add":
+        cache.add_pod(what)
+    elif standing := sorted(cache.placements()):
+        cache.remove_pod(standing[what % len(standing)])

@@ -7,7 +7,7 @@ with monkeypatch. `tests/data/fault_scripts/planted` has a script for each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -25,11 +25,11 @@ from stowplan.errors import ApiError, Gone
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.dra.facts import DeviceFacts
-from stowplan.scheduler import reporter
-from stowplan.scheduler.binding import Binder
+from stowplan.scheduler import failed_attempt, informers, process, reporter
+from stowplan.scheduler.binding_points import broken
+from stowplan.scheduler.binding_retries import BindingRetries
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
-from stowplan.scheduler.process import SchedulerProcess
 from stowplan.scheduler.watch_check import WatchCheck
 from stowplan.sim.faults.replica import ReplicaClock
 
@@ -41,26 +41,25 @@ def drop_the_lease_guard(patch: Patch) -> None:
 
 
 def skip_the_barrier(patch: Patch) -> None:
-    async def barrier(self: SchedulerProcess, won_at: float) -> None:
-        for each in self.informers.values():
+    async def barrier(listed: Iterable[informer.Informer[Any]], *_: Any) -> None:
+        for each in listed:
             await each.synced.wait()
 
-    patch.setattr(SchedulerProcess, "_barrier", barrier)
+    patch.setattr(process, "wait_at_barrier", barrier)
 
 
 def forget_on_timeout(patch: Patch) -> None:
     async def settle(self: Any, plugin: Any, placement: Any, problem: Exception) -> Status:
-        failure: Status = self._broken(plugin, "Bind", problem)
-        return failure
+        return broken(self._engine.failures, plugin, "Bind", problem)
 
-    patch.setattr(Binder, "_settle", settle)
+    patch.setattr(BindingRetries, "settle", settle)
 
 
 def take_a_lost_response_for_a_bind(patch: Patch) -> None:
     async def settle(self: Any, plugin: Any, placement: Any, problem: Exception) -> Status:
         return SUCCESS
 
-    patch.setattr(Binder, "_settle", settle)
+    patch.setattr(BindingRetries, "settle", settle)
 
 
 def bind_twice(patch: Patch) -> None:
@@ -77,11 +76,11 @@ def bind_twice(patch: Patch) -> None:
 
 
 def do_not_requeue_after_a_failed_bind(patch: Patch) -> None:
-    def requeue(self: Engine, queued: Any) -> bool:
-        self.queue.done(queued.uid)
+    def requeue(engine: Engine, queued: Any) -> bool:
+        engine.queue.done(queued.uid)
         return False
 
-    patch.setattr(Engine, "_requeue", requeue)
+    patch.setattr(failed_attempt, "_requeue", requeue)
 
 
 def ignore_a_410(patch: Patch) -> None:
@@ -166,12 +165,12 @@ def trust_a_silent_watch(patch: Patch) -> None:
         self._unconfirmed.clear()
 
     patch.setattr(WatchCheck, "check", check)
-    watching = SchedulerProcess._watching
+    watching = informers.watching
 
-    def patient(self: SchedulerProcess, resource: Any) -> informer.InformerOptions:
-        return replace(watching(self, resource), inactivity_s=1e6)
+    def patient(resource: Any, means: informers.Means) -> informer.InformerOptions:
+        return replace(watching(resource, means), inactivity_s=1e6)
 
-    patch.setattr(SchedulerProcess, "_watching", patient)
+    patch.setattr(informers, "watching", patient)
 
 
 def ignore_suspended_time(patch: Patch) -> None:

@@ -41,6 +41,7 @@ from tests.property.affinity_clusters import (
     nodes,
     pods,
 )
+from tests.property.clusters import change_cache
 
 REASONS = {
     "affinity": "node(s) didn't match pod affinity rules",
@@ -52,22 +53,11 @@ _changes = st.one_of(
     st.sampled_from(NODE_NAMES).map(lambda name: ("remove", name)),
     pods(standing=True).map(lambda pod: ("add", pod)),
     pods(standing=True).map(lambda pod: ("add", pod)),
+    # One pod that moves, or changes in place: labels, terms and all.
     pods(standing=True, uid="same").map(lambda pod: ("add", pod)),
     st.integers(0, 10).map(lambda place: ("delete", place)),
 )
 _histories = st.lists(_changes, min_size=1, max_size=25)
-
-
-def _apply(cache: ClusterCache, action: str, what: Any) -> None:
-    if action == "set":
-        cache.set_node(what)
-    elif action == "remove":
-        cache.remove_node(what)
-    elif action == "add":
-        # "same" is one pod that moves, or changes in place, labels, terms and all.
-        cache.add_pod(what)
-    elif standing := sorted(cache.placements()):
-        cache.remove_pod(standing[what % len(standing)])
 
 
 def _grown(history: Iterable[tuple[str, Any]]) -> ClusterCache:
@@ -75,7 +65,7 @@ def _grown(history: Iterable[tuple[str, Any]]) -> ClusterCache:
     # Small, so that it grows and rows are used again.
     cache.table = NodeTable(capacity=2)
     for action, what in history:
-        _apply(cache, action, what)
+        change_cache(cache, action, what)
     return cache
 
 
@@ -131,7 +121,7 @@ def test_index_equals_a_recount(
     cache = _grown([])
     index = cache.table.affinity_terms
     for action, what in history:
-        _apply(cache, action, what)
+        change_cache(cache, action, what)
         for kind in ("required", "required_anti", "preferred"):
             family: TermFamily = getattr(index, kind)
             expected = _recount(cache.table, kind)
@@ -166,7 +156,7 @@ def test_domain_sums_equal_a_recount(
         mock.patch.object(RowCounts, "_LOG_LIMIT", 2),
     ):
         for turn, (action, what) in enumerate(history):
-            _apply(cache, action, what)
+            change_cache(cache, action, what)
             for row, count in counted[turn * 2 : turn * 2 + 2]:
                 change = count - source.counts.get(row, 0)
                 if change and row < table.capacity:

@@ -437,20 +437,20 @@ class ClusterMachine(RuleBasedStateMachine):
     def readers_of_journals_keep_up(self) -> None:
         """Rows that are not marked have not changed."""
         table = self.table
-        pod_rows = table.pod_journal.since(self.pod_position)
-        node_rows = table.node_journal.since(self.node_position)
+        pod_rows = table.pod_journal.entries_since(self.pod_position)
+        node_rows = table.node_journal.entries_since(self.node_position)
         assert pod_rows is not None
         if node_rows is None:
             assert self.capacity != table.capacity, "only growth makes readers start over"
-            node_rows = table.live_rows
+            node_rows = table.live_rows.tolist()
         self.capacity = table.capacity
-        for row in pod_rows.tolist():
+        for row in pod_rows:
             self.seen_pods[row] = (
                 int(table.requested[0, row]),
                 table.resources.held_on(GPU, row),
                 int(table.pod_count[row]),
             )
-        for row in node_rows.tolist():
+        for row in node_rows:
             self.seen_nodes[row] = (
                 int(table.allocatable[0, row]),
                 int(table.allowed_pods[row]),

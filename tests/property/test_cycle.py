@@ -26,7 +26,7 @@ from stowplan.scheduler.decision import Decision
 from stowplan.testing import node as make_node
 from stowplan.testing import pod as make_pod
 from tests.examples import examples
-from tests.property.clusters import GPU, NODE_NAMES, STORAGE, clusters, nodes, pods
+from tests.property.clusters import GPU, NODE_NAMES, STORAGE, change_cache, clusters, nodes, pods
 from tests.property.reference_scheduler import Outcome, Reference
 from tests.unit.scheduler.engine_bench import changed
 from tests.unit.scheduler.scheduler_kit import WEIGHTS, defaults, plugin, profile_of
@@ -70,16 +70,8 @@ class World:
     cursor: int = 0
 
     def change(self, action: str, what: Any) -> None:
-        if action == "set":
-            self.cache.set_node(what)
-        elif action == "remove":
-            self.cache.remove_node(what)
-        elif action == "add":
-            self.cache.add_pod(what)
-        elif action == "delete":
-            standing = sorted(self.cache.placements())
-            if standing:
-                self.cache.remove_pod(standing[what % len(standing)])
+        if action in ("set", "remove", "add", "delete"):
+            change_cache(self.cache, action, what)
         elif action == "forget":
             if self.assumed:
                 self.cache.forget(self.assumed.pop(what % len(self.assumed)).uid)

@@ -133,8 +133,19 @@ def test_a_wrong_script_ends_with_one_line(tmp_path: Path) -> None:
     file.write_text("[" * 100_000)
     done = _command("--script", str(file))
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {file}: not a script of faults")
+    assert done.stderr.startswith(f"error: {file}: is not a script of faults")
     assert done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("", "line 1, column 1"), ('{"seed": 1}', "`steps` is missing")],
+)
+def test_a_wrong_script_is_told_in_words(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "script.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=f"is not a script of faults: {says}"):
+        read_script(file)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +155,10 @@ def test_a_wrong_script_ends_with_one_line(tmp_path: Path) -> None:
         (Step(0.0, "kill", {"replica": 3}), "list index out of range"),
         (Step(0.0, "add-node"), "name"),
         (Step(0.0, "fault", {"on": "bind", "what": "nonsense", "times": 1, "for": 1}), "nonsense"),
+        (
+            Step(0.0, "fault", {"on": "bnd", "what": "409", "times": 1, "for": 1}),
+            "`on`: 'bnd' is none of bind, status, ",
+        ),
     ],
 )
 def test_a_wrong_step_is_named(step: Step, says: str) -> None:

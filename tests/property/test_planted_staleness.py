@@ -30,6 +30,8 @@ from stowplan.cluster.table import NodeTable
 from stowplan.cluster.used_volumes import UsedVolumes
 from stowplan.config.defaults import default_config
 from stowplan.framework.columns import Column
+from stowplan.framework.diagnosis import Settled
+from stowplan.framework.shapes import FeasibleRows, Shapes
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.plugins.volume_binding.volume_index import VolumeIndex
 from stowplan.queue.nominator import Nominator
@@ -125,6 +127,16 @@ def _blind_to_init_containers(patch: Patch) -> None:
     patch.setattr(compiled, "_encode", planted)
 
 
+def _lasting_failures(patch: Patch) -> None:
+    """A shape that has failed fails for the same reasons, whatever has changed on its nodes."""
+
+    def planted(self: Shapes, feasible: FeasibleRows, _table: NodeTable) -> Settled | None:
+        kept = self._lru.get(("failure", feasible.number))
+        return None if kept is None else kept[1]
+
+    patch.setattr(Shapes, "known_failure", planted)
+
+
 def _falls(*arguments: Any) -> bool:
     return bool(arguments[-1] == -1)
 
@@ -154,6 +166,7 @@ PLANTED: dict[str, Plant] = {
     "nominated pods": _answers(Nominator, "generation", 1),
     "rows of columns": _answers(Column, "changed_rows", []),
     "rows of shapes": _answers(DerivedRows, "changed_rows", []),
+    "why no row is feasible": _lasting_failures,
     "sums by domain": _skip(DomainCounts, "refresh"),
     "compiled specs": _blind_to_init_containers,
 }

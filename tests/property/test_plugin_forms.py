@@ -23,7 +23,16 @@ from stowplan.framework.profile import make_plugin
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.registry import IN_TREE
 from tests.examples import examples
-from tests.property.clusters import GPU, NODE_NAMES, PAGES, STORAGE, clusters, nodes, pods
+from tests.property.clusters import (
+    GPU,
+    NODE_NAMES,
+    PAGES,
+    STORAGE,
+    change_cache,
+    clusters,
+    nodes,
+    pods,
+)
 
 _ALL = [{"name": name, "weight": 1} for name in ("cpu", "memory", STORAGE, GPU, PAGES)]
 _WEIGHTED = [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}, {"name": GPU}]
@@ -251,16 +260,7 @@ def test_cached_columns_equal_fresh_ones(
     assert scores
     infos = [compile_pod(pod) for pod in askers]
     for turn, (action, what) in enumerate([("set", cache.table.node(0)), *changes]):
-        if action == "set":
-            cache.set_node(what)
-        elif action == "remove":
-            cache.remove_node(what)
-        elif action == "add":
-            cache.add_pod(what)
-        else:
-            standing = sorted(cache.placements())
-            if standing:
-                cache.remove_pod(standing[what % len(standing)])
+        change_cache(cache, action, what)
         rows = table.live_rows
         for info in (infos[turn % len(infos)], infos[0]):
             for step in filters:

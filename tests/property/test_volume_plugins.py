@@ -30,6 +30,7 @@ from stowplan.plugins.volume_restrictions import VolumeRestrictions
 from stowplan.plugins.volume_zone import VolumeZone
 from stowplan.testing import node, pod
 from tests.examples import examples
+from tests.property.clusters import change_cache
 from tests.unit.plugins.volume_kit import (
     attachment,
     claim,
@@ -149,16 +150,8 @@ def _apply(cache: ClusterCache, change: Change) -> None:
         if shelved:
             kind, thing = shelved[what % len(shelved)]
             cache.catalog[kind].remove(thing.metadata.name, thing.metadata.namespace)
-    elif action == "set":
-        cache.set_node(what)
-    elif action == "remove":
-        cache.remove_node(what)
-    elif action == "add":
-        cache.add_pod(what)
     else:
-        standing = sorted(cache.placements())
-        if standing:
-            cache.remove_pod(standing[what % len(standing)])
+        change_cache(cache, action, what)
 
 
 def _copied(catalog: Catalog) -> Catalog:

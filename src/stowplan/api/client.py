@@ -25,8 +25,8 @@ from stowplan.api.paging import ListResult, list_pages
 from stowplan.api.reachability import Reachability
 from stowplan.api.request_observer import RequestObserver
 from stowplan.api.resources import Resource
-from stowplan.api.transport import Lane, Params, Requests, Transport
-from stowplan.api.watch import EventType, WatchEvent, WatchStream
+from stowplan.api.transport import Body, Lane, Params, Requests, Transport
+from stowplan.api.watch import EventType, WatchEvent, WatchStream, object_of
 from stowplan.clock import Clock
 from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.logs import get_logger, kv
@@ -83,7 +83,7 @@ class ApiClient:
     ) -> None:
         """`qps` and `burst` hold for each lane by itself; 0 means no limit.
 
-        `observer` hears of every request, for metrics.
+        `observer` is called for every request, for metrics.
         With a `transport` requests go by that one, and what is said of HTTP does not matter.
         """
         self._transport: Requests = transport or Transport(
@@ -125,14 +125,14 @@ class ApiClient:
         path: str,
         *,
         params: Params | None = None,
-        body: bytes | None = None,
+        body: Body | None = None,
         content_type: str = JSON,
         accept: str = JSON,
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
         retry_throttled: bool = True,
     ) -> bytes:
-        """Any request; 429 is waited out (a bounded number of times) unless told otherwise."""
+        """Any request; 429 is waited out (a bounded number of times) by default."""
         return await self._transport.request(
             method,
             path,
@@ -239,7 +239,9 @@ class ApiClient:
                     if event.type == EventType.BOOKMARK:
                         continue
                     try:
-                        decoded = WatchEvent(EventType(event.type), decode(event.object))
+                        decoded = WatchEvent(
+                            EventType(event.type), object_of(event, resource.type, decode)
+                        )
                     except UNREADABLE as error:  # or the event has an unknown type
                         log.warning(
                             "Skipped a watch event that cannot be read",
@@ -258,14 +260,19 @@ class ApiClient:
         name: str = "",
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
+        reads_answer: bool = True,
     ) -> bytes:
-        """`name` and `subresource` are for POSTs below an object, such as an eviction."""
+        """`name` and `subresource` are for POSTs below an object, such as an eviction.
+
+        The answer may be empty if the caller does not read it.
+        """
         return await self._transport.request(
             "POST",
             resource.path(namespace=namespace, name=name, subresource=subresource),
             body=_body(resource, obj),
             lane=lane,
             timeout_s=timeout_s,
+            reads_answer=reads_answer,
         )
 
     async def replace(
@@ -369,9 +376,10 @@ class ApiClient:
         await self._transport.request(
             "DELETE",
             resource.path(namespace=namespace, name=name),
-            body=_encode(options),
+            body=options,
             lane=lane,
             timeout_s=timeout_s,
+            reads_answer=False,
         )
 
     async def bind(
@@ -396,9 +404,10 @@ class ApiClient:
         await self._transport.request(
             "POST",
             f"/api/v1/namespaces/{pod_namespace}/pods/{pod_name}/binding",
-            body=_encode(binding),
+            body=binding,
             lane=Lane.BIND,
             timeout_s=timeout_s,
+            reads_answer=False,
         )
 
     async def version(self) -> dict[str, Any]:
@@ -449,12 +458,10 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str | int]
     return {name: value for name, value in selectors.items() if value}
 
 
-def _body(resource: Resource[Any], obj: Wire | Mapping[str, Any] | bytes) -> bytes:
-    if isinstance(obj, bytes):
+def _body(resource: Resource[Any], obj: Wire | Mapping[str, Any] | bytes) -> Body:
+    if isinstance(obj, (bytes, Mapping)):
         return obj
     encoded = _encode(obj)
-    if isinstance(obj, Mapping):
-        return encoded
     # Structs do not carry what every object on the wire begins with.
     head = _encode({"apiVersion": resource.api_version, "kind": resource.kind})
     return head if encoded == b"{}" else head[:-1] + b"," + encoded[1:]

@@ -241,6 +241,35 @@ class ResourceClaim(Wire, frozen=True):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
+class ResourceClaimTemplateSpec(Wire, frozen=True):
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Wire, frozen=True):
+    """What claims of pods are made from; no scheduler reads it, recordings do."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+class DeviceTaintSelector(Wire, frozen=True):
+    """Devices whose driver, pool and name are these; None matches any."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Wire, frozen=True):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 class ContainerExtendedResourceRequest(Wire, frozen=True):
     """Which request of the pod's claim gives a container an extended resource."""
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from stowplan.api.transport import TIMEOUT_S, Params, RequestOptions, Requests
+from stowplan.api.watch import Chunk
 from stowplan.http.client import Guard
 
 
@@ -43,7 +44,7 @@ class GuardedRequests:
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         return self._transport.stream(path, params=params, inactivity_s=inactivity_s)
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ from stowplan.api.objects import ObjectMeta
 from stowplan.api.paging import ListResult, is_older
 from stowplan.api.quantity import InvalidQuantity
 from stowplan.api.resources import Resource
-from stowplan.api.watch import EventType, PartialObject, RawEvent, decode_partial
+from stowplan.api.watch import AnyEvent, EventType, PartialObject, decode_partial, object_of
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import (
     ApiError,
@@ -104,7 +104,6 @@ class Informer(Generic[T]):
         """
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
-        self.resource_version = 0
         self.list_started_at = 0.0
         self.lists_applied = 0
         #: When (monotonic) the server last sent anything, a list or a part of a watch.
@@ -175,6 +174,11 @@ class Informer(Generic[T]):
         if self._interruptible is not None:
             self._interruptible.reschedule(asyncio.get_running_loop().time())
         await waiter
+
+    @property
+    def resource_version(self) -> int:
+        """The newest version of the cluster that is known here; 0 if it is no number."""
+        return whole_number(self._version) or 0
 
     @property
     def is_polling(self) -> bool:
@@ -388,12 +392,12 @@ class Informer(Generic[T]):
             finally:
                 self._is_following = False
 
-    def _apply_event(self, event: RawEvent) -> None:
+    def _apply_event(self, event: AnyEvent) -> None:
         if event.type == EventType.BOOKMARK:
             self._apply_bookmark(event)
             return
         try:
-            obj = self._decode(event.object)
+            obj = object_of(event, self._resource.type, self._decode)
         except UNREADABLE as error:
             self._apply_unreadable(event, error)
             return
@@ -411,20 +415,20 @@ class Informer(Generic[T]):
             if known is not None and known.metadata.uid != metadata.uid:
                 self._remove(key, known)
             if self._on_raw is not None:
-                self._tell_raw(obj, event.object)
+                self._tell_raw(obj, event.raw)
             self._put(key, obj)
         else:
             self._skip(f"event type {event.type}", "unknown event type")
         self._saw_version(metadata.resource_version)
 
-    def _apply_bookmark(self, event: RawEvent) -> None:
+    def _apply_bookmark(self, event: AnyEvent) -> None:
         try:
-            self._saw_version(decode_partial(event.object).metadata.resource_version)
+            self._saw_version(decode_partial(event.raw).metadata.resource_version)
         except UNREADABLE as error:
             self._skip("a bookmark", error)
 
-    def _apply_unreadable(self, event: RawEvent, error: Exception) -> None:
-        partial = self._identify(event.object, error)
+    def _apply_unreadable(self, event: AnyEvent, error: Exception) -> None:
+        partial = self._identify(event.raw, error)
         if partial is None:
             return
         if event.type == EventType.DELETED:
@@ -472,12 +476,8 @@ class Informer(Generic[T]):
             )
 
     def _saw_version(self, version: str) -> None:
-        if not version:
-            return
-        self._version = version
-        number = whole_number(version)
-        if number is not None:
-            self.resource_version = number
+        if version:
+            self._version = version
 
     def _identify(self, raw: bytes | msgspec.Raw, error: Exception) -> PartialObject | None:
         """Name an object that could not be decoded, and say once that it could not."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -245,7 +245,7 @@ class LeaderElector:
         if not self._has_tried:
             self._has_tried = True
             log.info("Attempting to acquire leader lease...", extra=kv(lock=self._lock))
-        has_won = await self._acquire_or_tell()
+        has_won = await self._tried(self._acquire())
         if has_won:
             self.won_version = whole_number(self.reference.resource_version) or 0
             log.info("Successfully acquired lease", extra=kv(lock=self._lock))
@@ -253,44 +253,38 @@ class LeaderElector:
             log.log(V4, "Failed to acquire lease", extra=kv(lock=self._lock))
         return has_won
 
-    async def _acquire_or_tell(self) -> bool:
+    async def _tried(self, attempt: Awaitable[bool]) -> bool:
+        """The result of an attempt; False if the API fails. Raises if it never let us read."""
         try:
-            has_won = await self._acquire()
-        except (Unauthorized, Forbidden) as error:
-            if not self._has_read:
-                raise
-            self._tell(error)
-            return False
+            succeeded = await attempt
         except (ApiError, ApiUnavailable) as error:
+            if isinstance(error, Unauthorized | Forbidden) and not self._has_read:
+                raise
             self._tell(error)
             return False
         finally:
             self._report_leader()
         self._told = ""
-        return has_won
+        return succeeded
 
     async def try_renew(self) -> bool:
         """Try once to stay the leader; False if the API fails.
 
         LeadershipLost if the lease is not the one we wrote: another may have led meanwhile.
         """
+        return await self._tried(self._write_renewal())
+
+    async def _write_renewal(self) -> bool:
         try:
-            try:
-                await self._update(self._own_record(keep=True))
-            except (ApiError, ApiUnavailable) as error:
-                log.log(
-                    V2,
-                    "Failed to update lease optimistically, falling back to slow path",
-                    extra=kv(lock=self._lock, err=error),
-                )
-                await self._read_own()
-                await self._update(self._own_record(keep=True))
+            await self._update(self._own_record(keep=True))
         except (ApiError, ApiUnavailable) as error:
-            self._tell(error)
-            return False
-        finally:
-            self._report_leader()
-        self._told = ""
+            log.log(
+                V2,
+                "Failed to update lease optimistically, falling back to slow path",
+                extra=kv(lock=self._lock, err=error),
+            )
+            await self._read_own()
+            await self._update(self._own_record(keep=True))
         return True
 
     async def _read_own(self) -> None:

@@ -302,6 +302,12 @@ class PodStatus(Wire, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
     extended_resource_claim_status: dict[str, Any] | None = None
 
+    @property
+    def reported_resources(self) -> tuple[ContainerStatus, ...]:
+        """The statuses that say what their container holds, init containers first."""
+        statuses = (*(self.init_container_statuses or ()), *(self.container_statuses or ()))
+        return tuple(each for each in statuses if each.resources is not None)
+
 
 class Pod(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()

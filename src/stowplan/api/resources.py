@@ -110,8 +110,26 @@ RESOURCE_SLICES = Resource(
 DEVICE_CLASSES = Resource(
     "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, device_objects.DeviceClass
 )
+#: Not looked up by plugins: the claim controller makes claims from them.
+RESOURCE_CLAIM_TEMPLATES = Resource(
+    "resource.k8s.io",
+    "v1",
+    "resourceclaimtemplates",
+    "ResourceClaimTemplate",
+    True,
+    device_objects.ResourceClaimTemplate,
+)
+#: Behind the feature gate DRADeviceTaintRules; v1 does not have it.
+DEVICE_TAINT_RULES = Resource(
+    "resource.k8s.io",
+    "v1beta2",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    False,
+    device_objects.DeviceTaintRule,
+)
 
-#: Every kind that a plugin may look up.
+#: Every kind that a plugin may look up without a feature gate.
 CATALOGED: tuple[Resource[Any], ...] = (
     NAMESPACES,
     SERVICES,

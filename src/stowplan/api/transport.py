@@ -14,8 +14,10 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Protocol, TypeAlias, TypedDict, Unpack
 from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
 
 from stowplan.api.adaptive_limit import AdaptiveLimit
 from stowplan.api.auth import Credential, credentials_for
@@ -27,11 +29,14 @@ from stowplan.api.rate_limit import TokenBucket
 from stowplan.api.request_observer import NO_CODE, RequestObserver
 from stowplan.api.status_errors import error_from_response
 from stowplan.api.tls import build_context
+from stowplan.api.watch import Chunk
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import KubeconfigError, Throttled, Unauthorized
 from stowplan.http.client import ClientResponse, Guard
 
 Params: TypeAlias = Mapping[str, str | int]
+#: Bytes, or an object to be sent as JSON.
+Body: TypeAlias = bytes | Mapping[str, Any]
 
 _MAX_THROTTLE_RETRIES = 10
 _MAX_RETRY_AFTER_S = 30.0
@@ -40,6 +45,7 @@ _MAX_ANSWER = 1024 * 1024 * 1024
 #: A few objects at most.
 _MAX_SHORT_ANSWER = 16 * 1024 * 1024
 _PATH_SAFE = "/:@!$&'()*+,;=-._~"
+_encode = msgspec.json.Encoder().encode
 _is_safe_path = re.compile(r"[A-Za-z0-9/:@!$&'()*+,;=\-._~]*").fullmatch
 
 
@@ -68,12 +74,14 @@ class RequestOptions(TypedDict, total=False):
     """Keyword arguments of a request; `Transport.request` has the defaults."""
 
     params: Params | None
-    body: bytes | None
+    body: Body | None
     content_type: str
     accept: str
     lane: Lane
     timeout_s: float
     retry_throttled: bool
+    #: False: the caller does not read the answer, so a server of this process need not write it.
+    reads_answer: bool
     #: Runs immediately before the bytes are written, and raises if they must not be.
     guard: Guard | None
 
@@ -85,7 +93,7 @@ class Requests(Protocol):
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]: ...
 
     async def close(self) -> None: ...
 
@@ -140,6 +148,9 @@ class Transport:
     async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes:
         """Send a request and return the body of its response, see `RequestOptions`."""
         observer, began = self._observer, self._clock.monotonic()
+        body = options.get("body")
+        if isinstance(body, Mapping):
+            options["body"] = body = _encode(body)
         if observer is None:
             return await self._request(method, path, began, **options)
         received: int | None = None
@@ -149,8 +160,7 @@ class Transport:
             return answer
         finally:
             seconds = self._clock.monotonic() - began
-            sent = len(options.get("body") or b"")
-            observer.ended(method, self._host, seconds, sent, received)
+            observer.ended(method, self._host, seconds, len(body or b""), received)
 
     async def _request(
         self,
@@ -159,15 +169,17 @@ class Transport:
         began: float,
         *,
         params: Params | None = None,
-        body: bytes | None = None,
+        body: Body | None = None,
         content_type: str = JSON,
         accept: str = "",
         lane: Lane = Lane.READ,
         timeout_s: float = TIMEOUT_S,
         retry_throttled: bool = True,
+        reads_answer: bool = True,
         guard: Guard | None = None,
     ) -> bytes:
         """Wait and repeat the request after 429, and once after 401."""
+        assert body is None or isinstance(body, bytes), "`request` encodes it"
         observer = self._observer
         rate_limit = self._rate_limits.get(lane)
         if rate_limit is not None:

@@ -1,5 +1,7 @@
 """The watch stream: bytes into lines, lines into events whose object is still raw JSON.
 
+An API server in this process sends events with its own objects instead (`ObjectEvent`).
+
 `client.ApiClient.open_watch` opens it, the informer reads it. Objects stay raw at first so that
 one that cannot be decoded spoils neither its neighbours nor the stream; a line that is not an event
 at all ends the stream, because resuming from the last known resourceVersion loses nothing while
@@ -8,9 +10,9 @@ skipping the line might.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,6 +46,33 @@ class RawEvent(msgspec.Struct, frozen=True, gc=False):
 
     type: str
     object: msgspec.Raw
+
+    @property
+    def raw(self) -> msgspec.Raw:
+        return self.object
+
+
+class ObjectEvent(msgspec.Struct, frozen=True, gc=False):
+    """One change of a server in this process. The object is the server's: read only."""
+
+    type: str
+    object: dict[str, Any]
+
+    @property
+    def raw(self) -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(self.object))
+
+
+AnyEvent: TypeAlias = RawEvent | ObjectEvent
+#: What arrives together: bytes, cut anywhere, or whole events.
+Chunk: TypeAlias = bytes | list[ObjectEvent]
+
+
+def object_of(event: AnyEvent, kind: type[T], decode: Callable[[msgspec.Raw], T]) -> T:
+    """The object of an event; raises one of `UNREADABLE`. `decode` is the decoder of the kind."""
+    if isinstance(event, RawEvent):
+        return decode(event.object)
+    return msgspec.convert(event.object, kind)
 
 
 class PartialObject(msgspec.Struct, frozen=True, gc=False):
@@ -83,11 +112,11 @@ class LineSplitter:
 class WatchStream:
     """An open watch. `batches` ends when the server ends it, as it does every few minutes."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], *, request: str) -> None:
+    def __init__(self, chunks: AsyncIterator[Chunk], *, request: str) -> None:
         self._chunks = chunks
         self._request = request
 
-    async def batches(self) -> AsyncIterator[list[RawEvent]]:
+    async def batches(self) -> AsyncIterator[list[AnyEvent]]:
         """Events in order, as many at a time as arrived together.
 
         Raises the typed error of an ERROR event (Gone: list again) and ApiUnavailable for bytes
@@ -95,13 +124,17 @@ class WatchStream:
         """
         splitter = LineSplitter()
         async for chunk in self._chunks:
-            events: list[RawEvent] = []
+            events: list[AnyEvent] = []
             failure: Exception | None = None
+            arrived: Iterable[AnyEvent]
             try:
-                for line in splitter.feed(chunk):
-                    event = _decode_event(line)
+                if isinstance(chunk, list):
+                    arrived = chunk
+                else:
+                    arrived = map(_decode_event, splitter.feed(chunk))
+                for event in arrived:
                     if event.type == EventType.ERROR:
-                        failure = error_from_status(bytes(event.object), request=self._request)
+                        failure = error_from_status(bytes(event.raw), request=self._request)
                         break
                     events.append(event)
             except UNREADABLE as error:

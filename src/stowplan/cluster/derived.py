@@ -134,18 +134,22 @@ class DerivedRows(Derived[int]):
 
     def changed_rows(self, table: NodeTable) -> list[int] | None:
         """Rows whose pods changed; None: rebuild the value. Call `confirm_rows` when it is done."""
-        return few_rows(self.changes(table.node_journal.end, self._journals), table)
+        journals = self._journals
+        return few_rows(self.changes(table.node_journal.end, journals), journals, table)
 
     def confirm_rows(self, table: NodeTable) -> None:
         """State that the rows which `changed_rows` returned are up to date."""
         self._generation = table.node_journal.end
 
 
-def few_rows(rows: list[int] | None, table: NodeTable) -> list[int] | None:
+def few_rows(
+    rows: list[int] | None, journals: tuple[Journal, ...], table: NodeTable
+) -> list[int] | None:
     """Distinct rows in order; None if they are unknown, or so many that a rebuild is quicker."""
     if rows is None or len(rows) <= 1:
         return rows
-    distinct = sorted(set(rows))
-    if len(distinct) > _FEW_ROWS and len(distinct) * 4 >= len(table) + 16:
+    if len(journals) > 1:
+        rows = sorted(set(rows))
+    if len(rows) > _FEW_ROWS and len(rows) * 4 >= len(table) + 16:
         return None
-    return distinct
+    return rows

@@ -62,9 +62,9 @@ class DeviceClassByResource:
         self._classes.listeners.append(self._changed)
         #: Explicit names: the classes that have one, by the class's name.
         self._named: dict[str, dict[str, DeviceClass]] = {}
-        #: Read only; for most clusters empty, which is quicker to see here than to be told.
+        #: Read only. Callers check first whether it is empty, as it is in most clusters.
         self.by_resource: dict[str, DeviceClass] = {}
-        #: Counts the devices of a class; set by DynamicResources, which knows how to.
+        #: Counts the devices of a class; set by DynamicResources.
         self.count: Callable[[NodeTable, DeviceClass], Totals] | None = None
         self.reset(self)
 

@@ -69,19 +69,25 @@ class ChangeLog(Generic[T]):
 class Journal(ChangeLog[int]):
     """The numbers of rows that changed."""
 
-    __slots__ = ()
+    __slots__ = ("_asked", "_rows")
+
+    def __init__(self, limit: int = 8192) -> None:
+        super().__init__(limit)
+        self._asked = (-1, -1)
+        self._rows: list[int] = []
 
     #: Record that a row changed.
     mark = ChangeLog.append
 
-    def since(self, position: int) -> Rows | None:
-        """The distinct rows marked since `position`; None when that is too long ago to tell."""
-        changed = self.rows_since(position)
-        return None if changed is None else np.array(changed, dtype=np.intp)
+    def entries_since(self, position: int) -> list[int] | None:
+        """The distinct rows marked since `position`, in order. Read only.
 
-    def rows_since(self, position: int) -> list[int] | None:
-        """`since` as a list, which is quicker for the one or two rows that it mostly is."""
-        changed = self.entries_since(position)
-        if changed is None or len(changed) <= 1:
-            return changed
-        return sorted(set(changed))
+        The latest answer is kept: what belongs to one pod's shape is mostly of the same age.
+        """
+        asked = (position, self.end)
+        if asked != self._asked:
+            if not self._start <= position <= self.end:
+                return None
+            marked = self._entries[position - self._start :]
+            self._asked, self._rows = asked, sorted(set(marked)) if len(marked) > 1 else marked
+        return self._rows

@@ -94,14 +94,14 @@ def compile_pod(pod: Pod) -> PodInfo:
     spec, status = pod.spec, pod.status
     # Pods of one template share one answer, which also saves the memory of all the others. What a
     # resized container holds is in the status; most pods' statuses say nothing of it.
+    has_statuses = status.container_statuses or status.init_container_statuses
     parts = (
         spec.containers,
         spec.init_containers,
         spec.overhead,
         spec.resources,
         spec.volumes,
-        status.container_statuses,
-        status.init_container_statuses,
+        status.reported_resources if has_statuses else (),
         status.resources,
         status.allocated_resources,
         resize_infeasible(pod),
@@ -115,9 +115,7 @@ _kinds = count()
 
 def _compile(pod: Pod) -> _Numbers:
     request = _ordered(pod_requests(pod))
-    if pod.spec.resources is None and not (
-        pod.status.container_statuses or pod.status.init_container_statuses
-    ):
+    if pod.spec.resources is None and not pod.status.reported_resources:
         score_request = _ordered(pod_requests(pod, defaults=NON_ZERO_DEFAULTS))
         held = request
         non_zero = dict(score_request)
@@ -149,8 +147,14 @@ def same_footprint(old: Pod, new: Pod) -> bool:
     old_status, new_status = old.status, new.status
     return (
         old.spec == new.spec
-        and old_status.container_statuses == new_status.container_statuses
-        and old_status.init_container_statuses == new_status.init_container_statuses
+        and (
+            # Mostly equal, and compared without a call.
+            (
+                old_status.container_statuses == new_status.container_statuses
+                and old_status.init_container_statuses == new_status.init_container_statuses
+            )
+            or old_status.reported_resources == new_status.reported_resources
+        )
         and old_status.resources == new_status.resources
         and old_status.allocated_resources == new_status.allocated_resources
         and (not _has_held_amounts(new) or old_status.conditions == new_status.conditions)
@@ -160,9 +164,8 @@ def same_footprint(old: Pod, new: Pod) -> bool:
 def _has_held_amounts(pod: Pod) -> bool:
     """Whether the status says what the pod holds; only then an infeasible resize matters."""
     status = pod.status
-    return bool(
-        status.container_statuses or status.init_container_statuses or status.resources is not None
-    )
+    has_statuses = status.container_statuses or status.init_container_statuses
+    return bool(has_statuses and status.reported_resources) or status.resources is not None
 
 
 def _held_defaults(pod: Pod, amounts: Amounts) -> Mapping[str, int]:

@@ -73,12 +73,9 @@ def named_claims(pod: Pod) -> tuple[str, ...]:
     )
 
 
-def names_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Whether one of a pod's volumes names a claim."""
-    return (
-        claim.metadata.namespace == pod.metadata.namespace
-        and claim.metadata.name in named_claims(pod)
-    )
+def claim_names(pod: Pod) -> list[str]:
+    """Names of the claims that a pod uses, the ephemeral ones among them."""
+    return [claim.name for claim in claims_of(pod)]
 
 
 def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:

@@ -162,13 +162,8 @@ def _pod_level(pod: Pod, *, use_status: bool) -> Amounts:
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus] | None:
-    status = pod.status
-    if not status.container_statuses and not status.init_container_statuses:
-        return None
-    return {
-        s.name: s
-        for s in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
-    }
+    reported = pod.status.reported_resources
+    return {status.name: status for status in reported} if reported else None
 
 
 def resize_infeasible(pod: Pod) -> bool:

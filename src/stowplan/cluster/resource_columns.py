@@ -243,6 +243,9 @@ class ResourceColumns:
 
     def _column(self, amounts: Mapping[int, int]) -> Int64Array:
         column: Int64Array = np.zeros(self._capacity, np.int64)
-        for row, amount in amounts.items():
-            column[row] = min(amount, INT64_MAX)
+        rows = np.fromiter(amounts, np.intp, len(amounts))
+        try:
+            column[rows] = np.fromiter(amounts.values(), np.int64, len(amounts))
+        except OverflowError:
+            column[rows] = [min(amount, INT64_MAX) for amount in amounts.values()]
         return column

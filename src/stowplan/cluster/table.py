@@ -29,6 +29,7 @@ from stowplan.cluster.node_tree import NodeTree
 from stowplan.cluster.pod_classes import PodClasses
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.ports import UsedPorts
+from stowplan.cluster.priorities import Priorities
 from stowplan.cluster.requests import PODS, Amounts, canonical, parse_amounts, whole_units
 from stowplan.cluster.resource_columns import ResourceColumns
 from stowplan.cluster.used_volumes import UsedVolumes
@@ -103,6 +104,8 @@ class NodeTable:
         self.domains = Domains(self)
         #: Terms of affinity that pods carry, by what they speak of.
         self.affinity_terms = AffinityTermIndex(self)
+        #: Priorities of the pods of all rows, ghosts included.
+        self.priorities = Priorities()
         #: Host ports that are taken, by row.
         self.used_ports = UsedPorts()
         #: Claims and disks that are in use, by row.
@@ -289,6 +292,7 @@ class NodeTable:
         if row is None:
             row = self._new_row(name)
         self.pods[row][info.uid] = info
+        self.priorities.add(info.priority)
         self._account(row, info, 1)
         self.pod_classes.add(row, info.pod)
         if info.pod.spec.affinity is not None:
@@ -297,6 +301,7 @@ class NodeTable:
 
     def remove_pod(self, row: int, uid: str) -> None:
         info = self.pods[row].pop(uid)
+        self.priorities.remove(info.priority)
         self._account(row, info, -1)
         self.pod_classes.remove(row, info.pod)
         if info.pod.spec.affinity is not None:
@@ -307,6 +312,9 @@ class NodeTable:
         """Swap one version of a pod for another, keeping its place among the row's pods."""
         old = self.pods[row][info.uid]
         self.pods[row][info.uid] = info
+        if old.priority != info.priority:
+            self.priorities.remove(old.priority)
+            self.priorities.add(info.priority)
         if old.kind == info.kind and not info.volumes:
             # It takes as much, as when the API server gives a bound pod the labels of its zone.
             self._mark_pods(row)

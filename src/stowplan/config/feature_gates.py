@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from stowplan.errors import ConfigError
 
 #: Gates that are obeyed.
-SWITCHED: Final = frozenset({"LoggingAlphaOptions", "LoggingBetaOptions"})
+SWITCHED: Final = frozenset({"DRADeviceTaintRules", "LoggingAlphaOptions", "LoggingBetaOptions"})
 #: Gates whose feature is here, always on.
 ALWAYS_ON: Final = frozenset(
     {
@@ -47,7 +47,6 @@ ALWAYS_ON: Final = frozenset(
 MISSING: Final = frozenset(
     {
         "CoordinatedLeaderElection",
-        "DRADeviceTaintRules",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
         "DRAWorkloadResourceClaims",
@@ -197,7 +196,10 @@ def parse_bool(text: str) -> bool:
 
 def _why(name: str) -> str:
     if name in _ALL:
-        return "Stowplan's features do not depend on their stage, except for logging options"
+        return (
+            "Stowplan's features do not depend on their stage, except for logging options and "
+            "device taint rules"
+        )
     if name in ALWAYS_ON:
         return "Stowplan always has this feature"
     if name in MISSING:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.requests import CPU, MEMORY
 from stowplan.cluster.table import CPU_ROW, MEMORY_ROW, Int64Array, NodeTable
+from stowplan.framework.forms import RowSet
 from stowplan.framework.integers import EXACT_IN_FLOAT
 
 Floats: TypeAlias = "NDArray[np.float64]"
@@ -58,6 +59,11 @@ class Amounts(DerivedRows):
                     self.free[place, row] = self.offered[place, row] - held
             self.confirm_rows(table)
         return rows
+
+
+def columns_at(amounts: Floats, rows: RowSet) -> Floats:
+    """Some columns of an array with a line for each resource. Read only."""
+    return amounts[:, rows] if isinstance(rows, slice) else amounts.take(rows, 1)
 
 
 def held_column(table: NodeTable, name: str, *, as_scored: bool) -> Int64Array:

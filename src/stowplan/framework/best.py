@@ -20,7 +20,7 @@ from stowplan.cluster.table import Int64Array
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.feasible import Feasible
-from stowplan.framework.forms import ScoreStep, as_status, row_set
+from stowplan.framework.forms import ScoreStep, as_status, failure_of, row_set
 from stowplan.framework.ranking import Weighted, normalized, ranking_of
 from stowplan.framework.score_sheet import BuildSheet, ScoreSheet
 from stowplan.framework.selection import chosen_place
@@ -63,7 +63,7 @@ def pre_score(profile: Profile, cycle: Cycle, rows: Rows) -> None:
         if status.is_skip:
             cycle.skip_score.add(plugin)
         elif not status.is_success:
-            raise PluginError(plugin, "PreScore", status.message)
+            raise failure_of(plugin, "PreScore", status)
 
 
 def find_best(profile: Profile, cycle: Cycle, feasible: Feasible, *, turn: int = 0) -> Best:

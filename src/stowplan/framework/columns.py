@@ -41,7 +41,7 @@ class Column(Derived[int]):
         if not rows:
             return rows
         self._range = None
-        return few_rows(rows, table)
+        return few_rows(rows, journals, table)
 
     def range_of(self, used: slice) -> tuple[int, int]:
         """The smallest and the largest value of slots that are used."""

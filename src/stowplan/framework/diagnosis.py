@@ -27,6 +27,27 @@ from stowplan.framework.status import (
 
 
 @dataclass(slots=True)
+class Settled:
+    """The final verdicts on a pod that fits nowhere. Pods of one shape share it: read only."""
+
+    candidates: BoolArray
+    columns: list[tuple[FilterStep, Int32Array]]
+    #: Every status and its rows.
+    groups: list[tuple[Status, Rows]]
+    unschedulable_plugins: frozenset[str]
+    pending_plugins: frozenset[str]
+    #: Computed when they are read first.
+    rows_by_code: dict[Code, Rows] = field(default_factory=dict)
+    text: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        columns = sum(verdicts.nbytes for _, verdicts in self.columns)
+        # The rows of all groups, and as many by code.
+        return self.candidates.nbytes + columns + 2 * sum(rows.nbytes for _, rows in self.groups)
+
+
+@dataclass(slots=True)
 class Diagnosis:
     """Why no node took the pod."""
 
@@ -48,8 +69,7 @@ class Diagnosis:
     unread: Sequence[FilterStep] = ()
     #: If the search ended early: the order of nodes, where it began and how many it looked at.
     part: tuple[Rows, int, int] | None = None
-    #: Every status and its rows, once they are final.
-    settled: list[tuple[Status, Rows]] | None = None
+    settled: Settled | None = None
 
     def reject(self, status: Status) -> None:
         """Note which plugin rejected: its events requeue the pod."""
@@ -59,7 +79,7 @@ class Diagnosis:
 
     def groups(self) -> Iterator[tuple[Status, Rows]]:
         """Every distinct status and its rows."""
-        return iter(self._find_groups() if self.settled is None else self.settled)
+        return iter(self._find_groups() if self.settled is None else self.settled.groups)
 
     def _find_groups(self) -> Iterator[tuple[Status, Rows]]:
         if self.candidates is None:
@@ -107,23 +127,43 @@ class Diagnosis:
         return SUCCESS
 
     def rows_of(self, code: Code) -> Rows:
-        """Rows whose status has this code, in the order of nodes."""
+        """Rows whose status has this code, in the order of nodes. Read only."""
+        known = self.settled.rows_by_code if self.settled is not None else {}
+        if code in known:
+            return known[code]
         table = self.cycle.table
         mask = table.valid.copy() if self.absent.code is code else np.zeros_like(table.valid)
         if self.candidates is not None:
             mask &= ~self.candidates
         for status, rows in self.groups():
             mask[rows] = status.code is code
-        return table.order[mask[table.order]]
+        found = known[code] = table.order[mask[table.order]]
+        found.flags.writeable = False
+        return found
 
     def settle(self) -> None:
         """Nothing fits: copy what changes with the table, and note every plugin that rejected."""
+        if self.settled is not None:
+            return
         assert self.candidates is not None
         self.candidates = self.candidates.copy()
         self.columns = [(step, verdicts.copy()) for step, verdicts in self.columns]
-        self.settled = list(self._find_groups())
-        for status, _ in self.settled:
+        groups = list(self._find_groups())
+        for status, _ in groups:
             self.reject(status)
+        self.settled = Settled(
+            self.candidates,
+            self.columns,
+            groups,
+            frozenset(self.unschedulable_plugins),
+            frozenset(self.pending_plugins),
+        )
+
+    def settle_as(self, known: Settled) -> None:
+        """Settle as a pod of the same shape did, on the same table."""
+        self.candidates, self.columns, self.settled = known.candidates, known.columns, known
+        self.unschedulable_plugins |= known.unschedulable_plugins
+        self.pending_plugins |= known.pending_plugins
 
     def reasons(self) -> Counter[str]:
         """How many nodes gave each reason."""
@@ -152,8 +192,12 @@ class Diagnosis:
         """kube-scheduler's FitError text."""
         if self.pre_filter_message:
             text = f"{fit_error(self.total_nodes, {})} {self.pre_filter_message}."
-        else:
+        elif self.settled is None:
             text = fit_error(self.total_nodes, self.reasons())
+        else:
+            if not self.settled.text:
+                self.settled.text = fit_error(self.total_nodes, self.reasons())
+            text = self.settled.text
         if self.post_filter_message:
             text += f" {self.post_filter_message}"
         return text

@@ -13,6 +13,7 @@ keeps the pod from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -171,9 +172,23 @@ class _Search:
         self.diagnosis.candidates = self.candidates
         if len(rows):
             self.diagnosis.unread = steps[:leading]
+        elif is_shape and not columns and not self.diagnosis.overrides:
+            self._settle(shape, steps)
         else:
             columns[:0] = [(step, self._verdicts(step, alive)) for step in steps[:leading]]
         return Feasible(rows, searched, shape, key)
+
+    def _settle(self, shape: FeasibleRows, steps: Sequence[FilterStep]) -> None:
+        """No row of the shape is feasible: say why, or repeat what was said of its last pod."""
+        diagnosis, shapes, table = self.diagnosis, self.profile.shapes, self.cycle.table
+        known = shapes.known_failure(shape, table)
+        if known is not None:
+            diagnosis.settle_as(known)
+            return
+        diagnosis.columns = [(step, self._verdicts(step, shape.alive)) for step in steps]
+        diagnosis.settle()
+        assert diagnosis.settled is not None
+        shapes.keep_failure(shape, diagnosis.settled, table)
 
     def by_columns(self) -> Feasible:
         """Run the filters by columns; all their verdicts go into the diagnosis."""

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
-from stowplan.errors import PluginError
+from stowplan.errors import PluginError, StatusError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
 from stowplan.framework.plugin import NOT_KEPT, Plugin, Reads
-from stowplan.framework.status import SUCCESS, Status, unschedulable
+from stowplan.framework.status import SUCCESS, Code, Status, unschedulable
 from stowplan.plugin_failures import defined_at, describe
 
 #: Rows of the table: an index array, or a slice when all of them are meant. Plugins get the array,
@@ -128,7 +128,7 @@ class FilterStep:
         if status.is_success:
             return SUCCESS
         if not status.is_rejected:
-            raise PluginError(self.name, "Filter", status.message or status.code.label)
+            raise failure_of(self.name, "Filter", status)
         return status.by(self.name)
 
     def accepts(self, cycle: Cycle, row: int) -> bool:
@@ -304,6 +304,15 @@ def call(method: Callable[..., Any], name: str, point: str, *args: object) -> An
         raise PluginError(name, point, describe(problem)) from problem
 
 
+def failure_of(plugin: str, point: str, status: Status) -> PluginError:
+    """What to raise for an answer that ends the attempt.
+
+    Only a code that the point does not allow is a defect of the plugin; an error is not.
+    """
+    kind = StatusError if status.code is Code.ERROR else PluginError
+    return kind(plugin, point, status.message or status.code.label)
+
+
 def as_status(answer: object, plugin: str, point: str, method: object = None) -> Status:
     """The answer of a plugin's `method` as a Status, at any point but Filter and Score.
 
@@ -407,7 +416,7 @@ def _row_form(plugin: Plugin, method: str) -> _RowAnswer | None:
 
 def _failing(plugin: str, point: str, failure: str) -> _RowAnswer:
     def fail(cycle: Cycle, node: NodeView) -> None:
-        raise PluginError(plugin, point, failure)
+        raise StatusError(plugin, point, failure)
 
     return fail
 

@@ -21,7 +21,7 @@ METHODS = (
 #: Every attribute that the framework reads.
 ATTRIBUTES = (
     "name", "Args", "reads", "score_reads", "looks_up", "patches", "deletes", "bind_is_idempotent",
-    "overlays", "verdicts", "needs",
+    "pre_bind_is_quick", "overlays", "verdicts", "needs",
 )  # fmt: skip
 #: kube-scheduler's names, and others that are not close enough.
 _OTHER_NAMES = {

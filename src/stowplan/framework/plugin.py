@@ -136,6 +136,9 @@ class Plugin:
     #: Whether `bind` may be called again with the same arguments. After an unclear answer it then
     #: is, until the answer is definite; otherwise the pod is looked up, which is less safe.
     bind_is_idempotent: ClassVar[bool] = False
+    #: Whether `pre_bind` usually takes milliseconds: the pod's node is then published only if it
+    #: takes longer; otherwise before, for observers such as an autoscaler.
+    pre_bind_is_quick: ClassVar[bool] = False
     #: Whether `filter_columns` understands an Overlay; if not, what-if rows use the per-node form.
     overlays: ClassVar[bool] = False
     #: Whether `filter` costs so much that it is asked node by node, and only until enough nodes are

@@ -14,7 +14,7 @@ from stowplan.cluster.table import BoolArray
 from stowplan.errors import PluginError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.forms import as_status
+from stowplan.framework.forms import as_status, failure_of
 from stowplan.framework.plugin import PreFilterResult
 from stowplan.framework.status import SKIP, Code, Status, unresolvable
 from stowplan.plugin_failures import describe
@@ -67,7 +67,7 @@ def pre_filter(
             narrowed_by.clear()
             break
         elif not status.is_success:
-            raise PluginError(plugin, "PreFilter", status.message)
+            raise failure_of(plugin, "PreFilter", status)
     diagnosis.unschedulable_plugins.update(narrowed_by)
     if rejection is not None:
         diagnosis.reject(rejection)

@@ -16,9 +16,9 @@ class Scratch:
     def __init__(self, count: int) -> None:
         self._arrays: NDArray[np.float64] = np.empty((count, 0))
 
-    def floats(self, size: int) -> list[NDArray[np.float64]]:
+    def floats(self, size: int) -> NDArray[np.float64]:
         """The arrays at length `size`, uninitialized."""
         count, length = self._arrays.shape
         if length < size:
             self._arrays = np.empty((count, max(size, 2 * length)))
-        return [array[:size] for array in self._arrays]
+        return self._arrays[:, :size]

@@ -4,7 +4,8 @@
 rows that pass all leading filters, `WeightedScores` the weighted sum of scores. They are computed
 from the columns of `columns` and then follow the table's journal of pods: the next pod of a shape
 costs the rows that changed since, usually the one that took the last pod. When a node changes,
-comes or goes, they are rebuilt.
+comes or goes, they are rebuilt. Why no row is feasible is cached too, until any row changes:
+thousands of pods may wait for the same room, and one that finished has all of them tried again.
 
 Only cacheable columns take part (`Plugin.reads` and `Plugin.sign`). The first filter that is not
 cacheable ends the run of leading filters: it and the filters behind it run in each decision, on the
@@ -29,6 +30,7 @@ from stowplan.cluster.table import BoolArray, Int64Array, NodeTable
 from stowplan.framework import forms
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.diagnosis import Settled
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.integers import MAX_NODE_SCORE, MIN_NODE_SCORE
 from stowplan.framework.selection import first_feasible
@@ -81,7 +83,14 @@ class FeasibleRows(DerivedRows):
     """The rows that pass the leading filters."""
 
     __slots__ = (
-        "_by_row", "_dynamic", "_search", "_static", "alive", "is_cached", "number", "score_keys",
+        "_by_row",
+        "_dynamic",
+        "_search",
+        "_static",
+        "alive",
+        "dependents",
+        "is_cached",
+        "number",
         "version",
     )  # fmt: skip
 
@@ -110,8 +119,8 @@ class FeasibleRows(DerivedRows):
         self.is_cached = False
         #: Identifies it among all that were ever cached.
         self.number = 0
-        #: Cache keys of scores of these rows; unreachable once these rows are evicted.
-        self.score_keys: list[Hashable] = []
+        #: Cache keys of what belongs to these rows; unreachable once these rows are evicted.
+        self.dependents: list[Hashable] = []
         self._search: _Search | None = None
 
     def search(self, order: Rows, *, start: int, limit: int) -> tuple[Rows, int, SearchKey | None]:
@@ -237,7 +246,9 @@ class WeightedScores(DerivedRows):
         for step, part in self._dynamic:
             step.fill(cycle, chosen, raw)
             scores = raw[chosen]
-            _check_range(int(scores.min(initial=0)), int(scores.max(initial=0)))
+            # As an unsigned number, a negative score is beyond every limit.
+            if int(np.maximum.reduce(scores.view(np.uint64), initial=0)) > MAX_NODE_SCORE:
+                raise NoCachedAnswer("a score is out of range")
             self.sums[chosen] += step.weight * (scores - part[chosen])
             part[chosen] = scores
 
@@ -287,7 +298,7 @@ class Shapes:
             mask = self._static_mask(static_key, static, cycle)
             feasible = FeasibleRows(mask, dynamic, self._columns, cycle)
             if self._lru.admits(key):
-                self._drop_scores(key)
+                self._drop_dependents(key)
                 self._number += 1
                 feasible.number = self._number
                 feasible.is_cached = True
@@ -320,16 +331,32 @@ class Shapes:
             sums = np.zeros(capacity, np.int64) if is_cached else self._spare_sums(capacity)
             scores = WeightedScores(summed, self._columns, cycle, sums, is_cached=is_cached)
             if is_cached:
-                feasible.score_keys.append(key)
+                feasible.dependents.append(key)
                 # Its ranking included.
                 self._lru.put(key, scores, (8 * (3 + len(summed)) + 4) * capacity)
         return scores, others
 
-    def _drop_scores(self, key: Hashable) -> None:
-        """Evict the scores of feasible rows that are about to be replaced."""
+    def known_failure(self, feasible: FeasibleRows, table: NodeTable) -> Settled | None:
+        """Why the last pod of a shape without feasible rows failed; None if the table changed."""
+        if not feasible.is_cached:
+            return None
+        kept: tuple[int, Settled] | None = self._lru.get(("failure", feasible.number))
+        return kept[1] if kept is not None and kept[0] == table.version else None
+
+    def keep_failure(self, feasible: FeasibleRows, settled: Settled, table: NodeTable) -> None:
+        """Repeat this verdict for further pods of the shape until the table changes."""
+        if not feasible.is_cached:
+            return
+        key = ("failure", feasible.number)
+        if key not in feasible.dependents:
+            feasible.dependents.append(key)
+        self._lru.put(key, (table.version, settled), settled.nbytes)
+
+    def _drop_dependents(self, key: Hashable) -> None:
+        """Evict what belongs to feasible rows that are about to be replaced."""
         old: FeasibleRows | None = self._lru.get(key)
-        for score_key in old.score_keys if old is not None else ():
-            self._lru.drop(score_key)
+        for dependent in old.dependents if old is not None else ():
+            self._lru.drop(dependent)
 
     def _spare_sums(self, capacity: int) -> Int64Array:
         """An array for sums that are not cached; the next call reuses it."""

@@ -57,8 +57,7 @@ def _resource_fields(pod: Pod) -> tuple[object, ...]:
         [container.resources for container in spec.init_containers or ()],
         spec.overhead or {},
         spec.resources,
-        status.container_statuses or (),
-        status.init_container_statuses or (),
+        status.reported_resources,
         status.resources,
         status.allocated_resources or {},
     )

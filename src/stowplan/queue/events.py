@@ -8,7 +8,7 @@ all of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from enum import Enum, IntFlag, StrEnum
 from typing import Final, TypeAlias
@@ -108,11 +108,41 @@ HintFn: TypeAlias = Callable[[Pod, object | None, object | None], Hint]
 
 
 @dataclass(frozen=True, slots=True)
+class Topics:
+    """Spares an event the hints of pods that wait for something else.
+
+    Only pods that have a topic of the event are judged: for others the hint must answer SKIP.
+    None stands for every topic. A function that raises is reported, and None is assumed.
+    """
+
+    of_pod: Callable[[Pod], Collection[Hashable] | None]
+    #: (old, new) as in a hint. An empty collection: the event helps no pod.
+    of_event: Callable[[object | None, object | None], Collection[Hashable] | None]
+
+    def hint(self, pod: Pod, old: object | None, new: object | None) -> Hint:
+        """QUEUE if the pod has a topic of the event."""
+        about = self.of_event(old, new)
+        if about is None:
+            return Hint.QUEUE
+        wanted = self.of_pod(pod) if about else ()
+        has_one = wanted is None or not set(about).isdisjoint(wanted)
+        return Hint.QUEUE if has_one else Hint.SKIP
+
+
+@dataclass(frozen=True, slots=True)
 class EventHint:
-    """A plugin's registration of an event; without a hint every such event queues the pod."""
+    """A plugin's registration of an event.
+
+    Without a hint, the topics decide; without topics, too, every such event queues the pod.
+    """
 
     event: ClusterEvent
     hint: HintFn | None = None
+    topics: Topics | None = None
+
+    def __post_init__(self) -> None:
+        if self.hint is None and self.topics is not None:
+            object.__setattr__(self, "hint", self.topics.hint)
 
 
 # Labels of movements that no cluster event caused.

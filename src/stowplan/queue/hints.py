@@ -7,7 +7,7 @@ computed once for each kind of event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -21,8 +21,10 @@ from stowplan.queue.events import (
     EventResource,
     Hint,
     HintFn,
+    Topics,
 )
 from stowplan.queue.pod import QueuedPod, pod_uid
+from stowplan.queue.unschedulable import IndexPlace
 
 Hints: TypeAlias = Mapping[str, Mapping[str, Sequence[EventHint]]]
 """profile (scheduler name) -> plugin -> what it registered"""
@@ -38,14 +40,17 @@ ALL_EVENTS = tuple(
 )
 """What a plugin gets that does not say which events it needs."""
 
+#: Place in the index of pods that every event of the plugin concerns.
+_EVERY_TOPIC = object()
+
 
 def complete_hints(
     registered: Mapping[str, Sequence[EventHint] | None],
 ) -> dict[str, tuple[EventHint, ...]]:
     """One profile's registrations by plugin, with upstream's two additions.
 
-    A plugin that registered nothing (None) hears everything; an empty list stays empty. A plugin
-    that waits for added nodes but not for taints also hears of taints: a node often comes with a
+    A plugin that registered nothing (None) gets every event; an empty list stays empty. A plugin
+    that waits for added nodes but not for taints also gets taint events: a node often comes with a
     taint that is removed when it is ready.
     """
     return {plugin: _complete(events) for plugin, events in registered.items()}
@@ -89,21 +94,47 @@ class Audience:
         self._on_hint = on_hint
         self.is_wildcard = event.is_wildcard
         self._by_profile: dict[str, dict[str, tuple[HintFn | None, ...]]] = {}
+        self._topics: dict[tuple[str, str], tuple[Topics | None, ...]] = {}
         for profile, plugins in hints.items():
             for plugin, registered in plugins.items():
-                asked = tuple(entry.hint for entry in registered if event.matches(entry.event))
+                asked = [entry for entry in registered if event.matches(entry.event)]
                 if asked:
-                    self._by_profile.setdefault(profile, {})[plugin] = asked
+                    hints_of = self._by_profile.setdefault(profile, {})
+                    hints_of[plugin] = tuple(entry.hint for entry in asked)
+                    self._topics[profile, plugin] = tuple(entry.topics for entry in asked)
 
     @property
     def is_empty(self) -> bool:
         return not (self._by_profile or self.is_wildcard)
 
-    def members(self) -> Iterator[tuple[str, str]]:
-        """(profile, plugin) of every registration for the event."""
-        for profile, plugins in self._by_profile.items():
-            for plugin in plugins:
+    def concerned(self, old: object | None, new: object | None) -> Iterator[IndexPlace]:
+        """Where the pods are that the event may help, in the index of unschedulable pods."""
+        for (profile, plugin), all_topics in self._topics.items():
+            about: set[Hashable] | None = set()
+            for topics in all_topics:
+                found = None
+                if topics is not None and about is not None and not self.is_wildcard:
+                    found = self._topics_of_event(plugin, topics, old, new)
+                about = None if about is None or found is None else about | found
+            if about is None:
                 yield profile, plugin
+            else:
+                yield from ((profile, plugin, topic) for topic in (*about, _EVERY_TOPIC))
+
+    def _topics_of_event(
+        self, plugin: str, topics: Topics, old: object | None, new: object | None
+    ) -> set[Hashable] | None:
+        try:
+            found = topics.of_event(old, new)
+            return None if found is None else set(found)
+        except Exception as problem:
+            self._failures.report(
+                "A plugin cannot name an event's topics; its hint judges all pods it rejected",
+                problem,
+                plugin=plugin,
+                event=self._event.label,
+            )
+            return None
 
     def judge(self, queued: QueuedPod, old: object | None, new: object | None) -> Strategy:
         """Ask the plugins that rejected the pod. One that is only pending skips the backoff."""
@@ -172,6 +203,40 @@ class HintTable:
         self._clock = clock
         self._on_hint = on_hint
         self._audiences: dict[ClusterEvent, Audience] = {}
+        self._topics: dict[tuple[str, str], frozenset[Topics]] = {
+            (profile, plugin): frozenset(each.topics for each in registered if each.topics)
+            for profile, plugins in hints.items()
+            for plugin, registered in plugins.items()
+        }
+
+    def index_places(self, queued: QueuedPod) -> list[IndexPlace]:
+        """Where an unschedulable pod is found by the events that may help it."""
+        plugins = {queued.gating_plugin} if queued.is_gated else queued.rejectors
+        # The gating plugin's events find a gated pod, but the hints of all its rejectors judge it.
+        others_judge = queued.is_gated and len(queued.rejectors) > 1
+        places: list[IndexPlace] = []
+        for plugin in plugins:
+            rejector = (queued.scheduler_name, plugin)
+            places.append(rejector)
+            for topics in self._topics.get(rejector, ()):
+                found = {_EVERY_TOPIC}
+                if not others_judge:
+                    found = self._topics_of_pod(plugin, topics, queued)
+                places += [(*rejector, topic) for topic in found]
+        return places
+
+    def _topics_of_pod(self, plugin: str, topics: Topics, queued: QueuedPod) -> set[Hashable]:
+        try:
+            found = topics.of_pod(queued.pod)
+            return {_EVERY_TOPIC} if found is None else set(found)
+        except Exception as problem:
+            self._failures.report(
+                "A plugin cannot name a pod's topics; its hint judges all events for the pod",
+                problem,
+                plugin=plugin,
+                pod=queued.key,
+            )
+            return {_EVERY_TOPIC}
 
     def audience(self, event: ClusterEvent) -> Audience:
         audience = self._audiences.get(event)

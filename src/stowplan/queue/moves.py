@@ -1,6 +1,6 @@
 """What the log says when a pod moves from one part of the queue to another; upstream's messages.
 
-The queue asks for the verbosity before it calls these, because every pod passes there.
+The queue checks the verbosity before it calls these, because every pod passes there.
 """
 
 from __future__ import annotations

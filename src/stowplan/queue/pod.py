@@ -39,6 +39,7 @@ class QueuedPod:
     attempt_started: float = 0.0
     trace: Any = None  # the record of the attempt that is under way, if attempts are traced
     record: Any = None  # the ledger's entry of the attempt that is under way
+    info: Any = None  # the pod as the scheduler has compiled it for its last failed attempt
     reason: tuple[str, str] = ("", "")  # a plugin's, of most nodes, at the last attempt on record
     is_flushed: bool = False  # moved last because no event had helped for too long
     backoff_expiration: float | None = None  # None: not computed since the last attempt

@@ -17,42 +17,31 @@ until `on_ready` is called. The caller of the flush methods sleeps until `next_w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable
 
 from stowplan.api.objects import Pod
 from stowplan.clock import Clock
 from stowplan.logs import V3, V5, get_logger, kv
 from stowplan.plugin_failures import PluginFailures
 from stowplan.queue import events as ev
-from stowplan.queue.backoff import WINDOW_S, BackoffQueue
+from stowplan.queue.backoff import BackoffQueue
 from stowplan.queue.changes import PodRequests, pod_changes
-from stowplan.queue.deferred import DeferredPods
 from stowplan.queue.events import ClusterEvent
 from stowplan.queue.gate import Gate, PreEnqueue
 from stowplan.queue.heap import Less, PodHeap, SortKey, queue_order
 from stowplan.queue.hints import Hints, HintTable, OnHint, Strategy
-from stowplan.queue.inflight import Attempt, InFlight
+from stowplan.queue.inflight import Attempt
 from stowplan.queue.moves import log_failed, log_gated, log_move
 from stowplan.queue.nominator import Nominator
-from stowplan.queue.pod import (
-    PendingCounts,
-    PendingPods,
-    Place,
-    QueuedPod,
-    Whereabouts,
-    pod_uid,
-)
+from stowplan.queue.places import Places
+from stowplan.queue.pod import QueuedPod, pod_uid
 from stowplan.queue.unschedulable import UnschedulablePods
 
 log = get_logger(__name__)
 
-#: Active pods from which on there is a rush.
-_RUSH: Final = 20
 
-
-class SchedulingQueue:
-    """All pending pods, each in one place."""
+class SchedulingQueue(Places):
+    """All pending pods, and what moves them from place to place."""
 
     def __init__(
         self,
@@ -72,23 +61,19 @@ class SchedulingQueue:
         """The order is QueueSort's: its `key`, or its `less` (slower) if it has no key."""
         failures = failures or PluginFailures(clock)
         order = queue_order(key, less, failures)
-        self._clock = clock
+        backoff = BackoffQueue(clock, order, initial_s=initial_backoff_s, max_s=max_backoff_s)
+        self._hints = HintTable(hints or {}, failures, clock, on_hint)
+        unschedulable = UnschedulablePods(self._hints.index_places)
+        super().__init__(clock, PodHeap(order), backoff, unschedulable, max_in_unschedulable_s)
         self._gate = Gate(pre_enqueue, clock, failures)
         self._pod_requests = pod_requests
-        self._max_in_unschedulable_s = max_in_unschedulable_s
-        self._hints = HintTable(hints or {}, failures, clock, on_hint)
-        self._active = PodHeap(order)
-        self._deferred = DeferredPods(self._active)
-        self._backoff = BackoffQueue(clock, order, initial_s=initial_backoff_s, max_s=max_backoff_s)
-        self._unschedulable = UnschedulablePods()
-        self._in_flight = InFlight()
         self._sequence = 0
         self._attempts = 0
         self._ready = False
         self.nominator = Nominator(self._is_pending)
         self.nominator.on_freed = self._nomination_ended
         self.on_ready: Callable[[], None] | None = None
-        #: Told of every pod that begins to wait: `next_wakeup` may be sooner than it was.
+        #: Called when a pod begins to wait: `next_wakeup` may be sooner than it was.
         self.on_parked: Callable[[], None] | None = None
         self.incoming: Counter[tuple[str, str]] = Counter()  # (queue, event label)
         self.unschedulable_by: Counter[tuple[str, str]] = Counter()  # (plugin, scheduler name)
@@ -218,7 +203,7 @@ class SchedulingQueue:
         audience = self._hints.audience(event)
         if audience.is_empty:
             return
-        candidates = self._unschedulable.rejected_by(audience.members())
+        candidates = self._unschedulable.at(audience.concerned(old, new))
         if audience.is_wildcard:
             gated = [queued for queued in candidates if queued.is_gated]
             candidates = [*self._unschedulable.waiting.values(), *gated]
@@ -258,96 +243,7 @@ class SchedulingQueue:
             times.append(oldest.timestamp + self._max_in_unschedulable_s)
         return min((time for time in times if time is not None), default=None)
 
-    # Looking in
-
-    def get(self, pod: Pod) -> QueuedPod | None:
-        """The queued pod of that name, or the one in flight with that UID."""
-        queued = self._find(pod.key)
-        if queued is not None:
-            return queued
-        attempt = self._in_flight.get(pod_uid(pod))
-        return None if attempt is None else attempt.queued
-
-    def whereabouts(self, pod: Pod) -> Whereabouts | None:
-        """Where a pod waits, and until when; None if it is neither queued nor in flight."""
-        queued = self.get(pod)
-        if queued is None:
-            return None
-        backoff_until, retry_by = self.retry_times(queued)
-        key = queued.key
-        if key in self._unschedulable.gated:
-            return Whereabouts(Place.GATED, queued, None, None)
-        if self._backoff.get(key) is queued:
-            return Whereabouts(Place.BACKOFF, queued, backoff_until, backoff_until)
-        if key in self._unschedulable.waiting:
-            return Whereabouts(Place.UNSCHEDULABLE, queued, backoff_until, retry_by)
-        place = Place.ACTIVE if self._find(key) is queued else Place.IN_FLIGHT
-        return Whereabouts(place, queued, None, None)
-
-    def retry_times(self, queued: QueuedPod) -> tuple[float | None, float]:
-        """Monotonic times of a pod that failed: when its backoff is over, if it has one, and when
-        it is tried although no event has helped.
-        """
-        end = self._backoff.expiration(queued) + WINDOW_S
-        is_over = end <= self._clock.monotonic()
-        return None if is_over else end, queued.timestamp + self._max_in_unschedulable_s
-
-    @property
-    def counts(self) -> PendingCounts:
-        return PendingCounts(
-            len(self._active) + len(self._deferred),
-            len(self._backoff),
-            len(self._unschedulable.waiting),
-            len(self._unschedulable.gated),
-            len(self._in_flight),
-        )
-
-    @property
-    def has_rush(self) -> bool:
-        """Whether so many pods wait to be tried that the next ones follow at once."""
-        return len(self._active) > _RUSH
-
-    def pending(self, *, in_order: bool = True) -> PendingPods:
-        """Active and backing off pods in the order in which they would be popped.
-
-        Without it, listing takes no comparisons: a QueueSort plugin's may be slow.
-        """
-        listed = PodHeap.in_order if in_order else PodHeap.values
-        return PendingPods(
-            active=[*listed(self._active), *self._deferred.values()],
-            backoff=listed(self._backoff.rejected),
-            error_backoff=listed(self._backoff.failed),
-            unschedulable=list(self._unschedulable.waiting.values()),
-            gated=list(self._unschedulable.gated.values()),
-            in_flight=[attempt.queued for attempt in self._in_flight],
-        )
-
-    @property
-    def is_deferred_next(self) -> bool:
-        """Whether the next pod to pop is one whose attempt was deferred."""
-        return self._deferred.is_next
-
-    @property
-    def inflight_events(self) -> Mapping[str, int]:
-        """Recorded events by label, and the pods in flight as `PodPopped`."""
-        return self._in_flight.by_label
-
     # Inside
-
-    def _find(self, key: str) -> QueuedPod | None:
-        return (
-            self._active.get(key)
-            or self._backoff.get(key)
-            or self._unschedulable.get(key)
-            or self._deferred.get(key)
-        )
-
-    def _is_pending(self, pod: Pod) -> bool:
-        attempt = self._in_flight.get(pod_uid(pod))
-        if attempt is not None:
-            return not attempt.gone
-        queued = self._find(pod.key)
-        return queued is not None and queued.uid == pod_uid(pod)
 
     def _nomination_ended(self, pod: Pod) -> None:
         """Room that was kept for a pod is free for those that had to respect its nomination.
@@ -399,6 +295,7 @@ class SchedulingQueue:
         elif self._backoff.get(queued.key) is not None:
             self._backoff.refresh(queued)
         else:
+            self._unschedulable.index(queued)
             for event in pod_changes(old, new, self._pod_requests):
                 strategy = self._hints.audience(event).judge(queued, old, new)
                 if strategy is not Strategy.SKIP and self._requeue(queued, strategy, event.label):
@@ -469,7 +366,7 @@ class SchedulingQueue:
             if strategy is Strategy.SKIP:
                 continue
             if queued.is_gated and self._gate.still_refuses(queued):
-                # It would come back to where it is. A preemptor hears of every victim of others.
+                # It would come back to where it is. Every victim of other preemptors is an event.
                 self.incoming["unschedulable", event.label] += 1
                 continue
             # It is not there any more if a plugin activated it while it was asked.

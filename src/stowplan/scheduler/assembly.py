@@ -33,6 +33,7 @@ def build_engine(
     registry: Registry | None = None,
     clock: Clock | None = None,
     stopwatch_clock: Clock | None = None,
+    observes_durations: bool = True,
     rng: Random | None = None,
     lookup: Callable[[str], Pod | None] | None = None,
     where: str = "",
@@ -41,7 +42,8 @@ def build_engine(
     """Wire everything that decides. ConfigError says what is wrong with the configuration.
 
     `stopwatch_clock` times plugins, to name slow ones. Default: `clock`; if that is virtual, give
-    the real one.
+    the real one. Without `observes_durations`, the metrics of extension points and of changes of
+    the cluster stay empty: in virtual time they are all 0.
     """
     if registry is None:
         registry = in_tree_registry()
@@ -78,6 +80,7 @@ def build_engine(
         draw_seed=rng.getrandbits(63) if extenders else 0,
         metrics=SchedulerMetrics(),
         stopwatch_clock=stopwatch_clock,
+        observes_durations=observes_durations,
         lookup=lookup,
         initial_backoff_s=config.pod_initial_backoff_seconds,
         max_backoff_s=config.pod_max_backoff_seconds,

@@ -36,10 +36,12 @@ class AttemptMetrics:
         *,
         clock: Clock,
         stopwatch_clock: Clock,
+        observes_durations: bool = True,
     ) -> None:
         self._metrics = metrics
         self._expensive = expensive
         self._clock = clock
+        self._observes_durations = observes_durations
         self._stopwatch_clock = stopwatch_clock
         self._cycles = 0
         self._enqueued = 0
@@ -64,6 +66,8 @@ class AttemptMetrics:
         kept: dict[str, float] | None = None,
     ) -> float:
         """Count an extension point, and keep its seconds; returns the time at which it ended."""
+        if not self._observes_durations and trace is None and kept is None:
+            return began
         now = self._clock.monotonic()
         durations = self._metrics.framework_extension_point_duration
         durations.at(point, LABELS[status.code], profile.name).observe(now - began)

@@ -2,42 +2,26 @@
 
 Invariant: every placement ends bound once or queued again, whatever the API server or a plugin
 does. A binding request without a clear response may have taken effect, or may take effect later. It
-is retried until the response is definite, and the pod stays assumed until then. If a retry could do
-harm (extenders, plugins that do not declare otherwise), the pod is looked up instead. Only lost
-leadership leaves a placement unfinished: the process ends.
+is retried until the response is definite (`binding_retries`), and the pod stays assumed until then.
+If a retry could do harm (extenders, plugins that do not declare otherwise), the pod is looked up
+instead. Only lost leadership leaves a placement unfinished: the process ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
-from itertools import count
+from collections.abc import Awaitable
 from typing import Any
 
-from stowplan.api.objects import Pod
-from stowplan.api.paging import is_older
-from stowplan.api.resources import PODS
 from stowplan.api.verbs import SchedulerApi
-from stowplan.errors import (
-    ApiError,
-    ApiUnavailable,
-    Conflict,
-    ExtenderError,
-    Forbidden,
-    LeadershipLost,
-    PluginError,
-    ServerError,
-    StowplanError,
-    Throttled,
-    Unauthorized,
-)
+from stowplan.errors import Conflict, ExtenderError, LeadershipLost, PluginError
 from stowplan.framework.forms import as_status
-from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error
+from stowplan.framework.status import SKIP, SUCCESS, Status, error
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import V2, Plain, get_logger, kv
-from stowplan.plugin_failures import describe, plugin_error
-from stowplan.scheduler.attempt_trace import AttemptTrace
+from stowplan.plugin_failures import describe
+from stowplan.scheduler.binding_points import bound_by, broken, call_plugin
+from stowplan.scheduler.binding_retries import UNCLEAR, BindingRetries
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.outcome import Failure, Placement
@@ -46,14 +30,8 @@ from stowplan.scheduler.stillness import Stillness
 
 log = get_logger(__name__)
 
-#: After these it is not known whether the pod is bound.
-_UNCLEAR = (Conflict, ServerError, Throttled, ApiUnavailable, TimeoutError)
-#: Pauses before a binding without a clear answer is sent again, or its pod looked up again.
-_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-#: So often a pause looks whether a watch has shown the pod bound.
-_LOOK_S = 0.1
-#: Pods that another scheduler may bind before it is worth a warning: a former leader's last ones.
-_FEW_BY_OTHERS = 5
+#: PreBind may take so long before the pod's node is published.
+_PUBLISH_S = 5.0
 
 
 class Binder:
@@ -68,15 +46,10 @@ class Binder:
         extenders: ExtenderClient | None = None,
     ) -> None:
         self._engine = engine
-        self._client = client
         self._reporter = reporter
         self._stillness = stillness or Stillness()
         self._extenders = extenders
-        #: Bindings that the API server refuses without a definite answer: each is the trouble of
-        #: its own pod, for which others need not wait.
-        self.refused = 0
-        self._bound_by_others = 0
-        self.on_refused: Callable[[], None] = lambda: None
+        self.retries = BindingRetries(engine, client, reporter)
 
     async def run(self, placement: Placement) -> None:
         """Take a placement to its end."""
@@ -112,7 +85,8 @@ class Binder:
         if not status.is_success:
             return status
         await self._reporter.fall_silent(placement.pod)
-        if pre_bind or placement.waiting is not None:
+        is_quick = all(plugin.pre_bind_is_quick for plugin in pre_bind)
+        if placement.waiting is not None or not is_quick:
             # Binding will take a while, so publish the node for observers such as an autoscaler.
             await self._reporter.expected(placement)
         if placement.waiting is not None:
@@ -122,6 +96,8 @@ class Binder:
         self._engine.permitted(placement)
         if pre_bind:
             busy = self._pre_bind_unless_preempted(placement, pre_bind)
+            if is_quick and placement.waiting is None:
+                busy = self._published_late(placement, busy)
             status = await self._timed("PreBind", placement, busy)
             if not status.is_success:
                 return status
@@ -142,9 +118,12 @@ class Binder:
             self._observe(point, status, placement, began)
 
     def _observe(self, point: str, status: Status, placement: Placement, began: float) -> None:
+        queued = placement.queued
+        is_kept = queued.trace is not None or queued.record is not None
+        if not self._engine.observes_durations and not is_kept:
+            return
         now, label = self._engine.clock.monotonic(), status.code.label
         self._engine.metrics.point_ended(point, label, placement.profile.name, now - began)
-        queued = placement.queued
         if queued.trace is not None:
             queued.trace.point(point, label, began, now)
         if (record := queued.record) is not None and record.durations is not None:
@@ -186,12 +165,32 @@ class Binder:
                 answer = ask(*placement.arguments) if ask is not None else None
                 status = as_status(answer, plugin.name, "PreBindPreFlight", ask)
             except Exception as problem:
-                return [], self._broken(plugin, "PreBindPreFlight", problem)
+                return [], broken(self._engine.failures, plugin, "PreBindPreFlight", problem)
             if status.is_success:
                 busy.append(plugin)
             elif not status.is_skip:
                 return [], error(str(PluginError(plugin.name, "PreBindPreFlight", status.message)))
         return busy, SUCCESS
+
+    async def _published_late(self, placement: Placement, busy: Awaitable[Status]) -> Status:
+        """Wait for PreBind, and publish the node if that takes long.
+
+        DIVERGES: kube-scheduler publishes the node of every pod that PreBind plugins work for.
+        Where all of them are quick, as with device claims, the binding shows it a moment later.
+        """
+        loop = asyncio.get_running_loop()
+        published: list[asyncio.Task[None]] = []
+
+        def publish() -> None:
+            published.append(loop.create_task(self._reporter.expected(placement)))
+
+        timer = loop.call_later(_PUBLISH_S, publish)
+        try:
+            return await busy
+        finally:
+            timer.cancel()
+            if published:  # It must not arrive after the binding.
+                await asyncio.wait(published)
 
     async def _pre_bind_unless_preempted(self, placement: Placement, plugins: list[Any]) -> Status:
         """Until PreBind has ended, a more important pod may still take the place."""
@@ -216,11 +215,11 @@ class Binder:
     async def _pre_bind(self, placement: Placement, plugins: list[Any]) -> Status:
         for plugin in plugins:
             try:
-                status = await _ask(plugin, "pre_bind", "PreBind", placement)
+                status = await call_plugin(plugin, "pre_bind", "PreBind", placement)
             except LeadershipLost:
                 raise
             except Exception as problem:
-                return self._broken(plugin, "PreBind", problem)
+                return broken(self._engine.failures, plugin, "PreBind", problem)
             if not status.is_success:
                 # After Permit a refusal is an error: nothing but time can help.
                 return error(str(PluginError(plugin.name, "PreBind", status.message)))
@@ -239,7 +238,7 @@ class Binder:
             except ExtenderError as problem:
                 if not extender.is_ignorable:
                     # It may have bound the pod, and failed to say so.
-                    return await self._look(placement, error(str(problem)))
+                    return await self.retries.look(placement, error(str(problem)))
                 log.info(
                     "Skipping extender in bind as it returned error and has ignorable flag set",
                     extra=kv(extender=extender.name, err=str(problem)),
@@ -252,27 +251,28 @@ class Binder:
         """The first plugin that does not skip binds."""
         for plugin in placement.profile.at("bind"):
             try:
-                status = await _ask(plugin, "bind", "Bind", placement)
+                status = await call_plugin(plugin, "bind", "Bind", placement)
             except LeadershipLost:
                 raise
             except Exception as problem:
-                if not isinstance(problem, _UNCLEAR):
-                    return self._broken(plugin, "Bind", problem)
+                if not isinstance(problem, UNCLEAR):
+                    return broken(self._engine.failures, plugin, "Bind", problem)
                 if plugin.bind_is_idempotent:
-                    return await self._settle(plugin, placement, problem)
+                    return await self.retries.settle(plugin, placement, problem)
                 # A conflict says that this request did nothing: whose did?
                 placement.is_bound_by_other = isinstance(problem, Conflict)
-                return await self._look(placement, self._broken(plugin, "Bind", problem))
+                failure = broken(self._engine.failures, plugin, "Bind", problem)
+                return await self.retries.look(placement, failure)
             if status.is_skip:
                 continue
-            return _bound_by(plugin, status)
+            return bound_by(plugin, status)
         return error("no Bind plugin took the pod")
 
     async def _post_bind(self, placement: Placement) -> None:
         began = self._engine.clock.monotonic()
         for plugin in placement.profile.at("postBind"):
             try:
-                await _ask(plugin, "post_bind", "PostBind", placement)
+                await call_plugin(plugin, "post_bind", "PostBind", placement)
             except Exception as problem:
                 self._engine.failures.report(
                     "PostBind failed; the pod is bound anyway",
@@ -282,145 +282,7 @@ class Binder:
                 )
         self._observe("PostBind", SUCCESS, placement, began)
 
-    # No clear answer
-
-    async def _settle(self, plugin: Any, placement: Placement, problem: Exception) -> Status:
-        """Send a binding again until the answer is definite.
-
-        That the pod is not bound now proves nothing: a request of which the connection broke may
-        arrive when its place was given away long ago.
-
-        DIVERGES: kube-scheduler gives the place away after any error.
-        """
-        node, may_arrive = placement.node, False
-        for attempt in count():
-            failure = self._broken(plugin, "Bind", problem)
-            may_arrive |= _may_arrive(problem)
-            settled = await self._definite(placement, problem, failure, may_arrive=may_arrive)
-            if settled is not None:
-                return settled
-            if attempt == 0:
-                log.warning(
-                    "Binding got no definite answer, sending it again",
-                    extra=kv(pod=placement.pod.key, node=node, err=failure.message),
-                )
-            elif attempt == len(_AGAIN_S):
-                self._reporter.unanswered(placement, failure.message)
-            is_refused = isinstance(problem, ApiError)
-            await self._pause(attempt, placement if may_arrive else None, is_refused=is_refused)
-            if may_arrive and self._is_confirmed(placement):
-                return SUCCESS
-            if self._engine.cache.table.live_row(node) is None:
-                # The API server would bind the pod all the same. Its place is worth nothing now.
-                return await self._look(placement, failure)
-            try:
-                return _bound_by(plugin, await _ask(plugin, "bind", "Bind", placement))
-            except LeadershipLost:
-                raise
-            except Exception as again:
-                problem = again
-        raise AssertionError("unreachable")
-
-    async def _definite(
-        self, placement: Placement, problem: Exception, failure: Status, *, may_arrive: bool
-    ) -> Status | None:
-        """What the answer to a binding means; None if it must be sent again.
-
-        `may_arrive`: an earlier request, or this one, may have taken effect or may yet.
-        """
-        if isinstance(problem, Conflict) or (isinstance(problem, Forbidden) and may_arrive):
-            try:
-                found = await self._find(placement.pod)
-            except (ApiError, ApiUnavailable, TimeoutError):
-                return None
-            # A conflict may be with a request of our own that was never answered.
-            placement.is_bound_by_other = not may_arrive
-            settled = self._seen(placement, found, failure)
-            if settled.is_success or placement.is_lost or not may_arrive:
-                return settled
-            # Not bound, but pods that are leaving cannot be any more; and what is forbidden now is
-            # forbidden to a request that arrives later.
-            is_over = isinstance(problem, Forbidden) or (found is not None and found.is_terminating)
-            return settled if is_over else None
-        if isinstance(problem, _UNCLEAR) or (isinstance(problem, Unauthorized) and may_arrive):
-            return None
-        return failure
-
-    async def _pause(
-        self, attempt: int, doubted: Placement | None = None, *, is_refused: bool
-    ) -> None:
-        """Wait before the next try, or until a watch shows that the `doubted` one took effect."""
-        if is_refused:
-            self.refused += 1
-            self.on_refused()
-        now = asyncio.get_running_loop().time
-        until = now() + _AGAIN_S[min(attempt, len(_AGAIN_S) - 1)]
-        try:
-            while (left_s := until - now()) > 0:
-                if doubted is not None and self._is_confirmed(doubted):
-                    break
-                await asyncio.sleep(left_s if doubted is None else min(left_s, _LOOK_S))
-        finally:
-            self.refused -= is_refused
-
-    def _is_confirmed(self, placement: Placement) -> bool:
-        """True if the API server has said, in a list or a watch, that the pod is on its node."""
-        cache, uid = self._engine.cache, placement.pod.uid
-        return cache.node_of(uid) == placement.node and not cache.is_assumed(uid)
-
-    async def _look(self, placement: Placement, failure: Status) -> Status:
-        """Find out whether a binding took effect that was not clearly answered."""
-        for attempt in count():
-            try:
-                return self._seen(placement, await self._find(placement.pod), failure)
-            except (Unauthorized, Forbidden):
-                return failure
-            except (ApiError, ApiUnavailable, TimeoutError):
-                await self._pause(attempt, is_refused=False)
-        raise AssertionError("unreachable")
-
-    def _seen(self, placement: Placement, found: Pod | None, failure: Status) -> Status:
-        """What became of a placement; warn if other schedulers bind our pods again and again."""
-        is_same = found is not None and found.uid == placement.pod.uid
-        if placement.is_bound_by_other and is_same and found is not None and found.spec.node_name:
-            self._bound_by_others += 1
-            if self._bound_by_others > _FEW_BY_OTHERS:
-                log.warning(
-                    "Another scheduler serves the same pods. Fix: give each its own schedulerName",
-                    extra=kv(
-                        pod=placement.pod.key,
-                        node=found.spec.node_name,
-                        profile=placement.profile.name,
-                        refusedBindings=self._bound_by_others,
-                    ),
-                )
-        return _seen(placement, found, failure)
-
-    async def _find(self, pod: Pod) -> Pod | None:
-        """Fetch the current pod by name, with a list: the role may allow list but not get.
-
-        A list that is older than the pod says nothing about it: the pod would seem to be gone.
-        """
-        found = await self._client.list_all(
-            PODS,
-            namespace=pod.metadata.namespace,
-            field_selector=f"metadata.name={pod.metadata.name}",
-        )
-        if found.undecodable:
-            raise ApiUnavailable(f"pod {pod.key} cannot be read")
-        if is_older(found.resource_version, pod.metadata.resource_version):
-            raise ApiUnavailable(f"pod {pod.key}: the API server's list is older than the pod")
-        return next(iter(found.items), None)
-
     # The end
-
-    def _broken(self, plugin: Any, point: str, problem: Exception) -> Status:
-        """A plugin raised. What the API server said is said again; all else is a defect."""
-        if isinstance(problem, StowplanError) and not isinstance(problem, PluginError):
-            return error(str(PluginError(plugin.name, point, str(problem))))
-        failure = plugin_error(plugin.name, point, problem)
-        self._engine.failures.report("Plugin broke", failure, plugin=plugin.name, point=point)
-        return error(str(failure))
 
     def _succeeded(self, placement: Placement) -> None:
         self._engine.bound(placement)
@@ -446,65 +308,3 @@ class Binder:
             extra=kv(pod=placement.pod.key, node=placement.node, err=status.message),
         )
         self._reporter.failed(failure)
-
-
-def _may_arrive(problem: Exception) -> bool:
-    """Whether a binding that was answered so may have taken effect, or may later."""
-    if isinstance(problem, ApiUnavailable):
-        return problem.maybe_done
-    return isinstance(problem, ServerError | TimeoutError)
-
-
-def _bound_by(plugin: Any, status: Status) -> Status:
-    if status.is_success:
-        return SUCCESS
-    return error(str(PluginError(plugin.name, "Bind", status.message)))
-
-
-def _seen(placement: Placement, current: Pod | None, failure: Status) -> Status:
-    """What became of a placement, going by the pod of that name as it is now."""
-    pod, node = placement.pod, placement.node
-    if current is None or current.uid != pod.uid:
-        placement.is_lost = True
-        return failure
-    if current.spec.node_name == node:
-        log.info(
-            "Pod is bound to the node although the binding request failed",
-            extra=kv(pod=pod.key, node=node, answer=failure.message),
-        )
-        return SUCCESS
-    placement.is_lost = bool(current.spec.node_name)
-    return failure
-
-
-async def _ask(plugin: Any, method: str, point: str, placement: Placement) -> Status:
-    """Call a binding point, and measure it if the decision was sampled or is traced."""
-    trace: AttemptTrace | None = placement.queued.trace
-    watch = placement.decision.cycle.watch
-    observe = None if watch is None else watch.observe
-    if trace is not None:
-        now = trace.clock.monotonic
-    elif watch is not None and observe is not None:
-        now = watch.now
-    else:
-        return await _answer(plugin, method, point, placement)
-    began, label = now(), Code.ERROR.label
-    try:
-        status = await _answer(plugin, method, point, placement)
-        label = status.code.label
-        return status
-    finally:
-        ended = now()
-        if observe is not None:
-            observe(plugin.name, point, label, ended - began)
-        if trace is not None:
-            trace.plugin(plugin.name, label, began, ended)
-
-
-async def _answer(plugin: Any, method: str, point: str, placement: Placement) -> Status:
-    """The answer of a binding point, which may be a coroutine function."""
-    ask = getattr(plugin, method)
-    answer = ask(*placement.arguments)
-    if inspect.isawaitable(answer):
-        answer = await answer
-    return as_status(answer, plugin.name, point, ask)

@@ -320,6 +320,7 @@ class _Attempt:
             self._point("PostFilter", result.status.code)
         self.diagnosis.post_filter_message = ", ".join(result.status.reasons)
         decision = self._failed(rejection, self.diagnosis.message())
+        decision.post_filter = result.status if plugins else None
         decision.nominated_node = result.nominated_node if plugins else ""
         decision.eviction = result.eviction
         decision.effect = result.effect

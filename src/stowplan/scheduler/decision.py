@@ -40,6 +40,8 @@ class Decision:
     #: Where the next attempt starts to look at nodes.
     cursor: int = 0
     table_version: int = 0
+    #: What PostFilter plugins said; None if none was asked.
+    post_filter: Status | None = None
     #: From PostFilter: None leaves the pod's nomination alone, "" clears it.
     nominated_node: str | None = None
     #: From PostFilter: the pods to evict, and from which node.

@@ -8,13 +8,15 @@ cluster. Here it has those of the best nodes, and for every filter how many node
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection
 
 import numpy as np
 
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.logs import V2, V10, Plain, get_logger, kv
+from stowplan.framework.status import Code
+from stowplan.logs import V2, V5, V10, Plain, get_logger, kv
 from stowplan.scheduler.decision import NO_NODES, Decision
 from stowplan.scheduler.outcome import Failure
 
@@ -28,6 +30,11 @@ MOST_REASONS = 5
 def log_failure(failure: Failure) -> None:
     """Say why a pod waits: it fits nowhere, or something broke."""
     pod = failure.pod.key
+    said = None if failure.decision is None else failure.decision.post_filter
+    level = logging.ERROR if said is not None and said.code is Code.ERROR else V5
+    if said is not None and log.isEnabledFor(level):
+        text = "Status after running PostFilter plugins for pod"
+        log.log(level, text, extra=kv(pod=pod, status=said.message))
     if not failure.status.is_rejected:
         log.error("Error scheduling pod; retrying", extra=kv(pod=pod, err=failure.message))
     elif failure.message == NO_NODES:

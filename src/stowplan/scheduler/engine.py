@@ -10,7 +10,6 @@ goes on after other pods.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -28,7 +27,7 @@ from stowplan.framework.forms import call
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Eviction, Plugin
 from stowplan.framework.profile import Profile
-from stowplan.framework.status import SUCCESS, Code, Status, error, fit_error
+from stowplan.framework.status import SUCCESS, Status, error
 from stowplan.logs import V3, V4, V10, get_logger, kv
 from stowplan.plugin_failures import PluginFailures, describe
 from stowplan.queue.events import ASSIGNED_POD_DELETE, EventHint
@@ -48,6 +47,7 @@ from stowplan.scheduler.expensive import (
     work_limit,
 )
 from stowplan.scheduler.extender_requests import EXTENDER, Answer, PreemptRequest, Request
+from stowplan.scheduler.failed_attempt import attempt_failed, over, rejected_late, skip
 from stowplan.scheduler.ledger import Ledger
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.outcome import Deferral, Failure, Placement
@@ -72,6 +72,7 @@ class Engine:
         draw_seed: int = 0,
         metrics: SchedulerMetrics | None = None,
         stopwatch_clock: Clock | None = None,
+        observes_durations: bool = True,
         lookup: Callable[[str], Pod | None] | None = None,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
@@ -87,6 +88,7 @@ class Engine:
         #: For ties among nodes that extenders have scored.
         self.draw_seed = draw_seed
         self.metrics = metrics or SchedulerMetrics()
+        self.observes_durations = observes_durations
         #: Finds the current version of a pod by namespace/name; without one, the queue's is used.
         self.lookup = lookup
         self.cursor = 0
@@ -121,6 +123,7 @@ class Engine:
             self._expensive,
             clock=clock,
             stopwatch_clock=stopwatch_clock,
+            observes_durations=observes_durations,
         )
         sorter = next(iter(self.profiles.values())).at("queueSort")[0]
         self.queue = SchedulingQueue(
@@ -142,7 +145,7 @@ class Engine:
         return [plugin for each in self.profiles.values() for plugin in each.plugins.values()]
 
     def looked_up(self) -> list[Resource[Any]]:
-        """The kinds besides nodes and pods that some plugin wants to have watched."""
+        """The kinds besides nodes and pods that some plugin looks up."""
         return list(dict.fromkeys(kind for plugin in self.plugins() for kind in plugin.looks_up))
 
     def verify_decisions(self, every: int) -> None:
@@ -188,7 +191,7 @@ class Engine:
         started = queued.attempt_started if queued.deferrals else self.clock.monotonic()
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = started
-        skipped = self._skip(queued)
+        skipped = skip(self, queued)
         if skipped is not None:
             return skipped
         if self.tracer is not None and not queued.deferrals:
@@ -198,7 +201,7 @@ class Engine:
         work = self.cache.table.work
         spent = work.spent
         try:
-            info = compile_pod(queued.pod)
+            info = _compiled(queued)
             self.cache.table.labels.trim()
             limit = self.decision_work
             work.limit(work_limit(limit, queued.deferrals) if queued.deferrals else limit)
@@ -224,37 +227,18 @@ class Engine:
             # A defect of ours or of a plugin must cost this attempt only, never the process.
             self.failures.report("Scheduling attempt broke", problem, pod=queued.key)
             self.cache.forget(queued.uid)
-            return self._failed(queued, error(describe(problem)), profile.name, started)
+            return attempt_failed(self, queued, error(describe(problem)), profile.name, started)
 
     def _deferred(self, queued: QueuedPod, profile: str, started: float) -> Deferral | Failure:
         """Go on with the attempt later, unless so far all of its work led nowhere."""
         if queued.deferrals >= MAX_DEFERRALS:
             self._expensive.finished(queued)
-            return self._failed(queued, error(TOO_EXPENSIVE), profile, started)
+            return attempt_failed(self, queued, error(TOO_EXPENSIVE), profile, started)
         queued.attempt_started = started
         if not self.queue.defer(queued):
-            return self._over(queued, "the pod is gone")
+            return over(queued, "the pod is gone")
         self._expensive.deferred(queued)
         return Deferral(queued.pod)
-
-    def _skip(self, queued: QueuedPod) -> Failure | None:
-        """Pods that are on their way out or placed already need no attempt."""
-        pod = queued.pod
-        if pod.is_terminating:
-            self.queue.done(queued.uid)
-            log.log(V3, "Skip schedule deleting pod", extra=kv(pod=pod.key))
-            message = f"skip schedule deleting pod: {pod.key}"
-            return Failure(
-                pod, queued.scheduler_name, error(message), message, None, is_pending=False
-            )
-        if self.cache.node_of(queued.uid) is not None:
-            self.queue.done(queued.uid)
-            return self._over(queued, "already placed")
-        return None
-
-    def _over(self, queued: QueuedPod, why: str) -> Failure:
-        """There is nothing left to do, and nothing to report."""
-        return Failure(queued.pod, queued.scheduler_name, error(why), "", None, is_pending=False)
 
     def _decide(self, info: PodInfo, profile: Profile) -> Generator[Request, Answer, Decision]:
         trace = self.current_trace
@@ -277,6 +261,7 @@ class Engine:
                 kept[point] = kept.get(point, 0.0) + now - last
             last = now
 
+        is_timed = self.observes_durations or trace is not None or kept is not None
         nominator, table = self.queue.nominator, self.cache.table
         is_explained = log.isEnabledFor(V10)
         steps = decide_steps(
@@ -288,7 +273,7 @@ class Engine:
             nominated=nominator if len(nominator) else None,
             extenders=self.extenders,
             draw_seed=self.draw_seed,
-            on_point=on_point,
+            on_point=on_point if is_timed else None,
             watch=observed.watch(profile.name),
             keeps_verdicts=is_explained or self.keeps_verdicts,
         )
@@ -325,8 +310,10 @@ class Engine:
     def _decided_nowhere(self, queued: QueuedPod, decision: Decision, started: float) -> Failure:
         queued.unschedulable_plugins = decision.unschedulable_plugins
         queued.pending_plugins = decision.pending_plugins
+        queued.info = decision.cycle.info
         eviction = self._hold_for(queued.pod, decision)
-        failure = self._failed(
+        failure = attempt_failed(
+            self,
             queued,
             decision.status,
             decision.profile,
@@ -379,7 +366,7 @@ class Engine:
             return placement
         self._unreserve(placement)
         self.cache.forget(pod.uid)
-        return self._rejected_late(queued, status, profile.name, started)
+        return rejected_late(self, queued, status, profile.name, started)
 
     def _unreserve(self, placement: Placement) -> None:
         now = self.clock.monotonic()
@@ -420,7 +407,13 @@ class Engine:
 
     def finished(self, placement: Placement) -> None:
         """The pod is bound and PostBind has run."""
-        self._end_trace(placement.queued, "scheduled")
+        self.end_trace(placement.queued, "scheduled")
+
+    def end_trace(self, queued: QueuedPod, result: str, message: str = "") -> None:
+        """End the record of an attempt that is traced."""
+        assert self.tracer is not None
+        trace, queued.trace = queued.trace, None
+        self.tracer.end(trace, result, message)
 
     def bind_failed(self, placement: Placement, status: Status) -> Failure:
         """Undo everything and queue the pod again, unless it is gone or has a node after all."""
@@ -429,77 +422,15 @@ class Engine:
         was_there = self.cache.forget(pod.uid)
         profile, started = placement.profile.name, placement.started
         if placement.is_lost:
-            # The informer will say so too; until then it must not be tried, or told of, again.
-            failure = self._failed(queued, status, profile, started, is_over=True)
+            # Until the informer delivers that, the pod must not be tried or reported again.
+            failure = attempt_failed(self, queued, status, profile, started, is_over=True)
         else:
-            failure = self._rejected_late(queued, status, profile, started)
+            failure = rejected_late(self, queued, status, profile, started)
         if was_there:
-            # Told to the others only, and only now: while the pod is in flight the news would be
-            # kept for it, and bring it back although it was it that left the node.
+            # For other pods only, and only now: while the pod is in flight its own deletion would
+            # be recorded for it, and queue it again.
             self.queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != pod.uid)
         return failure
-
-    def _rejected_late(
-        self, queued: QueuedPod, status: Status, profile: str, started: float
-    ) -> Failure:
-        """Reserve or Permit said no, or broke."""
-        if not status.is_rejected:
-            return self._failed(queued, status, profile, started)
-        names = (
-            queued.pending_plugins if status.code is Code.PENDING else queued.unschedulable_plugins
-        )
-        names.add(status.plugin)
-        message = fit_error(1, Counter(status.reasons))
-        return self._failed(queued, status, profile, started, message=message)
-
-    def _failed(
-        self,
-        queued: QueuedPod,
-        status: Status,
-        profile: str,
-        started: float,
-        *,
-        message: str = "",
-        nominated_node: str | None = "",
-        decision: Decision | None = None,
-        is_over: bool = False,
-    ) -> Failure:
-        result = "unschedulable" if status.is_rejected else "error"
-        took = self.clock.monotonic() - started
-        self.metrics.attempt_ended(result, profile, took)
-        if queued.trace is not None:
-            self._end_trace(queued, result, message or status.message)
-        is_pending = not is_over and self._requeue(queued)
-        if is_pending:
-            self.queue.nominator.add(queued.pod, nominated_node)
-        if self.ledger is not None:
-            again = self.queue.retry_times(queued) if is_pending else (None, None)
-            text = message or status.message
-            self.ledger.ended(queued, result, took, text, backoff_until=again[0], retry_by=again[1])
-        return Failure(
-            queued.pod,
-            profile,
-            status,
-            message or status.message,
-            nominated_node,
-            is_pending=is_pending,
-            decision=decision,
-        )
-
-    def _end_trace(self, queued: QueuedPod, result: str, message: str = "") -> None:
-        assert self.tracer is not None
-        trace, queued.trace = queued.trace, None
-        self.tracer.end(trace, result, message)
-
-    def _requeue(self, queued: QueuedPod) -> bool:
-        """Put a pod back, unless the API server's newest word is that it needs no scheduling."""
-        if self.lookup is None:
-            return self.queue.add_unschedulable(queued)
-        current = self.lookup(queued.key)
-        if current is None or current.uid != queued.uid or current.spec.node_name:
-            self.queue.done(queued.uid)
-            return False
-        return self.queue.add_unschedulable(queued, current)
 
     def _log_failures(self, cycle: Cycle) -> None:
         """Log what plugins raised in an attempt, once."""
@@ -514,7 +445,15 @@ class Engine:
         cycle.failures.clear()
 
 
+def _compiled(queued: QueuedPod) -> PodInfo:
+    """The pod, compiled by its last attempt if it has not changed since."""
+    info: PodInfo | None = queued.info
+    # Once it is placed, it belongs to the table, which changes it.
+    queued.info = None
+    return info if info is not None and info.pod is queued.pod else compile_pod(queued.pod)
+
+
 def _hints(profile: Profile) -> Mapping[str, Sequence[EventHint]]:
-    """What each plugin wants to hear of; one that does not say, and extenders, hear everything."""
+    """The events each plugin registers; every event for plugins without `events`, and extenders."""
     wanted = {name: call(plugin.events, name, "events") for name, plugin in profile.plugins.items()}
     return complete_hints({**wanted, EXTENDER: None})

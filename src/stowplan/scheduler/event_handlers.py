@@ -7,10 +7,10 @@ one to the other. Every change that may help a waiting pod is reported to the qu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from stowplan.api.objects import Node, Pod
-from stowplan.api.resources import Resource
+from stowplan.api.resources import DEVICE_TAINT_RULES, Resource
 from stowplan.cluster.pod_info import held_amounts
 from stowplan.logs import V2, V3, V4, get_logger, kv
 from stowplan.queue.changes import node_changes, pod_changes
@@ -25,11 +25,14 @@ from stowplan.queue.events import (
     UNSCHEDULED_POD_UPDATE,
     ActionType,
     ClusterEvent,
+    EventResource,
 )
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.metric_families import Family, Histogram
 
 log = get_logger(__name__)
+
+_OTHER_TAINTS: Final = ClusterEvent(EventResource.RESOURCE_SLICE, ActionType.UPDATE)
 
 
 class EventHandlers:
@@ -186,15 +189,22 @@ class EventHandlers:
         began = self._now()
         old = self._cache.catalog[resource].set(thing)
         action = ActionType.ADD if old is None else ActionType.UPDATE
-        event = ClusterEvent(_event_resource(resource), action)
-        self._queue.move_all(event, old, thing)
-        self._handled_if_heard(event, began)
+        self._object_changed(resource, action, old, thing, began)
 
     def delete_object(self, resource: Resource[Any], thing: Any) -> None:
         began = self._now()
         old = self._cache.catalog[resource].remove(thing.metadata.name, thing.metadata.namespace)
-        event = ClusterEvent(_event_resource(resource), ActionType.DELETE)
-        self._queue.move_all(event, old or thing, None)
+        self._object_changed(resource, ActionType.DELETE, old or thing, None, began)
+
+    def _object_changed(
+        self, resource: Resource[Any], action: ActionType, old: Any, new: Any, began: float
+    ) -> None:
+        event = ClusterEvent(_event_resource(resource), action)
+        if resource is DEVICE_TAINT_RULES:
+            # DIVERGES: upstream reports each slice whose devices have other taints now, and
+            # nothing if there is none; here every change of a rule is one event without objects.
+            event, old, new = _OTHER_TAINTS, None, None
+        self._queue.move_all(event, old, new)
         self._handled_if_heard(event, began)
 
     # Measuring
@@ -214,6 +224,8 @@ class EventHandlers:
 
     def _handled(self, event: ClusterEvent, began: float) -> float:
         """Count a change of the cluster; returns the time at which it was handled."""
+        if not self._engine.observes_durations:
+            return began
         now = self._now()
         self._durations[event.label].observe(now - began)
         return now

@@ -1,15 +1,12 @@
 """The ledger in a SQLite file (`--ledger FILE`): written by a thread, in batches, within a size.
 
-Scheduling never waits for the file. Attempts wait in memory for the thread; while the file is
-locked or the disk is full the newest `MAX_WAITING` are kept, and the rest is counted as dropped. In
-WAL mode other processes read while this one writes.
+Attempts wait in memory while the file is locked or the disk is full (`AttemptWriter`). In WAL mode
+other processes read while this one writes.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import threading
-from collections import deque
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +16,7 @@ import msgspec
 from stowplan.errors import ConfigError
 from stowplan.loader.json_text import load_json
 from stowplan.logs import get_logger, kv
+from stowplan.scheduler.attempt_writer import PAUSE_S, AttemptWriter
 from stowplan.scheduler.ledger_records import DEFAULT_FILE_SIZE, Attempt, Details
 
 if TYPE_CHECKING:
@@ -28,14 +26,11 @@ log = get_logger(__name__)
 
 #: Below this the write-ahead log, which holds 100 pages and a batch, does not fit in.
 MIN_FILE_SIZE: Final = 4 * 1024 * 1024
-MAX_WAITING: Final = 8_192
 _BATCH: Final = 1_000
 #: Of a row, beside its details and its message.
 _ROW_BYTES: Final = 300
-_PAUSE_S: Final = 0.25
 #: How long a writer waits for a lock before it tries again later.
 _BUSY_S: Final = 1.0
-_CLOSE_S: Final = 5.0
 #: Marks the file as ours ("STOW"), and its layout.
 _APPLICATION_ID: Final = 0x53544F57
 _VERSION: Final = 1
@@ -58,7 +53,7 @@ _INSERT: Final = f"INSERT INTO attempts ({_COLUMNS}) VALUES ({', '.join('?' * 13
 _SELECT: Final = f"SELECT {_COLUMNS} FROM attempts WHERE pod = ? ORDER BY id"  # noqa: S608 - constants
 
 
-class LedgerFile:
+class LedgerFile(AttemptWriter):
     """Writes attempts until `close()`. ConfigError if the file cannot be used at the start."""
 
     def __init__(self, path: str, max_bytes: int = DEFAULT_FILE_SIZE) -> None:
@@ -66,29 +61,13 @@ class LedgerFile:
             raise ConfigError("must be at least 4Mi", where="--ledger-size")
         self._path = path
         self._max_bytes = max_bytes
-        self._waiting: deque[Entry] = deque()
-        self.dropped = 0
         self._is_failing = False
-        self._stop = threading.Event()
         self._connection = _opened(path)
-        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
-        self._thread.start()
-
-    def put(self, entry: Entry) -> None:
-        """Have an attempt written; the oldest that waits is dropped if too many do."""
-        self._waiting.append(entry)
-        while len(self._waiting) > MAX_WAITING:
-            self._waiting.popleft()
-            self.dropped += 1
-
-    def close(self) -> None:
-        """Write what waits, if that is possible soon."""
-        self._stop.set()
-        self._thread.join(_CLOSE_S)
+        super().__init__("ledger", self._run)
 
     def _run(self) -> None:
         with closing(self._connection):
-            while not self._stop.wait(_PAUSE_S):
+            while not self._stop.wait(PAUSE_S):
                 while self._write_batch():
                     pass
             while self._write_batch():

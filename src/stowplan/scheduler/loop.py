@@ -68,7 +68,7 @@ class SchedulingLoop:
         self._ready = asyncio.Event()
         self._parked = asyncio.Event()
         self._bind_ended = asyncio.Event()
-        binder.on_refused = self._bind_ended.set
+        binder.retries.on_refused = self._bind_ended.set
         self._binds: set[asyncio.Task[None]] = set()
         #: Requests that plugins send beside the loop.
         self.background = Background()
@@ -81,6 +81,12 @@ class SchedulingLoop:
     @property
     def binds_in_flight(self) -> int:
         return len(self._binds)
+
+    @property
+    def busy_binds(self) -> int:
+        """Binding cycles that neither wait nor are refused by the API server."""
+        held = sum(len(handle.waiting) for handle in self._engine.handles.values())
+        return len(self._binds) - held - self.wakeups.waiting - self._binder.retries.refused
 
     @property
     def evictions_in_flight(self) -> int:
@@ -189,7 +195,7 @@ class SchedulingLoop:
                 return outcome
 
     async def _wait_for_room(self) -> None:
-        while self._busy_binds() >= _MAX_BINDS:
+        while self.busy_binds >= _MAX_BINDS:
             self._bind_ended.clear()
             await self._bind_ended.wait()
 
@@ -223,10 +229,6 @@ class SchedulingLoop:
         self._bind_ended.set()
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("Binding task failed", exc_info=problem, extra=kv(task=task.get_name()))
-
-    def _busy_binds(self) -> int:
-        held = sum(len(handle.waiting) for handle in self._engine.handles.values())
-        return len(self._binds) - held - self.wakeups.waiting - self._binder.refused
 
     async def _look_after_queue(self) -> None:
         """Free pods whose backoff is over, and those that waited too long for an event."""

@@ -273,6 +273,21 @@ class SchedulerMetrics:
             "Attempts that could not be written to the file of --ledger.",
             (),
         )
+        self.recording = self._source(
+            "stowplan_recording", "gauge", "1 while --record writes a recording.", ()
+        )
+        self.recording_failures = self._source(
+            "stowplan_recording_failures_total",
+            "counter",
+            "How often recording ended by itself and had to be started again.",
+            (),
+        )
+        self.recording_dropped = self._source(
+            "stowplan_recording_dropped_total",
+            "counter",
+            "Attempts that could not be handed to the recording.",
+            (),
+        )
         self.lists = self._source(
             "stowplan_lists_total",
             "counter",

@@ -11,9 +11,12 @@ from functools import partial
 from stowplan.clock import Clock
 from stowplan.framework.forms import as_status, call
 from stowplan.framework.profile import Profile
-from stowplan.framework.status import SUCCESS
+from stowplan.framework.status import SUCCESS, Code
+from stowplan.logs import get_logger, kv
 from stowplan.queue.pod import QueuedPod
 from stowplan.scheduler.attempt_metrics import AttemptMetrics
+
+log = get_logger(__name__)
 
 
 class PreEnqueue:
@@ -41,6 +44,11 @@ class PreEnqueue:
                     ask = partial(watch.run, plugin.name, "PreEnqueue", ask)
                 answer = call(ask, plugin.name, "PreEnqueue", queued.pod)
                 status = as_status(answer, plugin.name, "PreEnqueue", plugin.pre_enqueue)
+                if status.code is Code.ERROR:
+                    log.error(
+                        "Unexpected error running PreEnqueue plugin",
+                        extra=kv(pod=queued.key, plugin=plugin.name, err=status.message),
+                    )
                 if not status.is_success:
                     return plugin.name, status.message
             return None

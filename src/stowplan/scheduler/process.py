@@ -18,27 +18,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from stowplan.api.client import ApiClient
-from stowplan.api.decoding import decode_answer
-from stowplan.api.informer import Informer, InformerOptions
+from stowplan.api.informer import Informer
 from stowplan.api.lease import LeaderElector
 from stowplan.api.objects import Node, Pod
 from stowplan.api.recorder import EventRecorder
-from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import Forbidden, LeadershipLost, StowplanError
-from stowplan.loader.json_text import load_json
-from stowplan.loader.numbers import whole_number
 from stowplan.logs import V2, V3, get_logger, kv
-from stowplan.scheduler.access import is_cluster_wide
+from stowplan.scheduler.barrier import wait_at_barrier
 from stowplan.scheduler.binding import Binder
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.eviction import Evictor
 from stowplan.scheduler.extender_client import ExtenderClient
 from stowplan.scheduler.gauges import expose_gauges
+from stowplan.scheduler.informers import Handler, Means, make_informers, unchanged
 from stowplan.scheduler.loop import SchedulingLoop
 from stowplan.scheduler.missed_events import write_missed_events
 from stowplan.scheduler.outcome import Failure, Placement
@@ -53,12 +48,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: Finished pods free their node at once, so they are not even watched.
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-#: After winning the lease, how long the watches may take to catch up before informers relist.
-_CATCH_UP_S = 0.25
-#: Lists that may be older than the lease before they are taken as current.
-_CATCH_UP_LISTS = 6
 _DRAIN_S = 20.0
 _LAST_WORDS_S = 5.0
 #: With more binds than this under way, events wait.
@@ -77,38 +66,6 @@ class Election:
     lease_duration_s: float = 15.0
     renew_deadline_s: float = 10.0
     retry_period_s: float = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """How the scheduler reads and reports with its permissions; the default needs our own role."""
-
-    #: A field selector that limits the pods, for schedulers that ignore the pods on nodes.
-    pods: str = ""
-    #: Interval between lists if watching is forbidden; None: keep retrying the watch.
-    poll_s: float | None = None
-    #: Events may be created, but not patched when they repeat.
-    creates_events_only: bool = False
-    #: False: write no events.
-    writes_events: bool = True
-    #: Called with each missing permission that has a fallback: "watch nodes", "create events".
-    on_refused: Callable[[str], None] = lambda right: None
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str
-
-
-class _ListVersion(msgspec.Struct):
-    metadata: _ListMeta
-
-
-def _decode_version(body: bytes) -> int:
-    version = load_json(body, _ListVersion).metadata.resource_version
-    number = whole_number(version)
-    if number is None:
-        raise ValueError(f"resourceVersion {version[:40]!r} is not a number")
-    return number
 
 
 class SchedulerProcess:
@@ -157,7 +114,7 @@ class SchedulerProcess:
         whole = WholeObjects(engine.extenders, engine.serves)
         self.extenders: ExtenderClient | None = None
         #: Wraps handlers: their changes wait while a decision waits for an extender.
-        change = _as_it_is
+        change: Callable[[Handler], Handler] = unchanged
         if engine.extenders:
             self.extenders = ExtenderClient(
                 engine.extenders,
@@ -167,8 +124,15 @@ class SchedulerProcess:
             )
             change = stillness.guard
         #: Informers of all kinds by plural name, nodes and pods among them.
-        self.informers: dict[str, Informer[Any]] = self._make_informers(
-            handlers(engine), namespace, whole, change
+        self.informers: dict[str, Informer[Any]] = make_informers(
+            handlers(engine),
+            client,
+            self._clock,
+            means,
+            kinds=engine.looked_up(),
+            namespace=namespace,
+            whole=whole if engine.extenders else None,
+            change=change,
         )
         self.pods: Informer[Pod] = self.informers["pods"]
         self.nodes: Informer[Node] = self.informers["nodes"]
@@ -213,59 +177,6 @@ class SchedulerProcess:
             handle.record = partial(self.recorder.event, reporting_controller=handle.profile)
             handle.preempting.lookup = self.pods.store.get
         expose_gauges(engine, self.loop, self.recorder, self.informers)
-
-    def _make_informers(
-        self,
-        bridge: EventHandlers,
-        namespace: str,
-        whole: WholeObjects,
-        change: Callable[[Callable[..., None]], Callable[..., None]],
-    ) -> dict[str, Informer[Any]]:
-        """Informers by plural name. `change` wraps handlers that change the cache."""
-        engine, client, clock, means = self.engine, self._client, self._clock, self._means
-        pods = Informer(
-            client,
-            PODS,
-            namespace=namespace,
-            field_selector=f"{_UNFINISHED},{means.pods}" if means.pods else _UNFINISHED,
-            on_add=change(bridge.add_pod),
-            on_update=change(bridge.update_pod),
-            on_delete=change(bridge.delete_pod),
-            on_raw=whole.saw_pod if engine.extenders else None,
-            options=self._watching(PODS),
-            clock=clock,
-        )
-        nodes = Informer(
-            client,
-            NODES,
-            on_add=change(bridge.add_node),
-            on_update=change(bridge.update_node),
-            on_delete=change(bridge.delete_node),
-            on_raw=whole.saw_node if engine.extenders else None,
-            options=self._watching(NODES),
-            clock=clock,
-        )
-        informers: dict[str, Informer[Any]] = {"pods": pods, "nodes": nodes}
-        for resource in engine.looked_up():
-            set_object = change(partial(bridge.set_object, resource))
-            informers[resource.plural] = Informer(
-                client,
-                resource,
-                namespace="" if is_cluster_wide(resource) else namespace,
-                on_add=set_object,
-                on_update=_ignoring_old(set_object),
-                on_delete=change(partial(bridge.delete_object, resource)),
-                options=self._watching(resource),
-                clock=clock,
-            )
-        return informers
-
-    def _watching(self, resource: Resource[Any]) -> InformerOptions:
-        """The options of an informer that may lack the permission to watch."""
-        right = f"watch {resource.plural}"
-        return InformerOptions(
-            poll_s=self._means.poll_s, on_watch_refused=lambda _: self._means.on_refused(right)
-        )
 
     # Running
 
@@ -349,7 +260,10 @@ class SchedulerProcess:
             start(self._hold(self.elector), "lease")
             self._tell_leading(1)
         assert won_at is not None
-        await self._barrier(won_at)
+        lease_version = self.elector.won_version if self.elector is not None else 0
+        await wait_at_barrier(
+            self.informers.values(), self._client, self._clock, won_at, lease_version
+        )
         log.log(V3, "Handlers synced")
         await asyncio.shield(checking)
         log.info(
@@ -379,44 +293,6 @@ class SchedulerProcess:
         """Write the event on the Lease, under the name of the first profile, as upstream does."""
         component = next(iter(self.engine.profiles))
         self.recorder.leader_event(elector.reference, f"{elector.leader} became leader", component)
-
-    async def _barrier(self, won_at: float) -> None:
-        """Wait until the caches have seen everything that happened before we won the lease.
-
-        The previous leader may have bound pods that our watches have not delivered yet. A list
-        begun after winning is current; so is a watch that has passed a version read after winning.
-        A list older than the lease itself is not, whatever the API server promises about lists.
-        """
-        informers = self.informers.values()
-        for informer in informers:
-            await informer.synced.wait()
-        target = self.elector.won_version if self.elector is not None else 0
-        if min(informer.list_started_at for informer in informers) < won_at:
-            target = max(target, await self._current_version())
-        deadline = self._clock.monotonic() + _CATCH_UP_S
-        relists = 0
-        while behind := [each for each in informers if each.resource_version < target]:
-            if self._clock.monotonic() < deadline:
-                await asyncio.sleep(0.01)
-                continue
-            if relists == _CATCH_UP_LISTS:
-                # They count their versions otherwise, as in an etcd of their own.
-                log.warning("Lists are older than the lease", extra=kv(version=target))
-                return
-            log.log(V2, "Listing again after winning the lease", extra=kv(version=target))
-            await asyncio.sleep(relists)
-            await asyncio.gather(*(informer.relist() for informer in behind))
-            relists += 1
-
-    async def _current_version(self) -> int:
-        """The API server's newest resourceVersion, by a consistent read."""
-        while True:
-            try:
-                body = await self._client.request("GET", NODES.path(), params={"limit": 1})
-                return decode_answer(_decode_version, body, request="GET nodes", kind="a list")
-            except StowplanError as problem:
-                log.warning("Cannot read the newest version", extra=kv(err=str(problem)))
-                await asyncio.sleep(1.0)
 
     # Once
 
@@ -479,9 +355,7 @@ class SchedulerProcess:
 
     def _is_rushing(self) -> bool:
         """True if so many binds are under way that the API server is the bottleneck."""
-        waiting = sum(len(handle.waiting) for handle in self.engine.handles.values())
-        unready = waiting + len(self.engine.pre_binding)
-        return self.loop.binds_in_flight - unready > _FEW_BINDS
+        return self.loop.busy_binds > _FEW_BINDS
 
     def is_synced(self) -> bool:
         """True if all informers have listed."""
@@ -505,14 +379,6 @@ async def _behind_the_lists(check: Coroutine[Any, Any, None] | None) -> None:
             check.close()
             raise
         await check
-
-
-def _as_it_is(change: Callable[..., None]) -> Callable[..., None]:
-    return change
-
-
-def _ignoring_old(change: Callable[[Any], None]) -> Callable[[Any, Any], None]:
-    return lambda _, new: change(new)
 
 
 def _call_later(delay_s: float, function: Callable[[], None]) -> asyncio.TimerHandle:

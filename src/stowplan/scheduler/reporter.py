@@ -173,10 +173,14 @@ class Reporter:
                     nominatingMode=int(failure.nominated_node is not None),
                 ),
             )
-        self._patches[failure.pod.uid] = failure
-        if failure.pod.uid not in self._in_hand:
-            self._in_hand.add(failure.pod.uid)
-            self._ready.put_nowait(failure.pod.uid)
+        uid = failure.pod.uid
+        if uid not in self._in_hand:
+            # Mostly a pod fails again for the same reasons.
+            if uid not in self._expected and self._needed_patch(failure) is None:
+                return
+            self._in_hand.add(uid)
+            self._ready.put_nowait(uid)
+        self._patches[uid] = failure
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until every patch that was asked for is written, but not for ever."""
@@ -234,26 +238,29 @@ class Reporter:
 
     async def _patch(self, failure: Failure) -> None:
         """Write the condition, unless the pod has moved on or says so already."""
+        patch = self._needed_patch(failure, self._expected.pop(failure.pod.uid, None))
+        if patch is not None:
+            # Refused if it arrives late, when the pod has changed: it may be bound by then.
+            await self._send(failure.pod, patch)
+
+    def _needed_patch(
+        self, failure: Failure, expected: tuple[str, str] | None = None
+    ) -> dict[str, Any] | None:
         current = self._lookup(failure.pod.key)
-        expected = self._expected.pop(failure.pod.uid, None)
         if current is None or current.uid != failure.pod.uid or current.spec.node_name:
-            return
-        version = current.metadata.resource_version
+            return None
         if expected is not None:
-            node, version = expected[0], expected[1] or version
+            node, version = expected[0], expected[1] or current.metadata.resource_version
             status = msgspec.structs.replace(current.status, nominated_node_name=node)
             meta = msgspec.structs.replace(current.metadata, resource_version=version)
             current = msgspec.structs.replace(current, metadata=meta, status=status)
-        patch = status_patch(
+        return status_patch(
             current,
             reason=failure.reason,
             message=failure.message,
             nominated_node=failure.nominated_node,
             now=self._clock.time(),
         )
-        if patch is not None:
-            # Refused if it arrives late, when the pod has changed: it may be bound by then.
-            await self._send(current, patch)
 
     async def _send(self, pod: Pod, patch: dict[str, Any]) -> bytes:
         return await self._client.patch(
@@ -285,9 +292,10 @@ def status_patch(
     """Strategic merge patch for a failed attempt; None when the pod says so already."""
     status: dict[str, Any] = {}
     old = next((c for c in pod.status.conditions or () if c.type == "PodScheduled"), None)
-    changed_at = rfc3339(now)
     if old is not None and old.status == "False" and old.last_transition_time:
         changed_at = old.last_transition_time
+    else:
+        changed_at = rfc3339(now)
     new = Condition(
         type="PodScheduled",
         status="False",

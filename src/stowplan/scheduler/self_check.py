@@ -49,8 +49,10 @@ Differences: TypeAlias = list[Difference]
 
 #: Differences of single nodes that the log shows.
 _SHOWN: Final = 5
-#: Nodes and pods that are rebuilt for each decision, at most: about 0.1 ms of a decision's time.
-_OBJECTS_PER_DECISION: Final = 16
+#: Nodes and pods that are rebuilt for each decision, at most: about 25 us of a decision's time.
+_OBJECTS_PER_DECISION: Final = 2
+#: So many are rebuilt for every N-th decision, whatever that costs.
+_ALWAYS_REBUILT: Final = 64
 #: Without caches a decision costs more work than usual before it is too expensive.
 _WORK: Final = 4
 
@@ -102,7 +104,8 @@ class SelfCheck:
         if made < self._next:
             return False
         objects = len(cache.table) + cache.pod_count
-        self._next = made + max(self._every, objects // _OBJECTS_PER_DECISION)
+        pause = (objects - _ALWAYS_REBUILT) // _OBJECTS_PER_DECISION
+        self._next = made + max(self._every, pause)
         return True
 
     def _skip(self, reason: str) -> None:

@@ -127,14 +127,14 @@ async def test_binds_in_flight_are_bounded() -> None:
 
 async def test_waiting_for_a_turn_is_not_a_timeout() -> None:
     async def handler(request: web.Request) -> web.Response:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         return reply(STATUS_OK)
 
     async with (
         scripted_server(handler) as server,
         ApiClient(server.config, bind_concurrency=1) as client,
     ):
-        binds = [client.bind("ns", f"p{i}", "u", "n", timeout_s=0.4) for i in range(8)]
+        binds = [client.bind("ns", f"p{i}", "u", "n", timeout_s=2.0) for i in range(8)]
         await asyncio.gather(*binds)
     assert len(server.seen) == 8
 

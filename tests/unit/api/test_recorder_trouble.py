@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.event_series import RecordedEvent
 from stowplan.errors import Throttled
 from tests.unit.api.api_kit import reply, until
-from tests.unit.api.recorder_kit import pod, stage
+from tests.unit.api.recorder_kit import Stage, pod, stage
 
 
 @pytest.mark.parametrize("code", [500, 503])
@@ -125,22 +126,27 @@ async def test_events_of_a_namespace_that_ends_are_dropped_silently(
     assert not [record for record in caplog.records if record.name.startswith("stowplan")]
 
 
+def lose_the_first_answer(it: Stage, meanwhile: Callable[[], object] = lambda: None) -> None:
+    inner = it.server.handler
+    is_first = True
+
+    async def lose_the_answer(request: web.Request) -> web.StreamResponse:
+        nonlocal is_first
+        answer = await inner(request)
+        if is_first:
+            is_first = False
+            meanwhile()
+            assert request.transport is not None
+            request.transport.abort()
+        return answer
+
+    it.server.handler = lose_the_answer
+
+
 async def test_a_write_whose_answer_was_lost_is_not_written_twice() -> None:
     """The first try arrives, its answer does not: the second finds it there and is content."""
     async with stage() as it:
-        inner = it.server.handler
-        is_first = True
-
-        async def lose_the_answer(request: web.Request) -> web.StreamResponse:
-            nonlocal is_first
-            answer = await inner(request)
-            if is_first:
-                is_first = False
-                assert request.transport is not None
-                request.transport.abort()
-            return answer
-
-        it.server.handler = lose_the_answer
+        lose_the_first_answer(it)
         it.report(pod())
         assert [seen.method for seen in await it.settled()] == ["POST", "POST"]
         assert len(it.events.events) == 1
@@ -149,20 +155,7 @@ async def test_a_write_whose_answer_was_lost_is_not_written_twice() -> None:
 
 async def test_a_series_that_begins_before_its_event_is_known_to_be_written() -> None:
     async with stage() as it:
-        inner = it.server.handler
-        is_first = True
-
-        async def lose_the_answer(request: web.Request) -> web.StreamResponse:
-            nonlocal is_first
-            answer = await inner(request)
-            if is_first:
-                is_first = False
-                it.report(pod())
-                assert request.transport is not None
-                request.transport.abort()
-            return answer
-
-        it.server.handler = lose_the_answer
+        lose_the_first_answer(it, lambda: it.report(pod()))
         it.report(pod())
         await it.settled()
         (event,) = it.events.events.values()

@@ -115,7 +115,7 @@ def test_status_news_keep_the_numbers_and_show_the_newer_pod() -> None:
     running = pod("p", cpu="1", node="a", uid="u", phase="Running")
     cache.update_pod(running)
     assert table.pod_journal.end == counted
-    assert table.detail_journal.rows_since(details) == [row]
+    assert table.detail_journal.entries_since(details) == [row]
     assert table.version > version
     assert table.pods[row]["u"].pod is running
 

@@ -234,7 +234,17 @@ def test_another_table_rebuilds(cache: ClusterCache) -> None:
 
 
 def test_a_quarter_of_the_rows_rebuilds(cache: ClusterCache) -> None:
-    assert few_rows(list(range(11)), cache.table) == list(range(11))
-    assert few_rows(list(range(12)), cache.table) is None
-    assert few_rows([3, 1, 3], cache.table) == [1, 3]
-    assert few_rows(None, cache.table) is None
+    table = cache.table
+    journals = (table.pod_journal,)
+    assert few_rows(list(range(11)), journals, table) == list(range(11))
+    assert few_rows(list(range(12)), journals, table) is None
+    assert few_rows(None, journals, table) is None
+
+
+def test_rows_of_two_journals_are_distinct_and_in_order(cache: ClusterCache) -> None:
+    table = cache.table
+    value = DerivedRows(table, reads_details=True)
+    for row in (3, 1):
+        table.pod_journal.mark(row)
+        table.detail_journal.mark(row)
+    assert value.changed_rows(table) == [1, 3]

@@ -5,19 +5,16 @@ from __future__ import annotations
 from stowplan.cluster.journal import Journal
 
 
-def since(journal: Journal, position: int) -> list[int] | None:
-    rows = journal.since(position)
-    return None if rows is None else rows.tolist()
-
-
 def test_reader_gets_each_changed_row_once_in_order() -> None:
     journal = Journal()
     start = journal.end
     for row in (5, 3, 5, 9, 3):
         journal.mark(row)
-    assert since(journal, start) == [3, 5, 9]
-    assert since(journal, journal.end - 1) == [3]
-    assert since(journal, journal.end) == []
+    assert journal.entries_since(start) == [3, 5, 9]
+    assert journal.entries_since(journal.end - 1) == [3]
+    assert journal.entries_since(journal.end) == []
+    journal.mark(7)
+    assert journal.entries_since(start) == [3, 5, 7, 9], "the answer before is out of date"
 
 
 def test_old_entries_are_dropped_and_old_readers_told() -> None:
@@ -25,12 +22,12 @@ def test_old_entries_are_dropped_and_old_readers_told() -> None:
     start = journal.end
     for row in range(8):
         journal.mark(row)
-    assert since(journal, start) == list(range(8))
+    assert journal.entries_since(start) == list(range(8))
     journal.mark(8)
     assert journal.end == start + 9
-    assert since(journal, start) is None
-    assert since(journal, start + 4) is None
-    assert since(journal, start + 5) == [5, 6, 7, 8]
+    assert journal.entries_since(start) is None
+    assert journal.entries_since(start + 4) is None
+    assert journal.entries_since(start + 5) == [5, 6, 7, 8]
 
 
 def test_positions_never_go_back() -> None:
@@ -46,8 +43,8 @@ def test_a_position_of_another_journal_is_unknown_whichever_is_older() -> None:
     older, newer = Journal(), Journal()
     older.mark(1)
     newer.mark(2)
-    assert older.rows_since(newer.end) is None
-    assert newer.rows_since(older.end) is None
+    assert older.entries_since(newer.end) is None
+    assert newer.entries_since(older.end) is None
     assert older.count_since(newer.end) is newer.count_since(older.end) is None
 
 
@@ -56,6 +53,6 @@ def test_a_restart_makes_every_reader_start_over() -> None:
     journal.mark(1)
     current = journal.end
     journal.restart()
-    assert journal.rows_since(current) is None
+    assert journal.entries_since(current) is None
     assert journal.end != current
-    assert journal.rows_since(journal.end) == []
+    assert journal.entries_since(journal.end) == []

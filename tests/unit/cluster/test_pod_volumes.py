@@ -11,10 +11,10 @@ from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from stowplan.api.storage_objects import PersistentVolumeClaim, PersistentVolumeClaimSpec
 from stowplan.cluster.pod_volumes import (
     PodClaim,
+    claim_names,
     claims_of,
     class_of_claim,
     named_claims,
-    names_claim,
     not_found,
     ownership_problem,
     placing_volumes,
@@ -43,6 +43,7 @@ def test_claims_volume_by_volume() -> None:
         PodClaim("mine", "again"),
     )
     assert named_claims(USER) == ("mine", "mine")
+    assert claim_names(USER) == ["mine", "web-scratch", "mine"]
     assert not claims_of(pod())
     assert not named_claims(pod())
 
@@ -59,12 +60,6 @@ def test_volumes_that_matter() -> None:
         assert placing_volumes(pod(volumes=[{"name": "v", source: {}}])), source
     for source in ("emptyDir", "configMap", "csi", "nfs", "image"):
         assert not placing_volumes(pod(volumes=[{"name": "v", source: {}}])), source
-
-
-def test_a_claim_of_the_same_name_elsewhere_is_not_meant() -> None:
-    assert names_claim(USER, claim("mine"))
-    assert not names_claim(USER, claim("mine", "other"))
-    assert not names_claim(USER, claim("web-scratch"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from stowplan.cluster.pod_info import PodInfo, compile_pod
 from stowplan.cluster.views import NodeView
 from stowplan.framework.columns import ColumnCache
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.forms import FilterStep, ScoreStep
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.shapes import FeasibleRows, Shapes, WeightedScores
@@ -150,3 +151,26 @@ def test_a_refresh_that_breaks_drops_the_shape(
         with pytest.raises(RuntimeError, match="on purpose"):
             world.look()
     assert world.look()[0] is not before[0]
+
+
+def test_why_no_row_is_feasible_is_known_until_any_row_changes() -> None:
+    world = World()
+    for number in range(32):
+        for name in ("a", "b"):
+            world.cache.add_pod(pod(f"{name}{number}", uid=f"{name}{number}", node=f"n{number}"))
+    world.look(), world.look()
+    feasible, _ = world.look()
+    table = world.cache.table
+    assert world.shapes.known_failure(feasible, table) is None
+    diagnosis = Diagnosis(Cycle(table, compile_pod(pod())), len(table), candidates=table.valid)
+    diagnosis.columns = [(world.filter, (~feasible.alive).astype("int32"))]
+    diagnosis.settle()
+    settled = diagnosis.settled
+    assert settled is not None
+    world.shapes.keep_failure(feasible, settled, table)
+    assert world.shapes.known_failure(feasible, table) is settled
+    # It says something else now, although it is not feasible still.
+    world.cache.add_pod(pod("more", uid="more", node="n1"))
+    feasible, _ = world.look()
+    assert not feasible.alive.any()
+    assert world.shapes.known_failure(feasible, table) is None

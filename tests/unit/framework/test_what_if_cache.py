@@ -92,3 +92,14 @@ def test_equal_statuses_become_one_object(cache: ClusterCache) -> None:
     answers.learn({1: 0, 2: 0}, {1: unschedulable("no"), 2: unschedulable("no")})
     said = answers.known({1: 0, 2: 0})
     assert said[1] is said[2]
+
+
+def test_refusals_hold_for_the_same_rows_until_one_changes(cache: ClusterCache) -> None:
+    answers, said = asked(cache), [(unschedulable("no room"), 3)]
+    answers.learn_refusals([0, 1, 2], said)
+    assert answers.follow(cache.table)
+    assert answers.refusals([0, 1, 2]) == said
+    assert answers.refusals([0, 1]) is None
+    cache.remove_pod("p2")
+    assert answers.follow(cache.table)
+    assert answers.refusals([0, 1, 2]) is None

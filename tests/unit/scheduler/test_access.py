@@ -6,6 +6,7 @@ import asyncio
 
 from stowplan.api.verbs import NoApi
 from stowplan.errors import ApiUnavailable
+from stowplan.plugins.dra import DynamicResources, WithTaintRules
 from stowplan.scheduler.access import LEASE_RIGHTS, RIGHTS, grouped, missing_rights
 
 
@@ -75,3 +76,14 @@ async def test_verbs_are_grouped_by_place_and_resource() -> None:
 
 async def test_no_answer_is_no_refusal() -> None:
     assert await asked(Asked(unanswered="watch")) == []
+
+
+async def test_rights_to_read_taint_rules_are_wanted_with_their_gate_alone() -> None:
+    class Refusing(Asked):
+        async def can_i(self, verb: str, plural: str, **more: str) -> bool:
+            return plural != "devicetaintrules"
+
+    missing = await missing_rights(Refusing(), plugins=[WithTaintRules()])
+    assert grouped(missing) == ["in the whole cluster: list,watch devicetaintrules.resource.k8s.io"]
+    assert not any(each.is_optional for each in missing), "the scheduler does not start"
+    assert await missing_rights(Refusing(), plugins=[DynamicResources()]) == []

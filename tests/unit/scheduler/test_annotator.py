@@ -95,7 +95,7 @@ class Stage:
         self.is_busy = False
         self.annotator = Annotator(
             self.engine,
-            client,  # type: ignore[arg-type]
+            client,  # type: ignore[arg-type]  # it only patches
             self.pods.get,
             lambda: self.is_busy,
         )

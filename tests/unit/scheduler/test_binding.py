@@ -13,6 +13,7 @@ from stowplan.api.objects import Pod
 from stowplan.errors import ServerError
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, error, unschedulable, wait
+from stowplan.scheduler import binding
 from stowplan.testing import node, pod
 from tests.unit.scheduler.live_bench import Live, live
 from tests.unit.scheduler.scheduler_kit import plugin, raises
@@ -247,6 +248,31 @@ async def test_it_is_told_where_a_held_pod_is_going() -> None:
         placement.waiting.allow("A")
         await bound
         assert await it.node_of(web) == "n1"
+
+
+@pytest.mark.parametrize(
+    ("is_quick", "after_s", "patched"), [(True, 0.0, 1), (True, 60.0, 0), (False, 60.0, 1)]
+)
+async def test_the_node_is_published_late_if_pre_bind_is_quick(
+    monkeypatch: pytest.MonkeyPatch, is_quick: bool, after_s: float, patched: int
+) -> None:
+    monkeypatch.setattr(binding, "_PUBLISH_S", after_s)
+    is_long = after_s == 0
+    seen: list[str] = []
+
+    async def works(cycle: object, pod: Pod, node: str) -> None:
+        while is_long and seen[-1:] != ["n1"]:
+            seen.append((await it.get(web)).status.nominated_node_name)
+            await asyncio.sleep(0.01)
+
+    busy = plugin("Works", pre_bind=works)
+    monkeypatch.setattr(busy, "pre_bind_is_quick", is_quick)
+    async with live(busy) as it:
+        web = it.post(pod("web"))
+        patches = it.fault("/web/status", method="PATCH", action="delay", times=None)
+        await it.bind_next()
+        assert await it.node_of(web) == "n1"
+        assert patches.hits == patched
 
 
 @pytest.mark.parametrize("skips", [True, False])

@@ -10,6 +10,7 @@ from stowplan.api.objects import ObjectMeta
 from stowplan.api.resources import (
     CATALOGED,
     CSI_NODES,
+    DEVICE_TAINT_RULES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     Resource,
@@ -168,3 +169,17 @@ def test_the_engine_names_the_kinds_to_be_watched_once_each() -> None:
     it = Bench(NeedsClaim(event), Other(event))
     assert it.engine.looked_up() == [PERSISTENT_VOLUME_CLAIMS, CSI_NODES]
     assert Bench().engine.looked_up() == []
+
+
+def test_every_change_of_a_taint_rule_is_an_update_of_slices() -> None:
+    """A rule that goes frees devices, too."""
+    changed = ClusterEvent(EventResource.RESOURCE_SLICE, ActionType.UPDATE)
+    plugin = NeedsClaim(changed, Hint.SKIP)
+    it = bench(plugin)
+    it.create(pod("waiting"))
+    it.failed()
+    first, second = thing(DEVICE_TAINT_RULES), thing(DEVICE_TAINT_RULES, version="2")
+    it.handlers.set_object(DEVICE_TAINT_RULES, first)
+    it.handlers.set_object(DEVICE_TAINT_RULES, second)
+    it.handlers.delete_object(DEVICE_TAINT_RULES, second)
+    assert plugin.heard == [(None, None)] * 3

@@ -13,14 +13,14 @@ from stowplan.api.guarded import WriteGuard
 from stowplan.api.objects import Pod
 from stowplan.errors import ApiUnavailable, LeadershipLost, ServerError
 from stowplan.framework.plugin import Plugin
-from stowplan.scheduler import binding
+from stowplan.scheduler import binding_retries
 from stowplan.testing import node, pod
 from tests.unit.scheduler.live_bench import Live, live
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "_AGAIN_S", (0.001, 0.001, 0.001, 0.001, 0.01))
+    monkeypatch.setattr(binding_retries, "_AGAIN_S", (0.001, 0.001, 0.001, 0.001, 0.01))
 
 
 class Mine(Plugin):
@@ -94,7 +94,7 @@ async def test_a_watch_that_shows_the_pod_bound_is_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The event follows at once, before those of pods that are bound later."""
-    monkeypatch.setattr(binding, "_AGAIN_S", (3600.0,))
+    monkeypatch.setattr(binding_retries, "_AGAIN_S", (3600.0,))
     async with live() as it:
         web = it.post(pod("web"))
         lost = it.fault("/binding", action="lose-answer")
@@ -234,11 +234,11 @@ async def test_others_do_not_wait_for_a_pod_that_is_refused(is_refused: bool) ->
 
     async with live() as it:
         bind_by(it, MineAgain(bind))
-        it.binder.on_refused = lambda: seen.append(it.binder.refused)
+        it.binder.retries.on_refused = lambda: seen.append(it.binder.retries.refused)
         it.post(pod("web"))
         await it.bind_next()
         assert seen == ([1] if is_refused else [])
-        assert it.binder.refused == 0
+        assert it.binder.retries.refused == 0
 
 
 @pytest.mark.parametrize("again", [True, False])

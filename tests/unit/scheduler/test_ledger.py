@@ -21,10 +21,11 @@ from stowplan.framework.status import error
 from stowplan.queue.pod import Place, QueuedPod
 from stowplan.scheduler import ledger_details
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.attempt_writer import MAX_WAITING
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.ledger import ENTRY_BYTES, Entry, Ledger, _undecided
-from stowplan.scheduler.ledger_file import MAX_WAITING, LedgerFile, read_attempts
+from stowplan.scheduler.ledger_file import LedgerFile, read_attempts
 from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.server.library import profile_of
 from stowplan.testing import node, pod

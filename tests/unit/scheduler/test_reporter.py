@@ -194,6 +194,7 @@ async def test_what_the_pod_says_already_is_not_written_again() -> None:
         it.store[web.key] = await it.get(web)
         version = it.store[web.key].metadata.resource_version
         it.reporter.failed(no_room(web))
+        assert it.reporter.unwritten == 0
         await it.told()
         assert (await it.get(web)).metadata.resource_version == version
 

@@ -15,6 +15,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import NODES, PODS
 from stowplan.api.transport import Params
+from stowplan.api.watch import ObjectEvent
 from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
@@ -59,7 +60,7 @@ class Network(InProcess):
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent]]]:
         self.requests[f"watch {path.rpartition('/')[2]}"] += 1
         state = _Swallowed(self.swallows_new)
         self._open.add(state)
@@ -73,12 +74,12 @@ class Network(InProcess):
 @dataclass(eq=False)
 class _Swallowed:
     is_silent: bool = False
-    news: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    news: asyncio.Queue[list[ObjectEvent] | None] = field(default_factory=asyncio.Queue)
 
 
 async def _through(
-    state: _Swallowed, pieces: AsyncIterator[bytes], inactivity_s: float
-) -> AsyncIterator[bytes]:
+    state: _Swallowed, pieces: AsyncIterator[list[ObjectEvent]], inactivity_s: float
+) -> AsyncIterator[list[ObjectEvent]]:
     """As the real transport: silence for too long is an error."""
 
     async def pump() -> None:
